@@ -1,0 +1,1 @@
+"""What runs inside a build Job: fetch, export, optimise, prove, publish."""

@@ -1,0 +1,455 @@
+"""What operator and builder say to each other: request, progress, outcome, manifest.
+
+Standard library only: the operator imports this module and nothing else of the builder. Every document is JSON with
+snake_case keys and a ``version``; a reader refuses a version it does not know rather than guess.
+
+* The operator passes a :class:`BuildRequest` by ConfigMap (``request.json``).
+* The builder prints :class:`Progress` as JSON log lines, and ends with an :class:`Outcome`: as the last log line, as the
+  container's termination message (shortened to fit, see :meth:`Outcome.to_termination_message`) and, when it published,
+  in the store.
+* The engine store holds ``<fingerprint>/manifest.json``, a :class:`Manifest`, written last: present means complete.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+CONTRACT_VERSION = 1
+# Raised when a field enters or leaves the hash or changes its default, so that an upgrade rebuilds on purpose only.
+FINGERPRINT_VERSION = 1
+
+# Kubernetes keeps at most 4096 bytes of a container's termination message.
+TERMINATION_MESSAGE_BYTES = 4096
+
+MANIFEST_FILE = "manifest.json"
+REPORT_FILE = "build-report.json"
+REPORT_PAGE = "report.html"
+MODEL_REPOSITORY = "model_repository"
+
+# Exit codes of the builder; the Job's podFailurePolicy reads them.
+EXIT_OK = 0
+EXIT_BUG = 1
+EXIT_USER = 2
+EXIT_TRANSIENT = 3
+
+ErrorFamily = Literal["user", "transient", "bug"]
+Verdict = Literal["Shipped", "Passed", "Slower", "AccuracyRefused", "Failed", "Skipped", "Offered"]
+
+
+class ContractError(ValueError):
+    """A document that does not follow the contract; the message names the field and the value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """One model input or output. ``shape`` holds sizes, names of free dimensions (``batch``) or ranges (``1..512``)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interface:
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceRequest:
+    """``digest`` is ``sha256:<hex>`` or empty when nobody stated one yet; ``format`` may be ``auto``."""
+
+    uri: str
+    format: str = "auto"
+    digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRequest:
+    """Calibration or evaluation data; ``samples`` 0 means all of it."""
+
+    uri: str
+    samples: int = 0
+    digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRequest:
+    backend: str = "auto"
+    precision: str = "auto"
+    max_batch_size: int = 32
+    build_budget_seconds: int = 1800
+    calibration: DataRequest | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyRequest:
+    """A candidate passes when its metric's lower confidence bound is at least ``1 - tolerance``."""
+
+    metric: str = "cosine"
+    tolerance: float = 0.01
+    evaluation: DataRequest | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveRequest:
+    """``latency_ms`` at ``latency_percentile`` and ``throughput`` (inferences a second); 0 means not asked for."""
+
+    latency_percentile: float = 99.0
+    latency_ms: float = 0.0
+    throughput: float = 0.0
+    minimise: str = "cost"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchingRequest:
+    """``max_queue_delay_us`` below 0 means: let the sweep choose."""
+
+    mode: str = "auto"
+    preferred_batch_sizes: tuple[int, ...] = ()
+    max_queue_delay_us: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstancesRequest:
+    """``count`` 0 means: let the sweep choose."""
+
+    mode: str = "auto"
+    count: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRequest:
+    """The class of device that the engine is built on and for. Memory in bytes, 0 when unknown (CPU)."""
+
+    accelerator: str = "cpu"
+    products: tuple[str, ...] = ()
+    mig_profile: str = ""
+    gpu_count: int = 0
+    memory_bytes: int = 0
+    architecture: str = "amd64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeRequest:
+    """``backends`` are the Triton backends of the server image: ``python`` and, where present, ``onnxruntime``,
+    ``tensorrt``."""
+
+    server_image: str = ""
+    backends: tuple[str, ...] = ("python",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRequest:
+    """All that a build depends on. ``mounts`` maps a claim of ``pvc://CLAIM/path`` to where it is mounted."""
+
+    model_name: str
+    source: SourceRequest
+    interface: Interface | None = None
+    engine: EngineRequest = field(default_factory=EngineRequest)
+    accuracy: AccuracyRequest = field(default_factory=AccuracyRequest)
+    objective: ObjectiveRequest = field(default_factory=ObjectiveRequest)
+    batching: BatchingRequest = field(default_factory=BatchingRequest)
+    instances: InstancesRequest = field(default_factory=InstancesRequest)
+    device: DeviceRequest = field(default_factory=DeviceRequest)
+    runtime: RuntimeRequest = field(default_factory=RuntimeRequest)
+    builder_image: str = ""
+    store_path: str = ""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    version: int = CONTRACT_VERSION
+
+    def to_json(self) -> str:
+        return dumps(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Raises :class:`ContractError` on malformed JSON, unknown fields, wrong types or another version."""
+        return load(cls, text)
+
+    def fingerprint(self) -> str:
+        """64 hex digits over everything that changes the engine or the proof, and nothing else.
+
+        Left out: where things are mounted, the time budget, the URIs (their digests count), and all that concerns only
+        replicas. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal
+        content.
+        """
+        for name, digest in self._digests().items():
+            if not digest:
+                raise ContractError(f"{name}: digest is not resolved yet, so there is no fingerprint")
+        body = to_plain(self)
+        for key in ("store_path", "mounts", "version"):
+            del body[key]
+        del body["engine"]["build_budget_seconds"]
+        del body["source"]["uri"]
+        for holder, key in (("engine", "calibration"), ("accuracy", "evaluation")):
+            if body[holder][key] is not None:
+                del body[holder][key]["uri"]
+        body["fingerprint_version"] = FINGERPRINT_VERSION
+        return hashlib.sha256(canonical(body).encode()).hexdigest()
+
+    def _digests(self) -> dict[str, str]:
+        digests = {"source": self.source.digest}
+        if self.engine.calibration is not None:
+            digests["engine.calibration"] = self.engine.calibration.digest
+        if self.accuracy.evaluation is not None:
+            digests["accuracy.evaluation"] = self.accuracy.evaluation.digest
+        return digests
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """One log line. ``fraction`` of the whole build, 0 to 1, never decreasing."""
+
+    step: str
+    fraction: float
+    detail: str = ""
+    event: str = "progress"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorReport:
+    """What went wrong, for whom, and what to do. ``field`` is a path such as ``spec.source.digest`` (empty for a bug)."""
+
+    family: ErrorFamily
+    reason: str
+    message: str
+    field: str = ""
+    value: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateSummary:
+    """One measured rung. Milliseconds for one batch of ``batch``; ``throughput`` in inferences (batch elements) a second;
+    ``accuracy`` is the metric's value and ``accuracy_low`` its one-sided 95 % lower bound; None where not measured."""
+
+    backend: str
+    precision: str
+    batch: int
+    verdict: Verdict
+    reason: str = ""
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    throughput: float | None = None
+    accuracy: float | None = None
+    accuracy_low: float | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSummary:
+    """The winner as served by Triton in the shipped configuration (one replica, measured by the sweep).
+
+    ``speedup`` is throughput at equal batch against the source model as it is (eager PyTorch, or the given ONNX).
+    ``load_seconds`` is how long Triton took to load the finished repository: the start-up probe is sized by it.
+    ``memory_bytes`` is the server's measured resident (CPU) or device (GPU) memory with the model loaded.
+    """
+
+    backend: str
+    precision: str
+    triton_backend: str
+    size_bytes: int
+    speedup: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    throughput: float
+    accuracy: float
+    accuracy_low: float
+    device: str
+    runtime_version: str
+    load_seconds: float
+    memory_bytes: int = 0
+    objective_met: bool = True
+    evaluation: str = "held-out"  # or "synthetic" when the user gave no evaluation data
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingChoice:
+    """The chosen ``config.pbtxt`` settings."""
+
+    max_batch_size: int
+    preferred_batch_sizes: tuple[int, ...] = ()
+    max_queue_delay_us: int = 0
+    instance_count: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedSource:
+    """What the resolve step found: content digests and what the source is, before any device is used."""
+
+    digest: str
+    format: str
+    size_bytes: int
+    evaluation_digest: str = ""
+    calibration_digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a resolve or build step ended."""
+
+    kind: Literal["resolve", "build"]
+    ok: bool
+    error: ErrorReport | None = None
+    source: ResolvedSource | None = None
+    fingerprint: str = ""
+    manifest_digest: str = ""
+    cache_hit: bool = False
+    build_seconds: float = 0.0
+    built: str = ""
+    engine: EngineSummary | None = None
+    serving: ServingChoice | None = None
+    candidates: tuple[CandidateSummary, ...] = ()
+    event: str = "outcome"
+    version: int = CONTRACT_VERSION
+
+    def to_json(self) -> str:
+        return dumps(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Raises :class:`ContractError`."""
+        return load(cls, text)
+
+    def to_termination_message(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
+        """JSON of at most ``limit`` bytes: candidates that lost are dropped from the end, then texts are cut."""
+        outcome = self
+        while len(text := outcome.to_json().encode()) > limit:
+            if outcome.candidates:
+                outcome = dataclasses.replace(outcome, candidates=outcome.candidates[:-1])
+            elif outcome.error and len(outcome.error.message) > 200:
+                error = dataclasses.replace(outcome.error, message=outcome.error.message[:200] + "…",
+                                            value=outcome.error.value[:200])
+                outcome = dataclasses.replace(outcome, error=error)
+            else:
+                raise ContractError(f"outcome of {len(text)} bytes cannot be shortened to {limit}")
+        return text.decode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """``files`` maps paths relative to the engine's folder, ``/`` separated, to their content. The manifest itself is not
+    in it."""
+
+    fingerprint: str
+    model_name: str
+    created: str
+    files: Mapping[str, FileEntry]
+    outcome: Outcome
+    version: int = CONTRACT_VERSION
+
+    def to_json(self) -> str:
+        return dumps(self, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Raises :class:`ContractError`."""
+        return load(cls, text)
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses to JSON values: tuples become lists, None stays."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def canonical(value: Any) -> str:
+    """One text for one value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def dumps(document: Any, indent: int | None = None) -> str:
+    return json.dumps(to_plain(document), ensure_ascii=False, allow_nan=False, indent=indent,
+                      separators=(",", ":") if indent is None else None)
+
+
+T = typing.TypeVar("T")
+
+
+def load(kind: type[T], text: str) -> T:
+    """Parses ``text`` into dataclass ``kind``, strictly. Raises :class:`ContractError`."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ContractError(f"{kind.__name__}: not JSON: {error}") from error
+    version = value.get("version", CONTRACT_VERSION) if isinstance(value, dict) else None
+    if version != CONTRACT_VERSION:
+        raise ContractError(f"{kind.__name__}.version: got {version!r}, this program speaks {CONTRACT_VERSION}")
+    return typing.cast(T, _read(kind, value, kind.__name__))
+
+
+def _read(kind: Any, value: Any, path: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _read_dataclass(typing.cast(type, kind), value, path)
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _read_union(args, value, path)
+    if origin is Literal:
+        if value not in args:
+            raise ContractError(f"{path}: got {value!r}, expected one of {', '.join(map(repr, args))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ContractError(f"{path}: expected a list, got {value!r}")
+        return tuple(_read(args[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, dict):
+            raise ContractError(f"{path}: expected an object, got {value!r}")
+        return {key: _read(args[1], item, f"{path}.{key}") for key, item in value.items()}
+    return _read_scalar(kind, value, path)
+
+
+def _read_union(args: tuple[Any, ...], value: Any, path: str) -> Any:
+    if value is None and type(None) in args:
+        return None
+    errors = []
+    for option in args:
+        if option is type(None):
+            continue
+        try:
+            return _read(option, value, path)
+        except ContractError as error:
+            errors.append(str(error))
+    raise ContractError(errors[0] if len(errors) == 1 else f"{path}: {value!r} fits none of the allowed types")
+
+
+def _read_scalar(kind: Any, value: Any, path: str) -> Any:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ContractError(f"{path}: expected {kind.__name__}, got {value!r}")
+    return value
+
+
+def _read_dataclass(kind: type, value: Any, path: str) -> Any:
+    if not isinstance(value, dict):
+        raise ContractError(f"{path}: expected an object, got {value!r}")
+    hints = typing.get_type_hints(kind)
+    known = {f.name: f for f in dataclasses.fields(kind)}
+    if unknown := sorted(set(value) - set(known)):
+        raise ContractError(f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    read = {name: _read(hints[name], value[name], f"{path}.{name}") for name in known if name in value}
+    try:
+        return kind(**read)
+    except TypeError as error:
+        raise ContractError(f"{path}: {error}") from error

@@ -1,0 +1,1 @@
+"""Engines: one module a backend, each behind :class:`~enginewright_builder.engines.base.Engine`."""
