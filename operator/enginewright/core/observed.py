@@ -1,0 +1,175 @@
+"""The world as one reconcile pass saw it: plain data, made by ``observe`` and read by ``decide``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from enginewright_builder.contract import Outcome, Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectView:
+    """The ``OptimisedModel`` itself, as the apiserver gave it. ``spec`` and ``status`` are raw."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    resource_version: str
+    deleting: bool
+    annotations: Mapping[str, str]
+    spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodView:
+    """A child pod. ``waiting_reason`` is the first container's that waits (``ImagePullBackOff``…), ``exit_code`` and
+    ``terminated_reason`` (``OOMKilled``…) the last termination of its main or init container, ``failed_container`` its
+    name. ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty."""
+
+    name: str
+    phase: str
+    revision: str = ""
+    ready: bool = False
+    deleting: bool = False
+    ip: str = ""
+    node: str = ""
+    created: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    failed_container: str = ""
+    terminated_reason: str = ""
+    terminated_message: str = ""
+    exit_code: int | None = None
+    restarts: int = 0
+    unschedulable: str = ""
+    disrupted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """A resolve or build Job. ``failure_reason`` is the Job's Failed condition (``BackoffLimitExceeded``,
+    ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended said, if it said anything;
+    ``progress`` its newest progress line."""
+
+    name: str
+    uid: str
+    created: datetime
+    suspended: bool = False
+    active: int = 0
+    succeeded: bool = False
+    failed: bool = False
+    failure_reason: str = ""
+    failure_message: str = ""
+    fingerprint: str = ""
+    deleting: bool = False
+    pods: tuple[PodView, ...] = ()
+    outcome: Outcome | None = None
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentView:
+    """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked."""
+
+    name: str
+    revision: str
+    fingerprint: str
+    generation: int
+    observed_generation: int
+    created: datetime
+    spec_replicas: int
+    replicas: int = 0
+    ready: int = 0
+    available: int = 0
+    deleting: bool = False
+    progress_deadline_exceeded: bool = False
+    manifest_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceView:
+    """``revision`` is the revision in the selector, empty when it selects every revision of the model."""
+
+    name: str
+    revision: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointView:
+    """One address behind the Service. ``revision`` empty when its pod is gone."""
+
+    pod: str
+    revision: str
+    ready: bool
+    terminating: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRecord:
+    """The in-cluster index entry of one engine in the store."""
+
+    fingerprint: str
+    store_claim: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimView:
+    """A PersistentVolumeClaim that the spec names."""
+
+    name: str
+    uid: str
+    phase: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One scrape round over all ready replicas at ``time`` (seconds on a monotonic clock). ``pending`` maps a pod that
+    answered to its queued requests; ``missing`` counts ready replicas that did not answer in time."""
+
+    time: float
+    ready: int
+    pending: Mapping[str, float] = field(default_factory=dict)
+    missing: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalWindow:
+    """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``failures`` maps
+    a pod to its failed inferences since it was first scraped, per revision analysis. Kept by the shell; lost at a restart,
+    which only makes scale-down wait for a full window."""
+
+    started: float
+    samples: tuple[Sample, ...] = ()
+    recommendations: tuple[tuple[float, int], ...] = ()
+    failures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age), ``monotonic``
+    the clock of the signal window. ``records`` are by fingerprint."""
+
+    now: datetime
+    monotonic: float = 0.0
+    jobs: tuple[JobView, ...] = ()
+    deployments: tuple[DeploymentView, ...] = ()
+    pods: tuple[PodView, ...] = ()
+    service: ServiceView | None = None
+    endpoints: tuple[EndpointView, ...] = ()
+    records: Mapping[str, EngineRecord] = field(default_factory=dict)
+    claims: Mapping[str, ClaimView] = field(default_factory=dict)
+    signals: SignalWindow | None = None
+
+    def job(self, name: str) -> JobView | None:
+        return next((job for job in self.jobs if job.name == name), None)
+
+    def deployment(self, revision: str) -> DeploymentView | None:
+        return next((d for d in self.deployments if d.revision == revision), None)

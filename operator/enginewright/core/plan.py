@@ -1,0 +1,72 @@
+"""What a pass wants done, as data: logged with its reasons before anything happens, executed by ``act``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apply:
+    """Server-side apply of ``manifest`` with force, under field manager ``enginewright``."""
+
+    manifest: Manifest
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Create:
+    """Create once; already there is success. For Jobs, whose pod template cannot be changed."""
+
+    manifest: Manifest
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete:
+    """Background deletion; gone already is success. ``uid`` is a precondition where known."""
+
+    api_version: str
+    kind: str
+    name: str
+    why: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Write ``replicas`` to the Deployment's ``/scale`` under field manager ``enginewright-scaler``."""
+
+    deployment: str
+    replicas: int
+    why: str
+
+
+Action = Apply | Create | Delete | Scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """A Kubernetes event about the object, sent after the status write succeeded."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    action: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """``status`` is the whole wanted status; the shell writes it only if it differs. ``requeue_after`` in seconds; None
+    leaves it to watch events and the periodic resync. ``recommendation`` is the scaler's raw wish of this pass, which the
+    shell keeps in the signal window; ``watch_queue`` says whether replicas are to be scraped."""
+
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    status: Mapping[str, Any] = field(default_factory=dict)
+    requeue_after: float | None = None
+    recommendation: int | None = None
+    watch_queue: bool = False

@@ -1,0 +1,73 @@
+"""Condition types, their reasons and the events' actions: part of the API, documented in docs/reference/conditions.md."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Condition(StrEnum):
+    """Healthy is always ``True``. Page on ``Available``, open a ticket on ``Ready``."""
+
+    READY = "Ready"
+    AVAILABLE = "Available"
+    SOURCE_RESOLVED = "SourceResolved"
+    ENGINE_BUILT = "EngineBuilt"
+    ACCURACY_VERIFIED = "AccuracyVerified"
+    OBJECTIVE_MET = "ObjectiveMet"
+    ROLLOUT_COMPLETE = "RolloutComplete"
+    SCALING_ACTIVE = "ScalingActive"
+
+
+class Reason(StrEnum):
+    """Why a condition stands as it does. The builder's own reasons (``DigestMismatch``…) pass through unchanged."""
+
+    # spec
+    INVALID_SPEC = "InvalidSpec"
+    SUSPENDED = "Suspended"
+    DELETING = "Deleting"
+    # source
+    RESOLVING = "Resolving"
+    RESOLVED = "Resolved"
+    # engine
+    WAITING_FOR_SOURCE = "WaitingForSource"
+    WAITING_FOR_QUEUE = "WaitingForQueue"
+    BUILD_PENDING = "BuildPending"
+    BUILDING = "Building"
+    BUILT = "Built"
+    CACHE_HIT = "CacheHit"
+    BUILD_FAILED = "BuildFailed"
+    BUILD_RETRYING = "BuildRetrying"
+    BUILD_DEADLINE_EXCEEDED = "BuildDeadlineExceeded"
+    STORE_MISSING = "StoreMissing"
+    VOLUME_MISSING = "VolumeMissing"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    OUT_OF_MEMORY = "OutOfMemory"
+    EVICTED = "Evicted"
+    NODE_LOST = "NodeLost"
+    UNSCHEDULABLE = "Unschedulable"
+    # accuracy and objective
+    WAITING_FOR_ENGINE = "WaitingForEngine"
+    VERIFIED = "Verified"
+    VERIFIED_ON_SYNTHETIC_DATA = "VerifiedOnSyntheticData"
+    ACCURACY_NOT_REACHED = "AccuracyNotReached"
+    MET = "Met"
+    NOT_MET = "NotMet"
+    NO_OBJECTIVE = "NoObjective"
+    # rollout
+    PROGRESSING = "Progressing"
+    ANALYSING = "Analysing"
+    WAITING_FOR_PROMOTION = "WaitingForPromotion"
+    DRAINING = "Draining"
+    COMPLETE = "Complete"
+    ROLLED_BACK = "RolledBack"
+    ENGINE_REFUSED = "EngineRefused"
+    REPLICAS_NOT_READY = "ReplicasNotReady"
+    NO_REPLICA = "NoReplica"
+    SERVING = "Serving"
+    SERVING_PREVIOUS = "ServingPrevious"
+    # scaling
+    MANUAL = "Manual"
+    SCALING = "Scaling"
+    STEADY = "Steady"
+    HOLDING = "Holding"
+    AT_LIMIT = "AtLimit"
