@@ -1,0 +1,80 @@
+"""``build-report.json`` as dataclasses; read it back with ``contract.load(BuildReport, text)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from enginewright_builder.contract import (
+    CONTRACT_VERSION,
+    CandidateSummary,
+    EngineSummary,
+    Interface,
+    ObjectiveRequest,
+    ServingChoice,
+)
+from enginewright_builder.sweep.result import SweepResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyEvidence:
+    """``low`` is the one-sided 95 % lower bound of ``value``; the gate asks ``low >= 1 - tolerance``. ``evaluation`` is
+    ``held-out`` or ``synthetic``."""
+
+    metric: str
+    value: float
+    low: float
+    tolerance: float
+    samples: int
+    evaluation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The source model as it is (eager PyTorch, or the given ONNX), measured like the candidates. None: not measured."""
+
+    name: str
+    batch: int
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    throughput: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    device: str  # "Intel Xeon …" or the GPU product
+    cores: int
+    memory_bytes: int
+    architecture: str
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildReport:
+    """``command`` reproduces the build by hand. ``steps`` are seconds a step; ``versions`` of runtime, exporter, server.
+
+    ``sweep`` is None for an engine that was offered but not served. Fields are only ever added within one ``version``.
+    """
+
+    model_name: str
+    fingerprint: str
+    created: str
+    command: str
+    source_uri: str
+    source_digest: str
+    source_format: str
+    interface: Interface
+    reference: Reference
+    candidates: tuple[CandidateSummary, ...]
+    engine: EngineSummary
+    accuracy: AccuracyEvidence
+    objective: ObjectiveRequest
+    serving: ServingChoice
+    config_pbtxt: str
+    hardware: Hardware
+    sweep: SweepResult | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    steps: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    version: int = CONTRACT_VERSION

@@ -1,0 +1,76 @@
+"""What a sweep found. Plain data: it goes into ``build-report.json`` as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enginewright_builder.contract import ServingChoice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """Mean milliseconds a request spends: waiting for a batch, in the model, moving tensors in and out, on the wire."""
+
+    queue_ms: float
+    compute_ms: float
+    input_output_ms: float
+    transport_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One measurement in closed loop: ``concurrency`` requests of ``batch`` elements each in flight."""
+
+    serving: ServingChoice
+    threads: int
+    concurrency: int
+    batch: int
+    requests: int
+    errors: int
+    seconds: float
+    throughput: float
+    mean_ms: float
+    p50_ms: float
+    p90_ms: float
+    p95_ms: float
+    p99_ms: float
+    objective_ms: float  # latency at the objective's percentile
+    throughput_low: float  # 95 % interval of throughput, from time slices
+    throughput_high: float
+    mean_batch: float  # as executed by Triton
+    layers: Layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServicePoint:
+    """Service time of one batch alone on one replica, and what that makes in inferences a second."""
+
+    batch: int
+    p50_ms: float
+    throughput: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """``best`` is the point shipped; ``capacity`` its throughput (inferences a second of one replica at the objective).
+
+    ``cold_start_seconds`` is the first load of the model in a server that runs, ``first_inference_ms`` the first request
+    after it; neither is part of any point.
+    """
+
+    serving: ServingChoice
+    threads: int
+    reason: str
+    objective_met: bool
+    best: Point
+    points: tuple[Point, ...]
+    service_curve: tuple[ServicePoint, ...]
+    cold_start_seconds: float
+    first_inference_ms: float
+    memory_bytes: int
+    server_version: str
+    seconds: float
+
+    @property
+    def capacity(self) -> float:
+        return self.best.throughput
