@@ -1,0 +1,82 @@
+# Thin: each target calls one script, which can be run by itself.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV ?= .venv
+export ENGINEWRIGHT_VENV := $(abspath $(VENV))
+
+##@ Try it
+
+.PHONY: demo demo-clean
+demo: venv ## A real model, optimised and served on a local Kubernetes node (20 min cold, 3 min warm)
+	hack/demo/demo
+
+demo-clean: venv ## Remove everything that the demo made
+	hack/demo/demo clean
+
+##@ Check
+
+.PHONY: test test-unit test-integration test-e2e lint typecheck imports verify
+test: ## Everything: static checks, unit, golden, property, integration and end-to-end tests
+	hack/dev/check.sh
+
+test-unit: venv ## Unit, golden and property tests (under a minute, no cluster)
+	$(VENV)/bin/pytest -q tests/unit tests/golden
+
+test-integration: venv ## Tests against a real kube-apiserver
+	$(VENV)/bin/pytest -q tests/integration
+
+test-e2e: venv ## Tests on a real Kubernetes node
+	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }
+	$(VENV)/bin/pytest -q tests/e2e
+
+lint: venv ## Ruff
+	$(VENV)/bin/ruff check .
+
+typecheck: venv ## Mypy, strict
+	$(VENV)/bin/mypy
+
+imports: venv ## The layers' import contracts
+	$(VENV)/bin/lint-imports --no-logo
+
+verify: venv ## Generated files are what their sources give
+	hack/dev/generate.sh --check
+
+##@ Change it
+
+.PHONY: venv generate golden lock hooks
+venv: ## Make .venv from the lock, hashes checked (skipped when unchanged)
+	@hack/dev/bootstrap.sh
+
+generate: venv ## Write the CRD, the chart's copy of it and the reference pages from their sources
+	hack/dev/generate.sh
+
+golden: venv ## Rewrite the golden files from what the code gives now; read the diff before committing it
+	ENGINEWRIGHT_UPDATE_GOLDENS=1 $(VENV)/bin/pytest -q tests/golden
+
+lock: ## Resolve requirements/*.in with hashes (UPGRADE=1 for the newest of everything)
+	hack/dev/lock.sh
+
+hooks: venv ## Install the pre-commit hooks into this clone
+	$(VENV)/bin/pre-commit install
+
+##@ Local cluster and images
+
+.PHONY: cluster-up cluster-down cluster-status images
+cluster-up: venv ## Start a Kubernetes node on this machine (root; builds Kubernetes the first time)
+	hack/cluster/cluster up
+
+cluster-down: venv ## Stop it and remove all that it made
+	hack/cluster/cluster down
+
+cluster-status: venv ## What runs, and where its logs are
+	hack/cluster/cluster status
+
+images: venv ## Build the operator, builder and server images
+	hack/images/images build
+
+.PHONY: help
+help:
+	@if [ -t 1 ]; then b=$$'\e[1m' c=$$'\e[36m' o=$$'\e[0m'; fi; \
+	awk -v b="$$b" -v c="$$c" -v o="$$o" 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s%s%s\n", b, substr($$0, 5), o } \
+	  /^[a-z0-9-]+:.*## / { printf "  %s%-17s%s %s\n", c, $$1, o, $$2 }' $(MAKEFILE_LIST)

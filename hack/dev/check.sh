@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Runs every check, cheapest first, and ends with a table of times and pytest's own summaries.
+#
+# Static checks and unit tests all run even when one fails, so that one run shows all there is to mend; what starts a
+# cluster runs only when they pass. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
+set -uo pipefail
+. "$(dirname "$0")/../lib/common.sh"
+cd "$REPO_ROOT"
+
+logs="$REPO_ROOT/build/test"
+mkdir -p "$logs"
+names=() seconds=() results=() summaries=()
+failed=0
+
+# step NAME COMMAND…: runs it with its output shown and kept, notes time and result.
+step() {
+  local name="$1" began="$EPOCHREALTIME" result=ok
+  shift
+  say "$name"
+  if ! "$@" 2>&1 | tee "$logs/$name.log"; then
+    result=FAILED
+    failed=1
+  fi
+  note "$name" "$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')" "$result"
+}
+
+note() {
+  names+=("$1") seconds+=("$2") results+=("$3")
+}
+
+# tests NAME PATH…: as step, with pytest.
+tests() {
+  local name="$1"
+  shift
+  step "$name" "$VENV/bin/pytest" -q --durations=5 "$@"
+  summaries+=("$(grep -E '^=*.*(passed|failed|error|skipped|no tests ran).* in [0-9.]+s' "$logs/$name.log" | tail -1)")
+}
+
+report() {
+  printf '\n%-14s %8s  %s\n' step seconds result
+  local i
+  for i in "${!names[@]}"; do
+    printf '%-14s %8s  %s\n' "${names[$i]}" "${seconds[$i]}" "${results[$i]}"
+  done
+  echo
+  [[ ${#summaries[@]} -eq 0 ]] || printf '%s\n' "${summaries[@]}"
+}
+
+step environment hack/dev/bootstrap.sh
+if ((failed)); then
+  report
+  exit 1
+fi
+step lint "$VENV/bin/ruff" check .
+step types "$VENV/bin/mypy"
+step imports "$VENV/bin/lint-imports" --no-logo
+step generated make --no-print-directory verify
+tests unit tests/unit tests/golden
+
+if ((failed)); then
+  warn "integration and end-to-end tests not started: mend the above first"
+  note integration - "not run"
+  note e2e - "not run"
+else
+  tests integration tests/integration
+  if reason="$(hack/dev/can-run-node.sh)"; then
+    tests e2e tests/e2e
+  elif [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
+    warn "end-to-end tests must run here and cannot: $reason"
+    note e2e - FAILED
+    failed=1
+  else
+    warn "end-to-end tests skipped: $reason"
+    note e2e - "skipped: $reason"
+  fi
+fi
+
+report
+exit "$failed"

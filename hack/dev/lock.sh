@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Resolves requirements/*.in into requirements/*.txt, with hashes. What stands in a .txt stays unless its .in forbids it;
+# `make lock UPGRADE=1` takes the newest of everything.
+set -euo pipefail
+. "$(dirname "$0")/../lib/common.sh"
+cd "$REPO_ROOT"
+
+uv="${UV:-$REPO_ROOT/build/tools/bin/uv}"
+[[ -x "$uv" ]] || hack/dev/bootstrap.sh
+
+compile() {
+  local name="$1"
+  shift
+  say "requirements/$name.txt"
+  "$uv" pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_36 --generate-hashes \
+    --no-emit-index-url ${UPGRADE:+--upgrade} "$@" "requirements/$name.in" -o "requirements/$name.txt"
+}
+
+compile tools
+compile dev
+# One version of a package everywhere: what is tested is what runs in the images.
+for name in operator builder server; do
+  compile "$name" -c requirements/dev.txt
+done

@@ -1,0 +1,37 @@
+# shellcheck shell=bash
+# What every script here needs. Source it: . "$(dirname "$0")/../lib/common.sh"
+
+REPO_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+export REPO_ROOT
+VENV="${ENGINEWRIGHT_VENV:-$REPO_ROOT/.venv}"
+export VENV
+
+if [[ -t 1 && -z "${NO_COLOR:-}" ]]; then
+  _bold=$'\e[1m' _red=$'\e[31m' _yellow=$'\e[33m' _off=$'\e[0m'
+else
+  _bold='' _red='' _yellow='' _off=''
+fi
+
+say() { printf '%s==>%s %s\n' "$_bold" "$_off" "$*"; }
+warn() { printf '%swarning:%s %s\n' "$_yellow" "$_off" "$*" >&2; }
+die() {
+  printf '%serror:%s %s\n' "$_red" "$_off" "$*" >&2
+  exit 1
+}
+
+# apt_install PACKAGE…: installs what is missing with Debian's package manager, or says what to install by hand.
+apt_install() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [[ ${#missing[@]} -eq 0 ]] && return 0
+  command -v apt-get >/dev/null || die "needed and absent: ${missing[*]} (this machine has no apt-get; install them by hand)"
+  [[ $EUID -eq 0 ]] || die "needed and absent: ${missing[*]}; run: sudo apt-get install ${missing[*]}"
+  say "installing ${missing[*]}"
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# stamp FILE…: one hash over the contents, so that a step is done again exactly when its inputs changed.
+stamp() { cat -- "$@" | sha256sum | cut -d' ' -f1; }
