@@ -1,0 +1,57 @@
+"""Settings of one operator installation, as plain data; the shell reads them from its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+PullPolicy = Literal["Always", "IfNotPresent", "Never"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images:
+    """``builder`` runs resolve and build Jobs, ``server`` serves, ``operator`` verifies an engine before it is loaded.
+
+    An image's entry point must execute its arguments: ``tritonserver`` of the server image, ``enginewright-build`` of
+    the builder image and ``python3 -m enginewright_builder.verify`` of the operator image are found on their paths.
+    """
+
+    builder: str = "enginewright-builder:latest"
+    server: str = "enginewright-server:latest"
+    operator: str = "enginewright-operator:latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Requests and limits as Kubernetes writes them; used where the object gives none."""
+
+    requests: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorConfig:
+    """``server_backends`` are the Triton backends of the server image. Durations in seconds.
+
+    ``require_mig_config_state`` asks nodes for ``nvidia.com/mig.config.state=success``, the label of NVIDIA's MIG
+    manager; a cluster that is partitioned by other means switches it off.
+    """
+
+    images: Images = field(default_factory=Images)
+    server_backends: tuple[str, ...] = ("python",)
+    server_args: tuple[str, ...] = ()
+    pull_policy: PullPolicy = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    runtime_class_name: str = ""
+    require_mig_config_state: bool = True
+    resolve_resources: Resources = Resources(requests={"cpu": "100m", "memory": "256Mi"}, limits={"memory": "2Gi"})
+    build_resources: Resources = Resources(requests={"cpu": "1", "memory": "4Gi"}, limits={"memory": "16Gi"})
+    server_resources: Resources = Resources(requests={"cpu": "500m", "memory": "1Gi"})
+    verify_resources: Resources = Resources(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "256Mi"})
+    job_ttl: int = 3600
+    job_backoff_limit: int = 2
+    resolve_deadline: int = 1800
+    build_deadline_margin: int = 900  # beyond the build budget: image pull, fetch, publish
+    drain_seconds: int = 5
+    exit_timeout: int = 30

@@ -1,0 +1,76 @@
+"""Every name that Enginewright writes onto Kubernetes objects: labels, annotations, managers, containers, ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+GROUP = "enginewright.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "OptimisedModel"
+PLURAL = "optimisedmodels"
+
+# Field managers of server-side apply. The Deployment's replicas belong to the scaler alone.
+FIELD_MANAGER = "enginewright"
+FIELD_MANAGER_SCALER = "enginewright-scaler"
+FIELD_MANAGER_STATUS = "enginewright-status"
+
+NAME = "app.kubernetes.io/name"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+PART_OF = "app.kubernetes.io/part-of"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PRODUCT = "enginewright"
+
+MODEL = f"{GROUP}/model"
+REVISION = f"{GROUP}/revision"
+FINGERPRINT = f"{GROUP}/fingerprint"  # the first 32 of 64 digits: a label value holds at most 63 characters
+ENGINE = f"{GROUP}/engine"  # "true" on engine records
+STEP = f"{GROUP}/step"  # "resolve" or "build" on Jobs and their pods
+
+# Annotations.
+MANIFEST_HASH = f"{GROUP}/manifest-hash"  # of what was last applied, so that an unchanged child costs no write
+FINGERPRINT_FULL = f"{GROUP}/fingerprint-full"
+SOURCE_KEY = f"{GROUP}/source-key"  # on resolve Jobs: the key of what they resolve
+STORE_URI = f"{GROUP}/store"
+PROMOTE = f"{GROUP}/promote"  # set by the user to the fingerprint or revision to promote
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+
+COMPONENT_RESOLVE = "resolve"
+COMPONENT_BUILD = "build"
+COMPONENT_SERVER = "server"
+COMPONENT_ENGINE = "engine"
+
+CONTAINER_RESOLVE = "resolve"
+CONTAINER_BUILD = "build"
+CONTAINER_SERVER = "server"
+CONTAINER_VERIFY = "verify"
+
+PORT_HTTP, PORT_GRPC, PORT_METRICS = "http", "grpc", "metrics"
+HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
+
+FINGERPRINT_LABEL_LENGTH = 32
+
+
+def fingerprint_label(fingerprint: str) -> str:
+    return fingerprint[:FINGERPRINT_LABEL_LENGTH]
+
+
+def common(name: str, component: str) -> dict[str, str]:
+    """Labels that every child of the object ``name`` carries."""
+    return {NAME: PRODUCT, INSTANCE: name, COMPONENT: component, PART_OF: PRODUCT, MANAGED_BY: PRODUCT, MODEL: name}
+
+
+def model_selector(name: str) -> dict[str, str]:
+    """Labels that select the serving pods of all revisions."""
+    return {MODEL: name, COMPONENT: COMPONENT_SERVER}
+
+
+def revision_selector(name: str, revision: str) -> dict[str, str]:
+    """Labels that select the serving pods of one revision."""
+    return {**model_selector(name), REVISION: revision}
+
+
+def as_selector(labels: Mapping[str, str]) -> str:
+    """The text form that list and watch calls take."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

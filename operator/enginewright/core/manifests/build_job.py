@@ -1,0 +1,19 @@
+"""The Job that builds and measures candidates on the hardware that will serve, and publishes the winner."""
+
+from __future__ import annotations
+
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.common import JSON, Owner
+from enginewright.core.placement import Placement
+from enginewright.core.spec import Spec
+
+
+def build_job_name(owner_name: str, fingerprint: str, attempt: int) -> str:
+    """``<om>-build-<first 8 of the fingerprint>-<attempt>``; attempts count from 1. Its request
+    ConfigMap has the same name."""
+    return f"{owner_name}-build-{fingerprint[:8]}-{attempt}"
+
+
+def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, attempt: int,
+              config: OperatorConfig) -> JSON:
+    raise NotImplementedError

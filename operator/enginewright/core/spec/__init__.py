@@ -1,0 +1,18 @@
+"""The typed spec of ``OptimisedModel``: the one source of the CRD's schema, of parsing and of validation."""
+
+from enginewright.core.spec.engine import AccuracySpec, EngineSpec, LatencySpec, ObjectiveSpec
+from enginewright.core.spec.model import Spec
+from enginewright.core.spec.parse import ParsedSpec, parse_spec
+from enginewright.core.spec.placement import DRASpec, GPUSpec, MIGSpec, PlacementSpec, TolerationSpec
+from enginewright.core.spec.resources import ResourcesSpec
+from enginewright.core.spec.rollout import AutoscalingSpec, PrometheusSpec, RolloutSpec
+from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, PodTemplateSpec, ServingSpec, StoreSpec
+from enginewright.core.spec.source import DataSpec, InterfaceSpec, SourceSpec, TensorSpec
+from enginewright.core.spec.validate import validate, validate_name
+
+__all__ = [
+    "AccuracySpec", "AutoscalingSpec", "BatchingSpec", "DRASpec", "DataSpec", "EngineSpec", "GPUSpec", "InstancesSpec",
+    "InterfaceSpec", "LatencySpec", "MIGSpec", "ObjectiveSpec", "ParsedSpec", "PlacementSpec", "PodTemplateSpec",
+    "PrometheusSpec", "ResourcesSpec", "RolloutSpec", "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TensorSpec",
+    "TolerationSpec", "parse_spec", "validate", "validate_name",
+]

@@ -1,0 +1,54 @@
+"""What all models of the API share: strictness, camelCase names, and the types of names, digests and URIs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+# Bounded so that the apiserver can estimate what a CEL rule over them costs.
+MAX_NAME = 253
+MAX_TEXT = 1024
+
+SOURCE_SCHEMES = ("pvc", "https", "file")
+STORE_SCHEMES = ("pvc",)
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Field metadata: what to write when the value is refused."""
+
+    text: str
+
+
+class SpecModel(BaseModel):
+    """Frozen, refuses unknown fields, camelCase in YAML and snake_case in Python."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True,
+                              validate_by_alias=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+# DNS-1123 subdomain, the form of a claim's name, without the dots' fine print.
+_CLAIM = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+SOURCE_URI_PATTERN = rf"^(pvc://{_CLAIM}(/[^\s?#]+)?|https://[^\s/?#@]+(/\S*)?|file:///[^\s?#]+)$"
+STORE_URI_PATTERN = rf"^pvc://{_CLAIM}(/[A-Za-z0-9._-]+)*$"
+
+SourceUri = Annotated[
+    str,
+    Field(max_length=MAX_TEXT, pattern=SOURCE_URI_PATTERN),
+    Remedy("write pvc://CLAIM/path, https://host/path, or file:///path (a path inside the builder image)"),
+]
+StoreUri = Annotated[
+    str,
+    Field(max_length=512, pattern=STORE_URI_PATTERN),
+    Remedy("write pvc://CLAIM or pvc://CLAIM/folder, naming a PersistentVolumeClaim of the object's namespace"),
+]
+Digest = Annotated[
+    str,
+    Field(max_length=71, pattern=r"^(sha256:[0-9a-f]{64})?$"),
+    Remedy("write sha256: and 64 lower-case hexadecimal digits, or leave it out to have it resolved and recorded"),
+]
+LabelValue = Annotated[str, Field(max_length=63)]
+ImageName = Annotated[str, Field(max_length=512, pattern=r"^\S*$"), Remedy("write an image reference, without spaces")]

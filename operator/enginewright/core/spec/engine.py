@@ -1,0 +1,74 @@
+"""How the engine is built, and what it must achieve to be served."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from enginewright.core.spec.base import Remedy, SpecModel
+from enginewright.core.spec.resources import ResourcesSpec
+from enginewright.core.spec.source import DataSpec
+
+QueueName = Annotated[
+    str,
+    Field(max_length=63, pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$"),
+    Remedy("write the name of a Kueue LocalQueue of the namespace, or leave it out"),
+]
+Backend = Literal["auto", "tensorrt", "onnxruntime", "torch"]
+Precision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
+Metric = Literal["cosine", "top1", "relative-error", "spearman"]
+
+
+class EngineSpec(SpecModel):
+    """Which candidates are built, and what that may cost."""
+
+    backend: Backend = "auto"
+    """Engine to build: tensorrt (GPU), onnxruntime or torch. auto lets all that the accelerator can run compete,
+    and the fastest that passes wins."""
+    precision: Precision = "auto"
+    """Numeric precision. auto climbs the ladder from full precision down to 8 bits and keeps the fastest rung whose
+    accuracy passes."""
+    max_batch_size: int = Field(default=32, ge=1, le=4096)
+    """Largest batch that the server forms."""
+    build_budget_seconds: int = Field(default=1800, ge=60, le=172_800)
+    """Time for building and measuring all candidates. What is not measured by then is skipped and said so."""
+    queue_name: QueueName = ""
+    """Kueue LocalQueue for the build Job; empty starts it at once."""
+    calibration: DataSpec | None = None
+    """Data that 8-bit precisions are calibrated on. It must not be the evaluation data."""
+    resources: ResourcesSpec = Field(default_factory=ResourcesSpec)
+    """CPU and memory of the build Job's container. The accelerator is the one chosen under placement."""
+
+
+class AccuracySpec(SpecModel):
+    """The gate: an engine that does not pass it is not served."""
+
+    metric: Metric = "cosine"
+    """How outputs are compared with the unquantised reference: cosine similarity, top1 agreement, relative-error,
+    or spearman rank correlation."""
+    tolerance: float = Field(default=0.01, gt=0, le=1)
+    """Largest loss allowed: an engine passes when the lower 95 % confidence bound of its metric is at least 1 -
+    tolerance."""
+    evaluation: DataSpec | None = None
+    """Data that accuracy is measured on. Without it, synthetic inputs are used, and status says so."""
+
+
+class LatencySpec(SpecModel):
+    """A latency objective."""
+
+    percentile: float = Field(default=99.0, ge=50, le=99.99)
+    """Percentile of the request latency, 50 to 99.99."""
+    milliseconds: float = Field(gt=0, le=600_000)
+    """Largest latency at that percentile, in milliseconds."""
+
+
+class ObjectiveSpec(SpecModel):
+    """What the deployment must achieve; the cheapest configuration that does is chosen."""
+
+    latency: LatencySpec | None = None
+    """Latency that one replica must keep at its chosen load."""
+    throughput: float = Field(default=0, ge=0, le=1e7)
+    """Inferences a second that one replica should reach; 0 asks for none."""
+    minimise: Literal["cost", "latency"] = "cost"
+    """What to minimise among configurations that meet the objective: cost (most inferences a second) or latency."""

@@ -1,0 +1,45 @@
+"""The whole of ``spec``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from enginewright.core.spec.base import SpecModel
+from enginewright.core.spec.engine import AccuracySpec, EngineSpec, ObjectiveSpec
+from enginewright.core.spec.placement import PlacementSpec
+from enginewright.core.spec.rollout import AutoscalingSpec, RolloutSpec
+from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, ServingSpec, StoreSpec
+from enginewright.core.spec.source import InterfaceSpec, SourceSpec
+
+
+class Spec(SpecModel):
+    """What the model is, and what it must achieve."""
+
+    source: SourceSpec
+    """The model: where it is, and what."""
+    interface: InterfaceSpec | None = None
+    """Inputs and outputs, where the source does not tell them."""
+    engine: EngineSpec = Field(default_factory=EngineSpec)
+    """Which candidates are built."""
+    accuracy: AccuracySpec = Field(default_factory=AccuracySpec)
+    """What an engine must keep of the model's accuracy to be served."""
+    objective: ObjectiveSpec = Field(default_factory=ObjectiveSpec)
+    """Latency and throughput to achieve."""
+    batching: BatchingSpec = Field(default_factory=BatchingSpec)
+    """Dynamic batching."""
+    instances: InstancesSpec = Field(default_factory=InstancesSpec)
+    """Model instances in one replica."""
+    placement: PlacementSpec = Field(default_factory=PlacementSpec)
+    """Hardware for building and serving."""
+    serving: ServingSpec = Field(default_factory=ServingSpec)
+    """The server's pods."""
+    rollout: RolloutSpec = Field(default_factory=RolloutSpec)
+    """How a new engine takes over."""
+    replicas: int | None = Field(default=None, ge=0, le=1000)
+    """Fixed number of replicas (1 when absent), also written through /scale. Not together with autoscaling."""
+    autoscaling: AutoscalingSpec | None = None
+    """Let queue depth decide on the number of replicas. Not together with replicas."""
+    store: StoreSpec = Field(default_factory=StoreSpec)
+    """Where engines are kept."""
+    suspend: bool = False
+    """Start no builds, rollouts or scaling; what serves keeps serving."""

@@ -1,0 +1,82 @@
+"""Which hardware the engine is built on and served by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from enginewright.core.spec.base import MAX_NAME, LabelValue, Remedy, SpecModel
+
+LabelKey = Annotated[str, Field(min_length=1, max_length=317)]
+Products = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], ...],
+    Remedy("write products as the node label nvidia.com/gpu.product shows them, such as NVIDIA-H100-80GB-HBM3"),
+]
+DeviceClassName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+Profile = Annotated[
+    str,
+    Field(max_length=16, pattern=r"^(auto|[1-7]g\.[0-9]{1,3}gb(\+me)?)$"),
+    Remedy("write auto or a profile such as 1g.10gb"),
+]
+
+
+class GPUSpec(SpecModel):
+    """Whole GPUs, or the boards whose MIG slices are used."""
+
+    products: Products = Field(default=(), max_length=16)
+    """GPU products that will do, as in the node label nvidia.com/gpu.product. An engine is built for one class of
+    device: name one product where you can. Empty takes any GPU."""
+    count: int = Field(default=1, ge=1, le=16)
+    """GPUs of one replica; model instances are put on each."""
+
+
+class DRASpec(SpecModel):
+    """Dynamic Resource Allocation instead of extended resources."""
+
+    device_class_name: DeviceClassName = "mig.nvidia.com"
+    """DeviceClass that MIG slices are claimed from."""
+
+
+class MIGSpec(SpecModel):
+    """A slice of a GPU instead of a whole one."""
+
+    profile: Profile = "auto"
+    """MIG profile such as 1g.10gb. auto takes the smallest whose memory holds the engine, its workspace and its
+    activations with margin; that needs placement.gpu.products."""
+    strategy: Literal["single", "mixed"] = "mixed"
+    """How the cluster's device plugin names slices: mixed (nvidia.com/mig-<profile>) or single (nvidia.com/gpu).
+    Not used with dra."""
+    dra: DRASpec | None = None
+    """Claim the slice by Dynamic Resource Allocation (resource.k8s.io/v1) instead of an extended resource."""
+
+
+class TolerationSpec(SpecModel):
+    """A toleration, as in a pod."""
+
+    key: str = Field(default="", max_length=317)
+    """Taint key; empty with operator Exists matches all."""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """How the value is compared."""
+    value: LabelValue = ""
+    """Taint value; must be empty with operator Exists."""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """Taint effect; empty matches all."""
+    toleration_seconds: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """How long a NoExecute taint is tolerated; absent means for ever."""
+
+
+class PlacementSpec(SpecModel):
+    """Where build and serving pods run."""
+
+    accelerator: Literal["gpu", "cpu"] = "gpu"
+    """Class of device: gpu or cpu."""
+    gpu: GPUSpec | None = None
+    """Which GPUs, and how many a replica."""
+    mig: MIGSpec | None = None
+    """Use one MIG slice of a GPU for each replica."""
+    node_selector: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
+    """Node labels that build and serving pods need besides those derived from the accelerator."""
+    tolerations: tuple[TolerationSpec, ...] = Field(default=(), max_length=16)
+    """Tolerations of build and serving pods, besides nvidia.com/gpu for GPU pods."""

@@ -1,0 +1,60 @@
+"""How revisions replace each other, and how many replicas there are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from enginewright.core.spec.base import Remedy, SpecModel
+
+PrometheusUrl = Annotated[
+    str,
+    Field(max_length=512, pattern=r"^https?://[^\s/?#@]+(/\S*)?$"),
+    Remedy("write the base address, such as http://prometheus.monitoring:9090"),
+]
+
+
+class RolloutSpec(SpecModel):
+    """How a new engine takes over."""
+
+    strategy: Literal["Canary", "BlueGreen", "Recreate"] = "Canary"
+    """Canary lets new replicas share the traffic while they are analysed; BlueGreen switches all traffic after the
+    analysis; Recreate stops the old revision first (when capacity allows only one)."""
+    max_surge: int = Field(default=1, ge=1, le=100)
+    """Replicas above the wanted number during a rollout."""
+    analysis_seconds: int = Field(default=60, ge=0, le=86_400)
+    """How long a new revision is watched before it is promoted."""
+    auto_promote: bool = True
+    """Promote after a good analysis without asking. When false, the rollout waits for the annotation
+    enginewright.io/promote."""
+
+
+class PrometheusSpec(SpecModel):
+    """Prometheus as the source of queue depth."""
+
+    url: PrometheusUrl
+    """Base address of Prometheus."""
+    labels: str = Field(default="", max_length=512)
+    """Label matchers added to the query, such as cluster="eu-1". Namespace and model are added by the operator."""
+
+
+class AutoscalingSpec(SpecModel):
+    """Replicas follow queue depth."""
+
+    min_replicas: int = Field(default=1, ge=1, le=1000)
+    """Fewest replicas."""
+    max_replicas: int = Field(ge=1, le=1000)
+    """Most replicas."""
+    target_queue_depth: float = Field(default=4, gt=0, le=100_000)
+    """Queued requests that one replica should have."""
+    tolerance: float = Field(default=0.1, ge=0, le=1)
+    """Relative distance from the target that changes nothing."""
+    scale_up_stabilization_seconds: int = Field(default=0, ge=0, le=3600)
+    """Scale up only as far as every recommendation of this window."""
+    scale_down_stabilization_seconds: int = Field(default=300, ge=0, le=86_400)
+    """Scale down only as far as every recommendation of this window."""
+    source: Literal["direct", "prometheus"] = "direct"
+    """Where queue depth is read: direct from every replica once a second, or from prometheus."""
+    prometheus: PrometheusSpec | None = None
+    """Needed with source prometheus."""

@@ -1,0 +1,77 @@
+"""How the engine is served: batching, instances, the server's pod, and where the engine is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from enginewright.core.spec.base import ImageName, LabelValue, SpecModel, StoreUri
+from enginewright.core.spec.placement import LabelKey
+from enginewright.core.spec.resources import ResourcesSpec
+
+Labels = Annotated[Mapping[LabelKey, LabelValue], Field(max_length=32)]
+Annotations = Annotated[Mapping[LabelKey, Annotated[str, Field(max_length=4096)]], Field(max_length=32)]
+
+
+class BatchingSpec(SpecModel):
+    """Dynamic batching."""
+
+    mode: Literal["auto", "fixed", "off"] = "auto"
+    """auto measures and chooses; fixed takes the values given here; off sends every request on its own."""
+    preferred_batch_sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(default=(), max_length=16)
+    """With mode fixed: batch sizes that the server tries to form."""
+    max_queue_delay_microseconds: int | None = Field(default=None, ge=0, le=10_000_000)
+    """With mode fixed: how long a request may wait for others to join its batch."""
+
+
+class InstancesSpec(SpecModel):
+    """Copies of the model in one replica."""
+
+    mode: Literal["auto", "fixed"] = "auto"
+    """auto measures and chooses; fixed takes count."""
+    count: int | None = Field(default=None, ge=1, le=64)
+    """With mode fixed: instances of the model in one replica (for each GPU)."""
+
+
+class PodMetadataSpec(SpecModel):
+    """Labels and annotations added to serving pods."""
+
+    labels: Labels = Field(default_factory=dict)
+    """Labels added to serving pods. Keys of app.kubernetes.io/ and enginewright.io/ are the operator's."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Annotations added to serving pods. Keys of enginewright.io/ are the operator's."""
+
+
+class PodTemplateSpec(SpecModel):
+    """What may be added to a serving pod; the server's own container, probes and security stay the operator's."""
+
+    metadata: PodMetadataSpec = Field(default_factory=PodMetadataSpec)
+    """Labels and annotations."""
+    spec: Mapping[str, Any] = Field(
+        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+    """Parts of a pod spec: affinity, topologySpreadConstraints, priorityClassName, schedulerName, imagePullSecrets,
+    hostAliases, dnsConfig, volumes, and containers. A container named server may add env and volumeMounts to the
+    server's; others are sidecars. All containers get the restricted security context."""
+
+
+class ServingSpec(SpecModel):
+    """The server's pods."""
+
+    runtime: Literal["triton"] = "triton"
+    """Inference server."""
+    image: ImageName = ""
+    """Server image; empty takes the operator's. Its runtime must be the one that the engine is built with."""
+    resources: ResourcesSpec = Field(default_factory=ResourcesSpec)
+    """CPU and memory of the server's container. Accelerators are chosen under placement."""
+    pod_template: PodTemplateSpec = Field(default_factory=PodTemplateSpec)
+    """Additions to the serving pods."""
+
+
+class StoreSpec(SpecModel):
+    """Where engines are kept."""
+
+    uri: StoreUri = "pvc://enginewright-store"
+    """Engine store: pvc://CLAIM or pvc://CLAIM/folder. Build Jobs write it and servers read it, so that claims on
+    several nodes need ReadWriteMany."""

@@ -1,0 +1,67 @@
+"""Where the model comes from and what it looks like from outside."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from enginewright.core.spec.base import MAX_NAME, Digest, Remedy, SourceUri, SpecModel
+
+Dtype = Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
+                "float16", "bfloat16", "float32", "float64", "string"]
+Format = Literal["auto", "onnx", "huggingface", "exported-program", "torchscript"]
+Dimension = Annotated[int, Field(ge=1, le=2**31 - 1)] | Annotated[
+    str, Field(min_length=1, max_length=63, pattern=r"^([A-Za-z_][A-Za-z0-9_]*|[0-9]+\.\.[0-9]+)$")]
+
+Shape = Annotated[
+    tuple[Dimension, ...],
+    Remedy("write sizes (768), names of free dimensions (batch) or ranges (1..512)"),
+]
+
+
+class DataSpec(SpecModel):
+    """Data for calibration or evaluation."""
+
+    uri: SourceUri
+    """Where the data is: an .npz file or a folder of them, one array for each model input. Same schemes as the
+    model's source."""
+    samples: int = Field(default=0, ge=0, le=1_000_000)
+    """How many samples to use, taken from the start; 0 means all of them."""
+    digest: Digest = ""
+    """SHA-256 of the content, checked before use. Resolved and recorded in status when absent."""
+
+
+class SourceSpec(SpecModel):
+    """The model as it was trained."""
+
+    uri: SourceUri
+    """Where the model is: pvc://CLAIM/path, https://host/path, or file:///path inside the builder image (for
+    development). Pickled checkpoints are refused."""
+    format: Format = "auto"
+    """What the source is: onnx, huggingface (config and safetensors), exported-program (.pt2) or torchscript. auto
+    looks at the files."""
+    digest: Digest = ""
+    """SHA-256 of the source, as sha256:<64 hex digits>. Checked before use; resolved and recorded in status when
+    absent."""
+
+
+class TensorSpec(SpecModel):
+    """One input or output of the model."""
+
+    name: str = Field(min_length=1, max_length=MAX_NAME)
+    """Name of the tensor."""
+    dtype: Dtype
+    """Element type."""
+    shape: Shape = Field(default=(), max_length=8)
+    """Dimensions: sizes (768), names of free dimensions (batch), or ranges (1..512). Empty when the source
+    tells."""
+
+
+class InterfaceSpec(SpecModel):
+    """Inputs and outputs; only needed when the source does not tell them."""
+
+    inputs: tuple[TensorSpec, ...] = Field(default=(), max_length=32)
+    """Inputs in the model's order."""
+    outputs: tuple[TensorSpec, ...] = Field(default=(), max_length=32)
+    """Outputs in the model's order."""
