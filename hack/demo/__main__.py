@@ -1,0 +1,173 @@
+"""``make demo``: each step says what it does and what it found; the first that fails says where to look."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from demo import inference, sentences, traffic, volumes, watch
+from demo.scaling import ReplicaWatch
+from demo.shell import CLUSTER, IMAGES, ROOT, Kube, StepError, run
+from demo.summary import Summary
+
+NAMESPACE = "enginewright-demo"
+SYSTEM_NAMESPACE = "enginewright-system"
+MODEL = "minilm"
+OUTPUT = ROOT / "build" / "demo"
+ALL_IMAGES = ("operator", "builder", "server")
+
+console = Console(highlight=False)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument("--clean", action="store_true", help="remove the demo and, for CLUSTER=local, the cluster")
+    arguments = parser.parse_args()
+    try:
+        if arguments.clean:
+            clean()
+        else:
+            demonstrate()
+    except StepError as failure:
+        console.print(f"[bold red]The demo stopped:[/] {failure}", markup=True)
+        return 1
+    return 0
+
+
+def demonstrate() -> None:
+    summary = Summary()
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    try:
+        with summary.timed("cluster"):
+            say("Kubernetes: etcd, apiserver, scheduler, controllers, kubelet, proxy, containerd, DNS")
+            run(CLUSTER, "up", quiet=False, timeout=1800)
+        kube = Kube.of_cluster()
+        with summary.timed("images"):
+            images = load_images()
+        install(kube, images)
+        prepare_volumes(kube, images["operator"])
+        build_and_wait(kube, summary)
+        first_inference(kube, summary)
+        scale_up_and_down(kube, images["builder"], summary)
+        fetch_report(kube, images["operator"])
+    finally:
+        summary.write(OUTPUT / "summary.json")
+    summary.show(console)
+    console.print(f"report  {OUTPUT / 'report.html'}\nfigures {OUTPUT / 'summary.json'}\n"
+                  f"look    KUBECONFIG={kube.kubeconfig} {kube.kubectl} get om -n {NAMESPACE}")
+    if summary.failed_requests or not summary.ready:
+        raise StepError(f"{summary.failed_requests} requests failed")
+
+
+def say(text: str) -> None:
+    console.print(f"[bold]▸ {text}[/]", markup=True)
+
+
+def load_images() -> dict[str, str]:
+    """Builds what changed and loads it into the cluster; returns image references by name."""
+    say("Images: operator, builder (PyTorch, ONNX Runtime), server (Triton)")
+    run(IMAGES, "build", *ALL_IMAGES, quiet=False, timeout=1800)
+    references: dict[str, str] = json.loads(run(IMAGES, "refs"))
+    archives: dict[str, str] = json.loads(run(IMAGES, "archives"))
+    run(CLUSTER, "load-image", *(archives[name] for name in ALL_IMAGES), quiet=False, timeout=900)
+    return references
+
+
+def install(kube: Kube, images: dict[str, str]) -> None:
+    say("Operator: helm upgrade --install enginewright")
+    values = {"images": {name: {"reference": images[name]} for name in ALL_IMAGES}}
+    kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, ROOT / "charts" / "enginewright", values)
+
+
+def prepare_volumes(kube: Kube, image: str) -> None:
+    say("Model: all-MiniLM-L6-v2 (22 M parameters, real weights) and sentences onto a volume")
+    remove_model(kube)
+    kube("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
+    for claim, size in (("models", "1Gi"), ("enginewright-store", "4Gi")):
+        run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
+    sentences.write(OUTPUT / "sentences")
+    volumes.fill(kube, NAMESPACE, "models", image, {"all-minilm-l6-v2": inference.model_directory(),
+                                                    "sentences": OUTPUT / "sentences"})
+
+
+def build_and_wait(kube: Kube, summary: Summary) -> None:
+    say("kubectl apply -f hack/demo/minilm.yaml")
+    with summary.timed("ready"):
+        with summary.timed("build"):
+            kube("apply", "-f", str(Path(__file__).with_name("minilm.yaml")))
+            watch.wait_for(kube, NAMESPACE, MODEL, "EngineBuilt", timeout=600)
+        model = watch.wait_for(kube, NAMESPACE, MODEL, "Ready", timeout=180)
+    status = model["status"]
+    engine = status["engine"]
+    summary.ready = True
+    summary.backend, summary.precision = engine["backend"], engine["precision"]
+    summary.speedup_vs_reference = engine["speedup"]
+    accuracy = model["spec"]["accuracy"]
+    summary.accuracy = {"metric": accuracy["metric"], "value": engine["accuracy"], "tolerance": accuracy["tolerance"]}
+    for candidate in status.get("candidates", []):
+        console.print(f"  {candidate['backend']} {candidate['precision']:<13} {candidate['verdict']:<16} "
+                      f"{candidate.get('reason', '')}")
+    console.print(kube("get", "om", "-n", NAMESPACE).rstrip())
+
+
+def first_inference(kube: Kube, summary: Summary) -> None:
+    say("Real sentences through Triton, and through the unoptimised PyTorch model")
+    texts = [text for pair in inference.SHOWCASE for text in pair]
+    with summary.timed("first_inference"), inference.forwarded(kube, NAMESPACE, f"service/{MODEL}", 8000) as address:
+        served = inference.served_embeddings(address, MODEL, texts)
+    reference = inference.reference_embeddings(texts)
+    for index, (left, right) in enumerate(inference.SHOWCASE):
+        ours = float(served[2 * index] @ served[2 * index + 1])
+        theirs = float(reference[2 * index] @ reference[2 * index + 1])
+        console.print(f"  {ours:6.3f} Triton  {theirs:6.3f} PyTorch   {left} | {right}")
+
+
+def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
+    say("Load until the queue scales it up, then quiet until it scales down")
+    replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
+    target = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--reconnect-seconds", "2", "--json",
+              "--text-jsonl", "/models/sentences/evaluation.jsonl", "--tokenizer", "/models/all-minilm-l6-v2"]
+    traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "75"])
+    with summary.timed("scale_up"):
+        traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "24", "--seconds", "30"])
+        replicas.until("up", 2, timeout=60)
+    summary.add_load(traffic.finish(kube, NAMESPACE, "surge", timeout=120))
+    with summary.timed("scale_down"):
+        replicas.until("down", 1, timeout=120)
+    summary.add_load(traffic.finish(kube, NAMESPACE, "trickle", timeout=120))
+    summary.peak_replicas, summary.final_replicas = replicas.peak, replicas.look()[0]
+
+
+def fetch_report(kube: Kube, image: str) -> None:
+    say("Evidence: the build report out of the engine store")
+    for name, content in volumes.read(kube, NAMESPACE, "enginewright-store", image,
+                                      ("build-report.json", "report.html")).items():
+        (OUTPUT / name).write_bytes(content)
+
+
+def remove_model(kube: Kube) -> None:
+    """Starts from nothing: the namespace of an earlier demo, its volumes and all."""
+    kube("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", "--timeout=120s", timeout=150)
+    for claim in ("models", "enginewright-store"):
+        run(CLUSTER, "volume", "delete", NAMESPACE, claim)
+
+
+def clean() -> None:
+    provider = os.environ.get("CLUSTER", "local")
+    if provider == "local":
+        run(CLUSTER, "down", quiet=False)
+        return
+    kube = Kube.of_cluster()
+    remove_model(kube)
+    kube.uninstall("enginewright", SYSTEM_NAMESPACE)
+    kube("delete", "crd", "optimisedmodels.enginewright.io", "--ignore-not-found")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

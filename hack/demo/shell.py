@@ -1,0 +1,70 @@
+"""Running other programs (kubectl, helm, our scripts), each with a deadline and its error text kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTER = ROOT / "hack" / "cluster" / "cluster"
+IMAGES = ROOT / "hack" / "images" / "images"
+
+
+class StepError(Exception):
+    """A step of the demo did not work; the message says what to look at."""
+
+
+def run(*command: str | Path, stdin: bytes | None = None, timeout: float = 600, quiet: bool = True) -> str:
+    """Runs ``command`` and returns what it printed. Raises :class:`StepError` with its last lines when it fails.
+
+    With ``quiet`` false its output goes straight to the terminal, so that a long step shows what it is doing.
+    """
+    text = [str(part) for part in command]
+    try:
+        done = subprocess.run(text, input=stdin, timeout=timeout, check=False, env=os.environ,
+                              stdout=subprocess.PIPE if quiet else None, stderr=subprocess.PIPE if quiet else None)
+    except subprocess.TimeoutExpired as expired:
+        raise StepError(f"'{' '.join(text)}' did not finish within {timeout:.0f} s") from expired
+    if done.returncode != 0:
+        tail = "\n".join((done.stderr or done.stdout or b"").decode(errors="replace").splitlines()[-20:])
+        raise StepError(f"'{' '.join(text)}' ended with {done.returncode}\n{tail}")
+    return (done.stdout or b"").decode()
+
+
+@dataclass(frozen=True)
+class Kube:
+    """kubectl of one cluster."""
+
+    kubectl: str
+    kubeconfig: str
+    helm: str
+
+    @classmethod
+    def of_cluster(cls) -> Kube:
+        """Asks the cluster script which programs and kubeconfig to use (it honours ``CLUSTER=local|kind|existing``)."""
+        found = json.loads(run(CLUSTER, "env", "--json"))
+        return cls(kubectl=found["kubectl"], kubeconfig=found["kubeconfig"], helm=found["helm"])
+
+    def __call__(self, *arguments: str, stdin: str | bytes | None = None, timeout: float = 120) -> str:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        return run(self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments, stdin=data, timeout=timeout)
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "-o", "json"))
+
+    def spawn(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        """Starts kubectl in the background (port-forward, logs -f); the caller ends it."""
+        command = [self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.Popen(command, text=True, **options)
+
+    def upgrade_install(self, release: str, namespace: str, chart: Path, values: dict[str, Any]) -> None:
+        command = ("upgrade", "--install", release, chart, "--namespace", namespace, "--create-namespace",
+                   "--wait", "--timeout", "180s", "--values", "-")
+        run(self.helm, f"--kubeconfig={self.kubeconfig}", *command, stdin=json.dumps(values).encode(), timeout=240)
+
+    def uninstall(self, release: str, namespace: str) -> None:
+        run(self.helm, f"--kubeconfig={self.kubeconfig}", "uninstall", release, "-n", namespace, "--ignore-not-found")

@@ -1,0 +1,52 @@
+"""Load from inside the cluster: Jobs that run the builder image's load generator against the model's Service."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from demo.shell import Kube, StepError
+
+
+def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str]) -> None:
+    """Starts a load Job; ``arguments`` go to ``python3 -m enginewright_builder.load``."""
+    kube("delete", "job", name, "-n", namespace, "--ignore-not-found", "--wait=true")
+    kube("apply", "-f", "-", stdin=json.dumps(_job(namespace, name, image, arguments)))
+
+
+def finish(kube: Kube, namespace: str, name: str, timeout: float) -> dict[str, Any]:
+    """Waits for the Job and returns the JSON that the generator printed last. Raises :class:`StepError`."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        status = kube.json("get", "job", name, "-n", namespace).get("status", {})
+        if status.get("succeeded") or status.get("failed"):
+            break
+        time.sleep(0.5)
+    text = kube("logs", "-n", namespace, f"job/{name}", "--tail=50")
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)  # type: ignore[no-any-return]
+    raise StepError(f"load generator {name} printed no result:\n{text}")
+
+
+def _job(namespace: str, name: str, image: str, arguments: list[str]) -> dict[str, Any]:
+    container = {
+        "name": "load", "image": image, "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-m", "enginewright_builder.load", *arguments],
+        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                            "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own emptyDir
+                         {"name": "models", "mountPath": "/models", "readOnly": True}],
+    }
+    pod = {
+        "restartPolicy": "Never", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 5,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532,
+                            "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}},
+                    {"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}}],
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/name": "demo-load"}},
+            "spec": {"backoffLimit": 0, "activeDeadlineSeconds": 600, "template": {"spec": pod}}}

@@ -1,0 +1,77 @@
+"""Puts files on a PersistentVolumeClaim the way any cluster allows: through a small pod that mounts it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from demo.shell import Kube
+
+_LOADER = "volume-loader"
+
+
+def fill(kube: Kube, namespace: str, claim: str, image: str, trees: dict[str, Path]) -> None:
+    """Copies each local tree to ``/<name>`` on ``claim``."""
+    with _mounted(kube, namespace, claim, image):
+        kube("exec", "-i", "-n", namespace, _LOADER, "--", "tar", "-xf", "-", "-C", "/data", stdin=_tar(trees))
+
+
+def read(kube: Kube, namespace: str, claim: str, image: str, names: tuple[str, ...]) -> dict[str, bytes]:
+    """The content of the first file of each name, at most one folder below the root of ``claim``."""
+    found = {}
+    with _mounted(kube, namespace, claim, image):
+        for name in names:
+            command = f"cat $(ls -d /data/*/{name} | head -n 1)"
+            found[name] = kube("exec", "-n", namespace, _LOADER, "--", "sh", "-c", command).encode()
+    return found
+
+
+@contextlib.contextmanager
+def _mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[None]:
+    """The loader pod, for as long as the block runs; removed whatever happens."""
+    kube("delete", "pod", _LOADER, "-n", namespace, "--ignore-not-found", "--now")
+    kube("apply", "-f", "-", stdin=json.dumps(_pod(namespace, claim, image)))
+    try:
+        kube("wait", "-n", namespace, f"pod/{_LOADER}", "--for=condition=Ready", "--timeout=90s")
+        yield
+    finally:
+        kube("delete", "pod", _LOADER, "-n", namespace, "--ignore-not-found", "--now")
+
+
+def _tar(trees: dict[str, Path]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, tree in trees.items():
+            archive.add(tree, arcname=name, filter=_plain)
+    return packed.getvalue()
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 65532
+    member.uname = member.gname = ""
+    member.mode = 0o755 if member.isdir() else 0o644
+    return member
+
+
+def _pod(namespace: str, claim: str, image: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": _LOADER, "namespace": namespace},
+        "spec": {
+            "restartPolicy": "Never", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+                                "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{
+                "name": "loader", "image": image, "imagePullPolicy": "IfNotPresent",
+                "command": ["python3", "-c", "import signal; signal.pause()"],
+                "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                    "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            }],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+        },
+    }

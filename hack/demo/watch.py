@@ -1,0 +1,86 @@
+"""Following a build as it happens: the builder's JSON progress lines become one bar."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from demo.shell import Kube, StepError
+
+POLL_SECONDS = 0.5
+
+
+def condition(model: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The condition of type ``kind``, or an empty mapping while there is none."""
+    conditions = model.get("status", {}).get("conditions", [])
+    return next((item for item in conditions if item["type"] == kind), {})
+
+
+def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -> dict[str, Any]:
+    """Waits until condition ``kind`` is True for the current generation, with a bar while a build runs.
+
+    Raises :class:`StepError` with the conditions' messages after ``timeout`` seconds, or at once when a condition says
+    that nothing will change by itself.
+    """
+    deadline = time.monotonic() + timeout
+    columns = (TextColumn("  {task.description:<28}"), BarColumn(36), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=False) as bars:
+        bar = bars.add_task("waiting for the operator", total=1.0)
+        while time.monotonic() < deadline:
+            model = kube.json("get", "optimisedmodel", name, "-n", namespace)
+            _show(bars, bar, kube, namespace, name, model)
+            found = condition(model, kind)
+            if found.get("status") == "True" and found.get("observedGeneration") == model["metadata"]["generation"]:
+                bars.update(bar, completed=1.0, description=f"{kind}: {found['reason']}")
+                return model  # type: ignore[no-any-return]
+            _fail_early(model)
+            time.sleep(POLL_SECONDS)
+    raise StepError(f"{kind} did not become True within {timeout:.0f} s\n{explain(model)}")
+
+
+def explain(model: dict[str, Any]) -> str:
+    """One line for each condition."""
+    lines = [f"  {c['type']:<17} {c['status']:<6} {c['reason']}: {c['message']}"
+             for c in model.get("status", {}).get("conditions", [])]
+    return "\n".join(lines) or "  no condition yet: is the operator running?"
+
+
+_FINAL_REASONS = {"InvalidSpec", "BuildFailed", "AccuracyNotReached", "RolledBack"}
+
+
+def _fail_early(model: dict[str, Any]) -> None:
+    for item in model.get("status", {}).get("conditions", []):
+        if item["status"] == "False" and item["reason"] in _FINAL_REASONS:
+            raise StepError(f"{item['type']} is False: {item['reason']}\n{explain(model)}")
+
+
+def _show(bars: Progress, bar: Any, kube: Kube, namespace: str, name: str, model: dict[str, Any]) -> None:
+    built = condition(model, "EngineBuilt")
+    if built.get("status") == "True":
+        rollout = condition(model, "RolloutComplete")
+        bars.update(bar, completed=1.0, description=f"rollout: {rollout.get('reason', '')}")
+        return
+    line = _newest_progress(kube, namespace, name)
+    if line:
+        bars.update(bar, completed=line["fraction"], description=f"build: {line['step']}")
+    elif built:
+        bars.update(bar, description=built["reason"])
+
+
+def _newest_progress(kube: Kube, namespace: str, name: str) -> dict[str, Any] | None:
+    selector = f"enginewright.io/model={name},app.kubernetes.io/component=build"
+    try:
+        text = kube("logs", "-n", namespace, "-l", selector, "--tail=5")
+    except StepError:
+        return None  # no pod, or its container has not started
+    for line in reversed(text.splitlines()):
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if entry.get("event") == "progress":
+            return entry  # type: ignore[no-any-return]
+    return None
