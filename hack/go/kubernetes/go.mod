@@ -7,7 +7,7 @@ godebug default=go1.24
 require (
 	k8s.io/client-go v0.34.4
 	k8s.io/component-base v0.34.4
-	k8s.io/kubectl v0.0.0
+	k8s.io/kubectl v0.34.4
 	k8s.io/kubernetes v1.34.4
 )
 

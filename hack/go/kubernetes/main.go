@@ -41,7 +41,7 @@ var programs = map[string]func() int{
 
 // runKubectl sets the log level before the command is built, because building it already logs.
 func runKubectl() int {
-	if err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
+	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}

@@ -1,0 +1,162 @@
+"""The Go programs of the cluster: built from the modules in hack/go, and kept by the digest of what went into them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster import toolchain
+from cluster.paths import GO_MODULES, cache_dir
+from cluster.steps import ClusterError, say, step
+
+REPORT_EVERY_S = 20.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A Go program.
+
+    Attributes:
+        module: directory under hack/go.
+        package: what to build there.
+        names: further names that the same binary is called by.
+        versioned: the module whose version the program shall report, and the variables to set.
+    """
+
+    module: str
+    package: str = "."
+    names: tuple[str, ...] = ()
+    version_of: str = ""
+
+
+NODE_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+KUBERNETES = Program("kubernetes", names=NODE_PROGRAMS, version_of="k8s.io/kubernetes")
+HELM = Program("helm", package="helm.sh/helm/v3/cmd/helm", version_of="helm.sh/helm/v3")
+COREDNS = Program("coredns")
+PAUSE = Program("pause")
+PROGRAMS = (KUBERNETES, HELM, COREDNS, PAUSE)
+
+
+def module_version(go_mod: str, module: str) -> str:
+    """The version of `module` that a go.mod requires.
+
+    Raises:
+        ValueError: the file does not require it.
+    """
+    found = re.search(rf"^\s*(?:require\s+)?{re.escape(module)}\s+(v\S+)", go_mod, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"go.mod does not require {module}")
+    return found[1]
+
+
+def linker_flags(program: Program, go_mod: str) -> str:
+    """-ldflags: stripped, and with the version that the program reports (Go knows only versions of main modules)."""
+    flags = ["-s", "-w"]
+    if program.version_of:
+        version = module_version(go_mod, program.version_of)
+        if program is HELM:
+            flags.append(f"-X helm.sh/helm/v3/internal/version.version={version}")
+        else:
+            major, minor, _ = version.removeprefix("v").split(".", 2)
+            for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+                values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+                flags += [f"-X {package}.{name}={value}" for name, value in values.items()]
+    return " ".join(flags)
+
+
+def content_key(directory: Path, *settings: str) -> str:
+    """Digest of a module's own files and of `settings`; go.sum stands for all that it depends on."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.iterdir()):
+        if path.suffix in {".go", ".mod", ".sum"}:
+            digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    for setting in settings:
+        digest.update(f"{setting}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def build(program: Program) -> Path:
+    """The program's binary, from the cache when the same sources were built before.
+
+    Raises:
+        ClusterError: the build failed; the message holds the compiler's.
+    """
+    directory = GO_MODULES / program.module
+    flags = linker_flags(program, (directory / "go.mod").read_text())
+    go = toolchain.find_go()
+    arguments = ("-trimpath", "-ldflags", flags)
+    key = content_key(directory, toolchain.version(go), program.package, "CGO_ENABLED=0", *arguments)
+    binary = cache_dir() / "bin" / f"{program.module}-{key}" / program.module
+    with _lock(program.module):
+        if not binary.exists():
+            with step(f"build {program.module}"):
+                binary.parent.mkdir(parents=True, exist_ok=True)
+                temporary = binary.with_suffix(".tmp")
+                _compile(go, directory, program.package, (*arguments, "-o", str(temporary)))
+                temporary.rename(binary)
+        _link(binary, program.names)
+    return binary
+
+
+def node_program(name: str) -> Path:
+    """The path of one of NODE_PROGRAMS, built when needed."""
+    return build(KUBERNETES).with_name(name)
+
+
+def _link(binary: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        link = binary.with_name(name)
+        if not link.is_symlink():
+            link.symlink_to(binary.name)
+
+
+@contextmanager
+def _lock(name: str) -> Iterator[None]:
+    """Two that want the same binary: the second waits for the first one's."""
+    path = cache_dir() / "locks" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(go: Path, directory: Path, package: str, arguments: tuple[str, ...]) -> None:
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local"}
+    counted = subprocess.run(
+        (go, "list", "-deps", package), cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    total = counted.stdout.count("\n")
+    # -v prints each package that is compiled; what Go's own cache holds already is not printed.
+    with subprocess.Popen(
+        (go, "build", "-v", *arguments, package), cwd=directory, env=environment, stderr=subprocess.PIPE, text=True
+    ) as compiler:
+        assert compiler.stderr is not None
+        output = _report_progress(compiler.stderr, directory.name, total)
+    if compiler.returncode != 0:
+        raise ClusterError(f"go build of {directory} failed:\n" + "".join(output[-30:]))
+
+
+def _report_progress(lines: Iterator[str], title: str, total: int) -> list[str]:
+    """Read the compiler's output; say now and then how far it is. Returns what is not a package's name."""
+    began = last = time.monotonic()
+    compiled, other = 0, []
+    for line in lines:
+        if " " in line.strip() or ":" in line:
+            other.append(line)
+            continue
+        compiled += 1
+        now = time.monotonic()
+        if sys.stderr.isatty() or now - last >= REPORT_EVERY_S:
+            last = now
+            say(f"    building {title}: {compiled} of at most {total} packages, {now - began:.0f} s")
+    return other

@@ -1,0 +1,3 @@
+module enginewright.io/hack/pause
+
+go 1.24.0
