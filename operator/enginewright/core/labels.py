@@ -34,6 +34,7 @@ FINGERPRINT_FULL = f"{GROUP}/fingerprint-full"
 SOURCE_KEY = f"{GROUP}/source-key"  # on resolve Jobs: the key of what they resolve
 STORE_URI = f"{GROUP}/store"
 PROMOTE = f"{GROUP}/promote"  # set by the user to the fingerprint or revision to promote
+RETRY = f"{GROUP}/retry"  # set by the user to any new value to try again what failed
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 COMPONENT_RESOLVE = "resolve"

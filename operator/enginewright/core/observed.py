@@ -56,7 +56,8 @@ class PodView:
 class JobView:
     """A resolve or build Job. ``failure_reason`` is the Job's Failed condition (``BackoffLimitExceeded``,
     ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended said, if it said anything;
-    ``progress`` its newest progress line."""
+    ``progress`` its newest progress line. ``fingerprint`` has all 64 digits (the annotation, not the label) and is empty for
+    a resolve Job."""
 
     name: str
     uid: str
@@ -76,7 +77,8 @@ class JobView:
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentView:
-    """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked."""
+    """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked. ``fingerprint``
+    has all 64 digits; ``manifest_hash`` is the annotation of what was last applied."""
 
     name: str
     revision: str
@@ -113,11 +115,12 @@ class EndpointView:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRecord:
-    """The in-cluster index entry of one engine in the store."""
+    """The in-cluster index entry of one engine in the store. ``store_uri`` tells folders of one claim apart."""
 
     fingerprint: str
     store_claim: str
     outcome: Outcome
+    store_uri: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +158,9 @@ class SignalWindow:
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age), ``monotonic``
-    the clock of the signal window. ``records`` are by fingerprint."""
+    the clock of the signal window. ``records`` are by fingerprint, those of the store that the spec names. ``applied`` maps
+    ``Kind/name`` of the children that have no view of their own to look into (Service, PodDisruptionBudget,
+    ResourceClaimTemplate) to their manifest-hash annotation, so that an unchanged child costs no write."""
 
     now: datetime
     monotonic: float = 0.0
@@ -167,6 +172,7 @@ class Observed:
     records: Mapping[str, EngineRecord] = field(default_factory=dict)
     claims: Mapping[str, ClaimView] = field(default_factory=dict)
     signals: SignalWindow | None = None
+    applied: Mapping[str, str] = field(default_factory=dict)
 
     def job(self, name: str) -> JobView | None:
         return next((job for job in self.jobs if job.name == name), None)

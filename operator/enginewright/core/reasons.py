@@ -28,6 +28,7 @@ class Reason(StrEnum):
     # source
     RESOLVING = "Resolving"
     RESOLVED = "Resolved"
+    RESOLVE_RETRYING = "ResolveRetrying"
     # engine
     WAITING_FOR_SOURCE = "WaitingForSource"
     WAITING_FOR_QUEUE = "WaitingForQueue"
@@ -45,6 +46,7 @@ class Reason(StrEnum):
     EVICTED = "Evicted"
     NODE_LOST = "NodeLost"
     UNSCHEDULABLE = "Unschedulable"
+    ENGINE_LOST = "EngineLost"
     # accuracy and objective
     WAITING_FOR_ENGINE = "WaitingForEngine"
     VERIFIED = "Verified"
@@ -61,6 +63,9 @@ class Reason(StrEnum):
     COMPLETE = "Complete"
     ROLLED_BACK = "RolledBack"
     ENGINE_REFUSED = "EngineRefused"
+    CRASHING = "Crashing"
+    FAILED_INFERENCES = "FailedInferences"
+    PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
     REPLICAS_NOT_READY = "ReplicasNotReady"
     NO_REPLICA = "NoReplica"
     SERVING = "Serving"

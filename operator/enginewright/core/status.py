@@ -62,12 +62,14 @@ class SourceStatus(StatusModel):
 
 
 class BuildStatus(StatusModel):
-    """The build of the wanted engine, while there is no engine yet."""
+    """The build under way, or the last one."""
 
     fingerprint: str = Field(description="Fingerprint that is built.")
+    job: str | None = Field(default=None, description="Its newest Job.")
     step: str | None = Field(default=None, description="What the build is doing.")
     percent: int | None = Field(default=None, description="How far it was when this step began, 0 to 100.")
-    attempts: int | None = Field(default=None, description="Failed attempts.")
+    attempts: int | None = Field(default=None, description="Jobs of this fingerprint that ended without an engine.")
+    failures: int | None = Field(default=None, description="Failures in a row, which the delay before the next attempt grows with.")
     repairs: int | None = Field(default=None, description="How often the engine was rebuilt because the store had lost it.")
     last_failure_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"},
                                           description="When the last attempt failed.")
@@ -116,6 +118,7 @@ class EngineStatus(StatusModel):
     load_seconds: float | None = Field(default=None, description="How long the server takes to load it.")
     built: str | None = Field(default=None, description="When it was built.")
     build_seconds: float | None = Field(default=None, description="How long that took.")
+    manifest_digest: str | None = Field(default=None, description="SHA-256 of the engine's manifest in the store.")
     cache_hit: bool | None = Field(default=None, description="True when the store had it already: no build was spent.")
 
 
@@ -135,7 +138,7 @@ class PlacementStatus(StatusModel):
     resource: str | None = Field(default=None, description="Extended resource that a replica asks for.")
     mig_profile: str | None = Field(default=None, description="MIG profile of the slice.")
     device_class: str | None = Field(default=None, description="DRA device class of the slice.")
-    node_selector: dict[str, str] | None = Field(default=None, description="Labels of nodes that will do.")
+    reason: str | None = Field(default=None, description="For people: what a replica runs on.")
 
 
 class RolledBackStatus(StatusModel):
@@ -155,8 +158,8 @@ class RolloutStatus(StatusModel):
     candidate: str | None = Field(default=None, description="The revision that is being rolled out.")
     step: str | None = Field(default=None, description="Starting, Analysing, WaitingForPromotion, Expanding, Draining or "
                              "Complete.")
-    analysis_start_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"},
-                                            description="Since when the candidate is analysed.")
+    step_start_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"},
+                                        description="Since when.")
     rolled_back: RolledBackStatus | None = Field(default=None, description="The last revision that was given up.")
 
 
@@ -201,6 +204,7 @@ class Status(StatusModel):
                                                     "x-kubernetes-list-map-keys": ["type"]},
                                                     description="How it stands. Page on Available, open a ticket on Ready.")
     replicas: int | None = Field(default=None, description="Serving pods that exist.")
+    ready_replicas: int | None = Field(default=None, description="Serving pods that are ready.")
     selector: str | None = Field(default=None, description="Label selector of the serving pods, for /scale.")
     fingerprint: str | None = Field(default=None, description="Fingerprint of the engine that the spec asks for.")
     summary: SummaryStatus | None = Field(default=None, description="Short texts for kubectl get.")

@@ -1,0 +1,83 @@
+"""Kubernetes conditions as plain data: built once a pass, merged with the old ones so that time moves only with status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from enginewright.core.reasons import Condition
+
+# The limit that metav1.Condition sets on a message.
+MESSAGE_LIMIT = 32768
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one step says about one condition; ``reason`` is a :class:`Reason` or one of the builder's."""
+
+    type: Condition
+    status: ConditionStatus
+    reason: str
+    message: str
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "True"
+
+
+def good(kind: Condition, reason: str, message: str) -> Verdict:
+    return Verdict(type=kind, status="True", reason=reason, message=message)
+
+
+def bad(kind: Condition, reason: str, message: str) -> Verdict:
+    return Verdict(type=kind, status="False", reason=reason, message=message)
+
+
+def unknown(kind: Condition, reason: str, message: str) -> Verdict:
+    return Verdict(type=kind, status="Unknown", reason=reason, message=message)
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in UTC to the second, as Kubernetes writes ``metav1.Time``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: object) -> datetime | None:
+    """The moment, or None for anything that is not a time: a status may have been edited by hand."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def find(conditions: object, kind: str) -> Mapping[str, Any]:
+    """The old condition of that type, or an empty mapping."""
+    if isinstance(conditions, list):
+        for entry in conditions:
+            if isinstance(entry, Mapping) and entry.get("type") == kind:
+                return entry
+    return {}
+
+
+def merge(old: object, verdicts: Iterable[Verdict], generation: int, now: datetime) -> list[dict[str, Any]]:
+    """The new list in the order of ``verdicts``. ``lastTransitionTime`` is kept while the status stays; types that nobody
+    speaks for any more are dropped."""
+    return [_entry(find(old, verdict.type), verdict, generation, now) for verdict in verdicts]
+
+
+def _entry(before: Mapping[str, Any], verdict: Verdict, generation: int, now: datetime) -> dict[str, Any]:
+    kept = before.get("lastTransitionTime") if before.get("status") == verdict.status else None
+    return {
+        "type": str(verdict.type),
+        "status": verdict.status,
+        "reason": str(verdict.reason),
+        "message": verdict.message[:MESSAGE_LIMIT],
+        "observedGeneration": generation,
+        "lastTransitionTime": kept if parse_timestamp(kept) else timestamp(now),
+    }

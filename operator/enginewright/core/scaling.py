@@ -1,0 +1,138 @@
+"""Replicas from queue depth: pure arithmetic over a window of samples.
+
+The rule is the Kubernetes HorizontalPodAutoscaler's for an average value (``desired = ceil(total / target)``, a tolerance
+around the target, a stabilisation window each way: kubernetes.io, "Horizontal Pod Autoscaling", algorithm details), with
+three differences that a queue wants:
+
+* The total is a *median* of the last few scrapes, so one short spike, however tall, moves nothing.
+* A replica that said nothing (missed scrape, still starting) counts as *empty* when that would scale up and as *at its
+  target* when that would scale down: ignorance never moves a replica in either direction.
+* Without any fresh answer it *holds*: an unknown queue is not an empty one.
+
+Limits are the user's explicit wish, so they apply at once, held or not.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+
+from enginewright.core.observed import Sample, SignalWindow
+from enginewright.core.reasons import Reason
+
+# Samples whose median is taken; at one scrape a second a spike must last two seconds to count.
+SMOOTHING_SAMPLES = 3
+# A scale-up needs this many fresh samples: after a restart the first one alone may be a spike.
+SAMPLES_TO_SCALE_UP = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLimits:
+    """What the user asked for. Windows in seconds; ``target`` is queued requests per replica; a sample older than
+    ``stale_after`` seconds is not believed."""
+
+    min_replicas: int = 1
+    max_replicas: int = 1
+    target: float = 4.0
+    tolerance: float = 0.1
+    up_window: float = 0.0
+    down_window: float = 300.0
+    stale_after: float = 10.0
+
+    def clamp(self, replicas: int) -> int:
+        return max(self.min_replicas, min(self.max_replicas, replicas))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleDecision:
+    """``replicas`` to run now. ``recommendation`` is this moment's wish before stabilisation, to be kept in the signal
+    window; ``queue_depth`` the smoothed total over all replicas, None when unknown. ``message`` holds the figures."""
+
+    replicas: int
+    recommendation: int
+    reason: Reason
+    message: str
+    hold: bool = False
+    queue_depth: float | None = None
+
+
+def decide_replicas(window: SignalWindow | None, current: int, limits: ScaleLimits, now: float) -> ScaleDecision:
+    """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock."""
+    samples = _believable(window, limits, now)
+    if window is None or not samples:
+        return _hold(current, limits, _why_unknown(window, limits, now))
+    low = statistics.median_low(_total(sample, current, 0.0) for sample in samples)
+    high = statistics.median_high(_total(sample, current, limits.target) for sample in samples)
+    wish = _wish(low, high, len(samples), current, limits)
+    ceiling = max(_within(window, limits.down_window, now, wish))
+    wanted = limits.clamp(_stabilised(window, wish, ceiling, current, limits, now))
+    reason, message = _explain(ceiling, wanted, current, low, limits)
+    return ScaleDecision(replicas=wanted, recommendation=wish, reason=reason, message=message, queue_depth=low)
+
+
+def _believable(window: SignalWindow | None, limits: ScaleLimits, now: float) -> list[Sample]:
+    """The newest few fresh samples in which at least one replica answered."""
+    if window is None:
+        return []
+    answered = [s for s in window.samples if s.pending and 0 <= now - s.time <= limits.stale_after]
+    return answered[-SMOOTHING_SAMPLES:]
+
+
+def _total(sample: Sample, current: int, silent: float) -> float:
+    """Queued requests of all replicas when each silent one of ``current`` is taken to hold ``silent``."""
+    return sum(sample.pending.values()) + silent * max(0, current - len(sample.pending))
+
+
+def _wish(low: float, high: float, samples: int, current: int, limits: ScaleLimits) -> int:
+    capacity = limits.target * current
+    if low > capacity * (1 + limits.tolerance):
+        return math.ceil(low / limits.target) if samples >= SAMPLES_TO_SCALE_UP else current
+    if high < capacity * (1 - limits.tolerance):
+        return max(limits.min_replicas, math.ceil(high / limits.target))
+    return current
+
+
+def _stabilised(window: SignalWindow, wish: int, ceiling: int, current: int, limits: ScaleLimits, now: float) -> int:
+    """Up to the least that was wished in the up window, down to the most that was wished in the down window; down only
+    when the window has been watched for its full length."""
+    floor = min(_within(window, limits.up_window, now, wish))
+    if now - window.started < limits.down_window:
+        ceiling = max(ceiling, current)
+    return min(max(current, floor), ceiling)
+
+
+def _within(window: SignalWindow, seconds: float, now: float, newest: int) -> list[int]:
+    """The wishes of the last ``seconds``, this moment's included."""
+    return [newest, *(replicas for time, replicas in window.recommendations if 0 <= now - time < seconds)]
+
+
+def _hold(current: int, limits: ScaleLimits, why: str) -> ScaleDecision:
+    """Keeps what there is. The recommendation is that too, so a blind minute never counts towards scaling down."""
+    kept = limits.clamp(current)
+    return ScaleDecision(replicas=kept, recommendation=kept, reason=Reason.HOLDING, hold=True,
+                         message=f"{why} Replicas stay at {kept}.")
+
+
+def _why_unknown(window: SignalWindow | None, limits: ScaleLimits, now: float) -> str:
+    if window is None or not window.samples:
+        return "No replica has been asked for its queue depth yet."
+    if now - window.samples[-1].time > limits.stale_after:
+        return f"The last queue depth is older than {limits.stale_after:g} s."
+    return "No replica answers with its queue depth."
+
+
+def _explain(ceiling: int, wanted: int, current: int, total: float, limits: ScaleLimits) -> tuple[Reason, str]:
+    """No figure that moves from second to second, unless something is done: the text stands in status."""
+    if wanted != current:
+        return Reason.SCALING, (f"{total:g} queued requests on {_replicas(current)} (target {limits.target:g} each): "
+                                f"{_replicas(wanted)}.")
+    if ceiling > limits.max_replicas and current >= limits.max_replicas:
+        return Reason.AT_LIMIT, (f"The queue asks for more than autoscaling.maxReplicas {limits.max_replicas}: raise it, or "
+                                 f"autoscaling.targetQueueDepth.")
+    return Reason.STEADY, (f"Follows the queue: {limits.target:g} queued requests per replica, between {limits.min_replicas} "
+                           f"and {limits.max_replicas} replicas.")
+
+
+def _replicas(count: int) -> str:
+    return "1 replica" if count == 1 else f"{count} replicas"
