@@ -1,4 +1,5 @@
-"""Kubernetes conditions as plain data: built once a pass, merged with the old ones so that time moves only with status."""
+"""Kubernetes conditions as plain data: built once a pass, merged with the old ones so that time moves only with
+status."""
 
 from __future__ import annotations
 
@@ -66,8 +67,8 @@ def find(conditions: object, kind: str) -> Mapping[str, Any]:
 
 
 def merge(old: object, verdicts: Iterable[Verdict], generation: int, now: datetime) -> list[dict[str, Any]]:
-    """The new list in the order of ``verdicts``. ``lastTransitionTime`` is kept while the status stays; types that nobody
-    speaks for any more are dropped."""
+    """The new list in the order of ``verdicts``. ``lastTransitionTime`` is kept while the status stays; types that
+    nobody speaks for any more are dropped."""
     return [_entry(find(old, verdict.type), verdict, generation, now) for verdict in verdicts]
 
 

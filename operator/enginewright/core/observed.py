@@ -28,8 +28,9 @@ class ObjectView:
 @dataclass(frozen=True, kw_only=True)
 class PodView:
     """A child pod. ``waiting_reason`` is the first container's that waits (``ImagePullBackOff``…), ``exit_code`` and
-    ``terminated_reason`` (``OOMKilled``…) the last termination of its main or init container, ``failed_container`` its
-    name. ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty."""
+    ``terminated_reason`` (``OOMKilled``…) the last termination of its main or init container, ``failed_container``
+    its name. ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or
+    empty."""
 
     name: str
     phase: str
@@ -56,8 +57,8 @@ class PodView:
 class JobView:
     """A resolve or build Job. ``failure_reason`` is the Job's Failed condition (``BackoffLimitExceeded``,
     ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended said, if it said anything;
-    ``progress`` its newest progress line. ``fingerprint`` has all 64 digits (the annotation, not the label) and is empty for
-    a resolve Job."""
+    ``progress`` its newest progress line. ``fingerprint`` has all 64 digits (the annotation, not the label) and is
+    empty for a resolve Job."""
 
     name: str
     uid: str
@@ -77,8 +78,8 @@ class JobView:
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentView:
-    """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked. ``fingerprint``
-    has all 64 digits; ``manifest_hash`` is the annotation of what was last applied."""
+    """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked.
+    ``fingerprint`` has all 64 digits; ``manifest_hash`` is the annotation of what was last applied."""
 
     name: str
     revision: str
@@ -134,8 +135,8 @@ class ClaimView:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One scrape round over all ready replicas at ``time`` (seconds on a monotonic clock). ``pending`` maps a pod that
-    answered to its queued requests; ``missing`` counts ready replicas that did not answer in time."""
+    """One scrape round over all ready replicas at ``time`` (seconds on a monotonic clock). ``pending`` maps a pod
+    that answered to its queued requests; ``missing`` counts ready replicas that did not answer in time."""
 
     time: float
     ready: int
@@ -145,9 +146,9 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class SignalWindow:
-    """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``failures`` maps
-    a pod to its failed inferences since it was first scraped, per revision analysis. Kept by the shell; lost at a restart,
-    which only makes scale-down wait for a full window."""
+    """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``failures``
+    maps a pod to its failed inferences since it was first scraped, per revision analysis. Kept by the shell; lost at
+    a restart, which only makes scale-down wait for a full window."""
 
     started: float
     samples: tuple[Sample, ...] = ()
@@ -157,10 +158,11 @@ class SignalWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age), ``monotonic``
-    the clock of the signal window. ``records`` are by fingerprint, those of the store that the spec names. ``applied`` maps
-    ``Kind/name`` of the children that have no view of their own to look into (Service, PodDisruptionBudget,
-    ResourceClaimTemplate) to their manifest-hash annotation, so that an unchanged child costs no write."""
+    """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
+    ``monotonic`` the clock of the signal window. ``records`` are by fingerprint, those of the store that the spec
+    names. ``applied`` maps ``Kind/name`` of the children that have no view of their own to look into (Service,
+    PodDisruptionBudget, ResourceClaimTemplate) to their manifest-hash annotation, so that an unchanged child costs no
+    write."""
 
     now: datetime
     monotonic: float = 0.0

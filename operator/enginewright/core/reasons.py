@@ -1,4 +1,5 @@
-"""Condition types, their reasons and the events' actions: part of the API, documented in docs/reference/conditions.md."""
+"""Condition types, their reasons and the events' actions: part of the API, documented in
+docs/reference/conditions.md."""
 
 from __future__ import annotations
 

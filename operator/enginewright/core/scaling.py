@@ -1,8 +1,8 @@
 """Replicas from queue depth: pure arithmetic over a window of samples.
 
-The rule is the Kubernetes HorizontalPodAutoscaler's for an average value (``desired = ceil(total / target)``, a tolerance
-around the target, a stabilisation window each way: kubernetes.io, "Horizontal Pod Autoscaling", algorithm details), with
-three differences that a queue wants:
+The rule is the Kubernetes HorizontalPodAutoscaler's for an average value (``desired = ceil(total / target)``, a
+tolerance around the target, a stabilisation window each way: kubernetes.io, "Horizontal Pod Autoscaling", algorithm
+details), with three differences that a queue wants:
 
 * The total is a *median* of the last few scrapes, so one short spike, however tall, moves nothing.
 * A replica that said nothing (missed scrape, still starting) counts as *empty* when that would scale up and as *at its
@@ -128,10 +128,10 @@ def _explain(ceiling: int, wanted: int, current: int, total: float, limits: Scal
         return Reason.SCALING, (f"{total:g} queued requests on {_replicas(current)} (target {limits.target:g} each): "
                                 f"{_replicas(wanted)}.")
     if ceiling > limits.max_replicas and current >= limits.max_replicas:
-        return Reason.AT_LIMIT, (f"The queue asks for more than autoscaling.maxReplicas {limits.max_replicas}: raise it, or "
-                                 f"autoscaling.targetQueueDepth.")
-    return Reason.STEADY, (f"Follows the queue: {limits.target:g} queued requests per replica, between {limits.min_replicas} "
-                           f"and {limits.max_replicas} replicas.")
+        return Reason.AT_LIMIT, (f"The queue asks for more than autoscaling.maxReplicas {limits.max_replicas}: raise it, "
+                                 f"or autoscaling.targetQueueDepth.")
+    return Reason.STEADY, (f"Follows the queue: {limits.target:g} queued requests per replica, between "
+                           f"{limits.min_replicas} and {limits.max_replicas} replicas.")
 
 
 def _replicas(count: int) -> str:
