@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 # Bounded so that the apiserver can estimate what a CEL rule over them costs.
 MAX_NAME = 253
@@ -16,11 +18,17 @@ SOURCE_SCHEMES = ("pvc", "https", "file")
 STORE_SCHEMES = ("pvc",)
 
 
+REMEDY_KEY = "x-remedy"
+
+
 @dataclass(frozen=True)
 class Remedy:
-    """Field metadata: what to write when the value is refused."""
+    """Field metadata: what to write when the value is refused. The apiserver says it, too, see ``structural``."""
 
     text: str
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(core), REMEDY_KEY: self.text}
 
 
 class SpecModel(BaseModel):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
 from enginewright.core.problems import Problem
+from enginewright.core.spec.locate import Location, fields_of, model_at, real_path, written_remedy
 from enginewright.core.spec.model import Spec
 
 ParsedSpec = Spec | tuple[Problem, ...]
+
+MAX_SHOWN = 120
 
 
 def parse_spec(raw: Mapping[str, Any]) -> ParsedSpec:
@@ -16,4 +25,87 @@ def parse_spec(raw: Mapping[str, Any]) -> ParsedSpec:
 
     Rules between fields are :func:`enginewright.core.spec.validate.validate`'s: call it on the result.
     """
-    raise NotImplementedError
+    try:
+        # By way of JSON: strict there means what the apiserver means by types, and lists are not tuples' enemies.
+        text = json.dumps(raw, allow_nan=False)
+        return Spec.model_validate_json(text.encode(), strict=True, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return _problems(error)
+    except (TypeError, ValueError, RecursionError) as error:
+        return (Problem(field="spec", value=type(raw).__name__, message=f"not JSON: {error}",
+                        remedy="write plain values: objects, lists, texts, finite numbers, booleans"),)
+
+
+def show(value: object) -> str:
+    """``value`` as JSON, cut to fit a condition."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+def _problems(error: ValidationError) -> tuple[Problem, ...]:
+    by_field: dict[str, Problem] = {}
+    for detail in error.errors(include_url=False):
+        problem = _problem(detail)
+        if problem.field in by_field:  # one for each branch of a union, such as a number or a text
+            problem = dataclasses.replace(problem, message=_MALFORMED)
+        by_field[problem.field] = problem
+    return tuple(by_field.values())
+
+
+def _problem(detail: ErrorDetails) -> Problem:
+    path = tuple(real_path(Spec, detail["loc"]))
+    kind = detail["type"]
+    value = "nothing" if kind == "missing" else show(detail["input"])
+    message = _MESSAGES.get(kind) or _lower(detail["msg"])
+    return Problem(field=_dotted(path), value=value, message=message, remedy=_remedy(path, detail))
+
+
+_MALFORMED = "has not the form that is needed"
+_MESSAGES = {"missing": "is required", "extra_forbidden": "is not a field",
+             "literal_error": "is not a value of this field", "string_pattern_mismatch": _MALFORMED}
+
+
+def _remedy(path: Location, detail: ErrorDetails) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _remedy_for_unknown(path)
+    if written := written_remedy(Spec, path):
+        return written
+    if kind == "literal_error":
+        return f"write one of {context['expected']}"
+    bounds = [f"{words} {context[key]:g}" for key, words in _BOUNDS.items() if key in context]
+    if bounds:
+        return f"write a number {' and '.join(bounds)}"
+    lengths = [f"{words} {context[key]}" for key, words in _LENGTHS.items() if key in context]
+    if lengths:
+        return f"write {' and '.join(lengths)}"
+    return _BY_TYPE.get(kind.split("_")[0], "see kubectl explain om." + _dotted(_names(path)))
+
+
+_BOUNDS = {"ge": "of at least", "gt": "greater than", "le": "of at most", "lt": "less than"}
+_LENGTHS = {"min_length": "at least", "max_length": "at most"}
+_BY_TYPE = {"missing": "add it", "int": "write a whole number", "float": "write a number", "string": "write a text",
+            "bool": "write true or false", "tuple": "write a list", "dict": "write an object",
+            "model": "write an object"}
+
+
+def _remedy_for_unknown(path: Location) -> str:
+    model = model_at(Spec, path[:-1])
+    known = sorted(fields_of(model)) if model else []
+    near = difflib.get_close_matches(str(path[-1]), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"remove it; known fields are {', '.join(known)}"
+
+
+def _dotted(path: Location) -> str:
+    text = "spec"
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return text
+
+
+def _names(path: Location) -> Location:
+    return [step for step in path if isinstance(step, str)]
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]

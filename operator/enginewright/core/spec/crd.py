@@ -1,0 +1,93 @@
+"""The CustomResourceDefinition, made from the models of spec and status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.spec.model import Spec
+from enginewright.core.spec.rules import RULES
+from enginewright.core.spec.structural import Schema, structural
+from enginewright.core.status import Status
+
+NAME = f"{labels.PLURAL}.{labels.GROUP}"
+
+
+def crd() -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": NAME, "labels": {labels.PART_OF: labels.PRODUCT}},
+        "spec": {
+            "group": labels.GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": labels.KIND,
+                "listKind": f"{labels.KIND}List",
+                "plural": labels.PLURAL,
+                "singular": labels.KIND.lower(),
+                "shortNames": ["om"],
+                # all: an OptimisedModel runs pods, and whoever lists what runs in a namespace should see it.
+                "categories": ["all", labels.PRODUCT],
+            },
+            "versions": [_version()],
+        },
+    }
+
+
+def _version() -> dict[str, Any]:
+    return {
+        "name": labels.VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _schema()},
+        "subresources": {
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+                      "labelSelectorPath": ".status.selector"},
+        },
+        "additionalPrinterColumns": _columns(),
+    }
+
+
+def _schema() -> Schema:
+    root: Schema = {
+        "type": "object",
+        "description": "OptimisedModel is a model and what it must achieve. Enginewright builds engines for it on "
+                       "the hardware "
+                       "that will serve them, measures them, and serves the best one that passes.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural(Spec),
+            "status": structural(Status),
+        },
+    }
+    for path, rules in RULES.items():
+        node = root
+        for step in filter(None, path.split(".")):
+            node = node["properties"][step]
+        node["x-kubernetes-validations"] = [rule.as_json() for rule in rules]
+    return root
+
+
+def _columns() -> list[dict[str, Any]]:
+    def column(name: str, path: str, description: str, kind: str = "string", wide: bool = False) -> dict[str, Any]:
+        shown = {"name": name, "type": kind, "jsonPath": path, "description": description}
+        return {**shown, "priority": 1} if wide else shown
+
+    return [
+        column("Ready", '.status.conditions[?(@.type=="Ready")].status',
+               "Whether the engine of the current spec serves on all wanted replicas."),
+        column("Engine", ".status.summary.engine", "Engine that is served."),
+        column("Precision", ".status.summary.precision", "Precision of the engine."),
+        column("Replicas", ".status.summary.replicas", "Ready and wanted replicas."),
+        column("Queue", ".status.summary.queue", "Queued requests."),
+        column("P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
+        column("Age", ".metadata.creationTimestamp", "Time since creation.", kind="date"),
+        column("Accelerator", ".status.summary.accelerator", "Hardware that serves.", wide=True),
+        column("Speedup", ".status.summary.speedup", "Throughput relative to the source model.", wide=True),
+        column("Reason", ".status.summary.reason", "Why Ready is what it is.", wide=True),
+    ]
