@@ -7,11 +7,11 @@ export ENGINEWRIGHT_VENV := $(abspath $(VENV))
 ##@ Try it
 
 .PHONY: demo demo-clean
-demo: venv ## A real model, optimised and served on a local Kubernetes node (20 min cold, 3 min warm)
-	hack/demo/demo
+demo: venv deps ## A real model, optimised and served on a local Kubernetes node (20 min cold, 3 min warm)
+	PYTHONPATH=hack $(VENV)/bin/python -m demo
 
 demo-clean: venv ## Remove everything that the demo made
-	hack/demo/demo clean
+	PYTHONPATH=hack $(VENV)/bin/python -m demo --clean
 
 ##@ Check
 
@@ -22,10 +22,10 @@ test: ## Everything: static checks, unit, golden, property, integration and end-
 test-unit: venv ## Unit, golden and property tests (under a minute, no cluster)
 	$(VENV)/bin/pytest -q tests/unit tests/golden
 
-test-integration: venv ## Tests against a real kube-apiserver
+test-integration: venv deps ## Tests against a real kube-apiserver
 	$(VENV)/bin/pytest -q tests/integration
 
-test-e2e: venv ## Tests on a real Kubernetes node
+test-e2e: venv deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }
 	$(VENV)/bin/pytest -q tests/e2e
 
@@ -47,7 +47,7 @@ verify: venv ## Generated files are what their sources give
 venv: ## Make .venv from the lock, hashes checked (skipped when unchanged)
 	@hack/dev/bootstrap.sh
 
-generate: venv ## Write the CRD, the chart's copy of it and the reference pages from their sources
+generate: venv ## Write the CRD and the chart's copy of it from their sources
 	hack/dev/generate.sh
 
 golden: venv ## Rewrite the golden files from what the code gives now; read the diff before committing it
@@ -61,17 +61,20 @@ hooks: venv ## Install the pre-commit hooks into this clone
 
 ##@ Local cluster and images
 
-.PHONY: cluster-up cluster-down cluster-status images
-cluster-up: venv ## Start a Kubernetes node on this machine (root; builds Kubernetes the first time)
+.PHONY: deps cluster-up cluster-down cluster-status images
+deps: ## Install the Debian packages that the cluster and the images need (as root)
+	@hack/bin-deps.sh
+
+cluster-up: deps ## Start a Kubernetes node on this machine (root; builds Kubernetes the first time)
 	hack/cluster/cluster up
 
-cluster-down: venv ## Stop it and remove all that it made
+cluster-down: ## Stop it and remove all that it made
 	hack/cluster/cluster down
 
-cluster-status: venv ## What runs, and where its logs are
+cluster-status: ## What runs, and where its logs are
 	hack/cluster/cluster status
 
-images: venv ## Build the operator, builder and server images
+images: deps ## Build the operator, builder and server images
 	hack/images/images build
 
 .PHONY: help

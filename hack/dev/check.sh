@@ -62,6 +62,7 @@ if ((failed)); then
   note integration - "not run"
   note e2e - "not run"
 else
+  step packages hack/bin-deps.sh
   tests integration tests/integration
   if reason="$(hack/dev/can-run-node.sh)"; then
     tests e2e tests/e2e

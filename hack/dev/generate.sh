@@ -3,7 +3,6 @@
 #
 #   core/spec (pydantic)      → crds/*.yaml                          hack/generate.py
 #   crds/*.yaml               → charts/enginewright/crds/            a copy: Helm reads only its own folder
-#   core/reasons.py           → docs/reference/conditions.md         hack/dev/conditions_page.py
 set -euo pipefail
 . "$(dirname "$0")/../lib/common.sh"
 cd "$REPO_ROOT"
@@ -13,7 +12,6 @@ check="${1:-}"
 failed=0
 
 "$VENV/bin/python" hack/generate.py $check || failed=1
-"$VENV/bin/python" hack/dev/conditions_page.py $check || failed=1
 if [[ -n "$check" ]]; then
   diff -r -u crds charts/enginewright/crds || failed=1
 else

@@ -1,0 +1,123 @@
+{{- define "enginewright.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "enginewright.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- $name := include "enginewright.name" . }}
+{{- if contains $name .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "enginewright.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "enginewright.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "enginewright.labels" -}}
+{{ include "enginewright.selectorLabels" . }}
+app.kubernetes.io/part-of: enginewright
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end }}
+
+{{- define "enginewright.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "enginewright.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name: name the existing account, or set serviceAccount.create" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{/* One image reference: list of the root context and the image's values. */}}
+{{- define "enginewright.image" -}}
+{{- $root := index . 0 }}
+{{- $image := index . 1 }}
+{{- if $image.reference }}
+{{- $image.reference }}
+{{- else if $image.digest }}
+{{- printf "%s@%s" $image.repository $image.digest }}
+{{- else }}
+{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) }}
+{{- end }}
+{{- end }}
+
+{{/* The operator's settings: field names of OperatorConfig. */}}
+{{- define "enginewright.config" -}}
+images:
+  operator: {{ include "enginewright.image" (list . .Values.images.operator) | quote }}
+  builder: {{ include "enginewright.image" (list . .Values.images.builder) | quote }}
+  server: {{ include "enginewright.image" (list . .Values.images.server) | quote }}
+pull_policy: {{ .Values.imagePullPolicy }}
+image_pull_secrets: {{ .Values.imagePullSecrets | toJson }}
+{{- with .Values.config }}
+server_backends: {{ .serverBackends | toJson }}
+server_args: {{ .serverArgs | toJson }}
+runtime_class_name: {{ .runtimeClassName | quote }}
+require_mig_config_state: {{ .requireMigConfigState }}
+resolve_resources: {{ .resolveResources | toJson }}
+build_resources: {{ .buildResources | toJson }}
+server_resources: {{ .serverResources | toJson }}
+verify_resources: {{ .verifyResources | toJson }}
+job_ttl: {{ .jobTtlSeconds }}
+job_backoff_limit: {{ .jobBackoffLimit }}
+resolve_deadline: {{ .resolveDeadlineSeconds }}
+build_deadline_margin: {{ .buildDeadlineMarginSeconds }}
+drain_seconds: {{ .drainSeconds }}
+exit_timeout: {{ .exitTimeoutSeconds }}
+{{- end }}
+{{- end }}
+
+{{/* What the operator may do: the table in operator/enginewright/clients/kube.py, and no more. */}}
+{{- define "enginewright.rules" -}}
+- apiGroups: [enginewright.io]
+  resources: [optimisedmodels]
+  verbs: [get, list, watch]
+- apiGroups: [enginewright.io]
+  resources: [optimisedmodels/status]
+  verbs: [patch]
+- apiGroups: [enginewright.io]
+  resources: [optimisedmodels/finalizers]
+  verbs: [update]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [list, watch, create, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments/scale]
+  verbs: [get, patch]
+- apiGroups: [""]
+  resources: [services, configmaps]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [create, patch, delete]
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaimtemplates]
+  verbs: [create, patch, delete]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, get, patch]
+{{- end }}

@@ -1,0 +1,145 @@
+"""The chart against what it configures: OperatorConfig, the RBAC table of the client, its own schema."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+import enginewright.clients.kube as kube
+from enginewright.core.config import OperatorConfig
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts" / "enginewright"
+HELPERS = (CHART / "templates" / "_helpers.tpl").read_text()
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+
+
+def define(name: str) -> str:
+    """The text of a named template up to its own end, which stands alone at the start of a line."""
+    match = re.search(rf'{{{{- define "{re.escape(name)}" -}}}}\n(.*?)^{{{{- end }}}}\n(?=\n|\Z)', HELPERS, re.DOTALL | re.MULTILINE)
+    assert match, name
+    return match[1]
+
+
+def granted() -> set[tuple[str, str, str]]:
+    """(API group, resource, verb) of the chart's rules, which hold no template action and so are plain YAML."""
+    rules = yaml.safe_load(define("enginewright.rules"))
+    return {(group, resource, verb) for rule in rules
+            for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def documented() -> set[tuple[str, str, str]]:
+    """The same out of the table in the client's docstring, whose cells may go on in the next line."""
+    text = kube.__doc__ or ""
+    border = re.search(r"^=+  =+  =+$", text, re.MULTILINE)
+    assert border
+    first, second = (len(part) for part in border[0].split("  ")[:2])
+    lines = text[border.end():].splitlines()
+    rows: list[tuple[str, str]] = []
+    for line in lines[lines.index(border[0]) + 1:]:
+        if line == border[0]:
+            break
+        left, middle = line[:first].strip(), line[first + 2:first + 2 + second].strip()
+        # A row goes on when nothing new is named: verbs alone, or only the group in parentheses.
+        if not left or left.startswith("("):
+            rows[-1] = (f"{rows[-1][0]} {left}", f"{rows[-1][1]} {middle}")
+        else:
+            rows.append((left, middle))
+    core = {"pods", "services", "configmaps", "persistentvolumeclaims", "events"}
+    groups = {"jobs": "batch", "deployments": "apps"}
+    found = set()
+    for left, middle in rows:
+        resource = left.split()[0]
+        plain = resource.partition("/")[0]
+        stated = re.search(r"\(([^)]+)\)", left)
+        group = groups.get(plain) or (stated[1] if stated else None)
+        group = {"policy": "policy", "batch": "batch", "apps": "apps"}.get(group or "", group)
+        if group is None:
+            group = "" if plain in core else "enginewright.io"
+        found |= {(group, resource, verb) for verb in middle.split()}
+    return found
+
+
+def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
+    assert granted() == documented()
+
+
+def test_no_rule_is_a_wildcard_and_none_reads_secrets() -> None:
+    for group, resource, verb in granted():
+        assert "*" not in (group, resource, verb)
+        assert resource != "secrets"
+
+
+def test_default_values_fit_the_schema() -> None:
+    jsonschema.validate(VALUES, SCHEMA)
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    (("watchNamespace",), "a"),
+    (("config", "jobBackoffLimit"), -1),
+    (("config", "serverBackends"), []),
+    (("config", "serverBackends"), ["pytorch"]),
+    (("config", "buildResources"), {"requests": {"cpu": 1}}),
+    (("images", "builder", "digest"), "sha256:abc"),
+    (("imagePullPolicy",), "Sometimes"),
+    (("watchNamespaces",), ["Team_A"]),
+    (("networkPolicy", "apiServerPorts"), [0]),
+])
+def test_the_schema_refuses(path: tuple[str, ...], value: object) -> None:
+    values = copy.deepcopy(VALUES)
+    holder = values
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(values, SCHEMA)
+
+
+def strict(node: dict[str, Any], path: str = "") -> list[str]:
+    """Paths of objects that take any property although they name some."""
+    found = [path] if "properties" in node and node.get("additionalProperties") is not False else []
+    for key, child in {**node.get("properties", {}), **node.get("definitions", {})}.items():
+        found += strict(child, f"{path}.{key}")
+    return found
+
+
+def test_the_schema_knows_every_value() -> None:
+    assert strict(SCHEMA) == []
+    assert set(VALUES) == set(SCHEMA["properties"]) - {"global"}
+    assert set(VALUES["config"]) == set(SCHEMA["properties"]["config"]["properties"])
+
+
+def test_the_configuration_holds_every_setting_of_the_operator() -> None:
+    keys = set(re.findall(r"^([a-z_]+):", define("enginewright.config"), re.MULTILINE))
+    assert keys == {field.name for field in dataclasses.fields(OperatorConfig)}
+
+
+def test_the_defaults_are_the_operators_own() -> None:
+    config, default = VALUES["config"], OperatorConfig()
+    plain = {
+        "serverBackends": list(default.server_backends), "serverArgs": list(default.server_args),
+        "runtimeClassName": default.runtime_class_name, "requireMigConfigState": default.require_mig_config_state,
+        "jobTtlSeconds": default.job_ttl, "jobBackoffLimit": default.job_backoff_limit,
+        "resolveDeadlineSeconds": default.resolve_deadline, "buildDeadlineMarginSeconds": default.build_deadline_margin,
+        "drainSeconds": default.drain_seconds, "exitTimeoutSeconds": default.exit_timeout,
+    }
+    for step in ("resolve", "build", "server", "verify"):
+        resources = getattr(default, f"{step}_resources")
+        plain[f"{step}Resources"] = {"requests": dict(resources.requests), "limits": dict(resources.limits)}
+    assert {key: config[key] for key in plain} == plain
+    assert set(config) == set(plain)
+
+
+def test_the_chart_carries_the_one_custom_resource_definition() -> None:
+    ours = {path.name: path.read_text() for path in (ROOT / "crds").glob("*.yaml")}
+    assert ours, "there is no CRD"
+    assert {path.name: path.read_text() for path in (CHART / "crds").glob("*.yaml")} == ours, "run: make generate"

@@ -1,0 +1,25 @@
+"""What the operator imports: nothing that its image does not have, nothing slow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = {"torch", "onnx", "onnxruntime", "numpy", "tritonclient", "transformers", "scipy", "tensorrt"}
+
+
+@pytest.mark.parametrize("module", ["enginewright.cli", "enginewright_builder.contract"])
+def test_imports_nothing_heavy(module: str) -> None:
+    # A process of its own: this one has imported everything.
+    program = f"import json, sys, {module}; print(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "operator"), str(ROOT / "builders")))}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) & HEAVY == set()
