@@ -4,9 +4,9 @@ Standard library only: the operator imports this module and nothing else of the 
 snake_case keys and a ``version``; a reader refuses a version it does not know rather than guess.
 
 * The operator passes a :class:`BuildRequest` by ConfigMap (``request.json``).
-* The builder prints :class:`Progress` as JSON log lines, and ends with an :class:`Outcome`: as the last log line, as the
-  container's termination message (shortened to fit, see :meth:`Outcome.to_termination_message`) and, when it published,
-  in the store.
+* The builder prints :class:`Progress` as JSON log lines, and ends with an :class:`Outcome`: as the last log line, as
+  the container's termination message (shortened to fit, see :meth:`Outcome.to_termination_message`) and, when it
+  published, in the store.
 * The engine store holds ``<fingerprint>/manifest.json``, a :class:`Manifest`, written last: present means complete.
 """
 
@@ -27,6 +27,8 @@ FINGERPRINT_VERSION = 1
 
 # Kubernetes keeps at most 4096 bytes of a container's termination message.
 TERMINATION_MESSAGE_BYTES = 4096
+# To how many characters an error's texts are cut, one after the other, until the message fits.
+_TEXT_CUTS = (600, 300, 100)
 
 MANIFEST_FILE = "manifest.json"
 REPORT_FILE = "build-report.json"
@@ -215,7 +217,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorReport:
-    """What went wrong, for whom, and what to do. ``field`` is a path such as ``spec.source.digest`` (empty for a bug)."""
+    """What went wrong, for whom, and what to do. ``field`` is a path like ``spec.source.digest``, empty for a bug."""
 
     family: ErrorFamily
     reason: str
@@ -224,11 +226,21 @@ class ErrorReport:
     value: str = ""
     remedy: str = ""
 
+    def shortened(self, characters: int) -> Self:
+        """The same with each text cut to ``characters``."""
+        texts = {name: _cut(getattr(self, name), characters) for name in ("message", "field", "value", "remedy")}
+        return dataclasses.replace(self, **texts)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateSummary:
-    """One measured rung. Milliseconds for one batch of ``batch``; ``throughput`` in inferences (batch elements) a second;
-    ``accuracy`` is the metric's value and ``accuracy_low`` its one-sided 95 % lower bound; None where not measured."""
+    """One measured rung. Milliseconds for one batch of ``batch``; ``throughput`` in inferences (batch elements) a
+    second; ``accuracy`` is the metric's value, ``accuracy_low`` its one-sided 95 % lower bound; None: not measured.
+    """
 
     backend: str
     precision: str
@@ -321,15 +333,14 @@ class Outcome:
         return load(cls, text)
 
     def to_termination_message(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
-        """JSON of at most ``limit`` bytes: candidates that lost are dropped from the end, then texts are cut."""
-        outcome = self
+        """JSON of at most ``limit`` bytes: candidates are dropped from the end (the winner stands first), then the
+        error's texts are cut. Raises :class:`ContractError` if even that does not fit."""
+        outcome, cuts = self, list(_TEXT_CUTS)
         while len(text := outcome.to_json().encode()) > limit:
-            if outcome.candidates:
+            if len(outcome.candidates) > 1:
                 outcome = dataclasses.replace(outcome, candidates=outcome.candidates[:-1])
-            elif outcome.error and len(outcome.error.message) > 200:
-                error = dataclasses.replace(outcome.error, message=outcome.error.message[:200] + "…",
-                                            value=outcome.error.value[:200])
-                outcome = dataclasses.replace(outcome, error=error)
+            elif outcome.error and cuts:
+                outcome = dataclasses.replace(outcome, error=outcome.error.shortened(cuts.pop(0)))
             else:
                 raise ContractError(f"outcome of {len(text)} bytes cannot be shortened to {limit}")
         return text.decode()
@@ -343,8 +354,8 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """``files`` maps paths relative to the engine's folder, ``/`` separated, to their content. The manifest itself is not
-    in it."""
+    """``files`` maps paths relative to the engine's folder, ``/`` separated, to their content. The manifest itself
+    is not in it."""
 
     fingerprint: str
     model_name: str
