@@ -228,8 +228,8 @@ class ErrorReport:
 
     def shortened(self, characters: int) -> Self:
         """The same with each text cut to ``characters``."""
-        texts = {name: _cut(getattr(self, name), characters) for name in ("message", "field", "value", "remedy")}
-        return dataclasses.replace(self, **texts)
+        return dataclasses.replace(self, message=_cut(self.message, characters), field=_cut(self.field, characters),
+                                   value=_cut(self.value, characters), remedy=_cut(self.remedy, characters))
 
 
 def _cut(text: str, characters: int) -> str:
