@@ -25,7 +25,8 @@ SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 
 def define(name: str) -> str:
     """The text of a named template up to its own end, which stands alone at the start of a line."""
-    match = re.search(rf'{{{{- define "{re.escape(name)}" -}}}}\n(.*?)^{{{{- end }}}}\n(?=\n|\Z)', HELPERS, re.DOTALL | re.MULTILINE)
+    head, end = rf'{{{{- define "{re.escape(name)}" -}}}}\n', r"^{{- end }}\n(?=\n|\Z)"
+    match = re.search(f"{head}(.*?){end}", HELPERS, re.DOTALL | re.MULTILINE)
     assert match, name
     return match[1]
 

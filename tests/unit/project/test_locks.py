@@ -47,7 +47,7 @@ def test_one_version_everywhere() -> None:
     tested = pins(ROOT / "requirements" / "dev.txt")
     for name in ("operator", "builder", "server"):
         for package, (version, _) in pins(ROOT / "requirements" / f"{name}.txt").items():
-            assert tested.get(package, (version, 0))[0] == version, f"{name}.txt: {package} is tested in another version"
+            assert tested.get(package, (version, 0))[0] == version, f"{name}.txt: {package} is not what is tested"
 
 
 def test_the_operator_is_light() -> None:

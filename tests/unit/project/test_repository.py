@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # Hosts of package registries: which one is used is the machine's configuration, not the project's. Written in parts, so
 # that this file passes its own test.
 REGISTRIES = [
-    ("py", "pi", r"\.org"), ("python", "hosted", r"\.org"), ("proxy", r"\.golang", r"\.org"), ("sum", r"\.golang", r"\.org"),
+    ("py", "pi", r"\.org"), ("python", "hosted", r"\.org"), ("(proxy|sum)", r"\.golang", r"\.org"),
     ("registry", r"\.npm", r"js\.org"), ("repo1?", r"\.maven", ""), ("(deb|security|ftp)", r"\.debian", r"\.org"),
     ("static|index", r"\.crates", r"\.io"),
 ]
