@@ -15,6 +15,8 @@ from pathlib import Path
 from enginewright_builder.errors import UserError
 
 BINARY_VARIABLE = "TRITONSERVER_BIN"
+# The repository is about to be published: importing its model.py must not leave a bytecode cache in it.
+CLEAN = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ def find(scratch: Path) -> Installation:
     """
     named = os.environ.get(BINARY_VARIABLE) or shutil.which("tritonserver")
     if named:
-        return Installation(binary=Path(named), environment={"PATH": _path()})
+        return Installation(binary=Path(named), environment={"PATH": _path(), **CLEAN})
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise UserError("ServerMissing", "there is no tritonserver on this machine", field=BINARY_VARIABLE,
@@ -60,6 +62,7 @@ def _from_wheel(package: Path, scratch: Path) -> Installation:
     libraries = [str(package.parent / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR") or "",
                  os.environ.get("LD_LIBRARY_PATH", "")]
     environment = {
+        **CLEAN,
         "PATH": _path(),
         "LD_LIBRARY_PATH": os.pathsep.join(part for part in libraries if part),
         # The embedded interpreter finds its home by itself, but not a virtual environment's packages.

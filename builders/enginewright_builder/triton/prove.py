@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc.aio
+import numpy as np
+
 from enginewright_builder.engines.base import Tensors
+from enginewright_builder.errors import UserError
+from enginewright_builder.load.channels import Channels
+from enginewright_builder.load.requests import decode, encode
+from enginewright_builder.triton.server import TritonServer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +42,64 @@ class Proof:
 
 
 def prove(repository: Path, model_name: str, cases: Sequence[Case], *, tolerance: float = 0.01,
-          deadline_seconds: float = 120.0) -> Proof:
+          deadline_seconds: float = 120.0, gpus: tuple[int, ...] = ()) -> Proof:
     """Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the server does not get ready in
     time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
-    raise NotImplementedError
+    if not cases:
+        raise ValueError("a proof needs at least one case")
+    return asyncio.run(_prove(repository, model_name, cases, tolerance, deadline_seconds, gpus))
+
+
+async def _prove(repository: Path, model_name: str, cases: Sequence[Case], tolerance: float, deadline_seconds: float,
+                 gpus: tuple[int, ...]) -> Proof:
+    # Loaded by the server at its start, as a replica does it.
+    async with TritonServer(repository, models=(model_name,), ready_seconds=deadline_seconds, gpus=gpus) as server:
+        worst, first_ms = 0.0, 0.0
+        async with Channels(server.grpc_url, count=1) as channels:
+            for number, case in enumerate(cases):
+                began = time.monotonic()
+                served = await _infer(channels, server, model_name, case.inputs, deadline_seconds)
+                first_ms = first_ms or (time.monotonic() - began) * 1e3
+                for name, expected in case.expected.items():
+                    off = difference(served.get(name), expected)
+                    worst = max(worst, off)
+                    if not off <= tolerance:
+                        raise _differs(model_name, name, number, off, tolerance)
+        return Proof(load_seconds=server.start_seconds, memory_bytes=await server.memory_bytes(),
+                     worst_difference=worst, first_inference_ms=first_ms, server_version=server.version)
+
+
+async def _infer(channels: Channels, server: TritonServer, model: str, inputs: Tensors, limit: float) -> Tensors:
+    try:
+        return decode(await channels.call(encode(model, inputs).payload, limit))
+    except grpc.aio.AioRpcError as error:
+        raise UserError("ServerLoadFailed", f"model {model!r} loads but does not answer: {error.code().name}: "
+                                            f"{error.details()}. Last lines of its log:\n{server.log_tail()}",
+                        field="spec.serving", value=model,
+                        remedy="read the log lines: most often a library or a backend is missing in the server image"
+                        ) from None
+
+
+def difference(served: np.ndarray | None, expected: np.ndarray) -> float:
+    """``max|served − expected| / max|expected|``; infinite for a missing output, another size, or NaN in one place only."""
+    if served is None or served.size != expected.size:
+        return float("inf")
+    if not expected.size:
+        return 0.0
+    left = served.reshape(expected.shape).astype(np.float64)
+    right = expected.astype(np.float64)
+    if not np.array_equal(np.isfinite(left), np.isfinite(right)):
+        return float("inf")
+    finite = np.isfinite(right)
+    gap = float(np.max(np.abs(left - right), where=finite, initial=0.0))
+    scale = float(np.max(np.abs(right), where=finite, initial=0.0))
+    return gap / scale if scale else gap
+
+
+def _differs(model: str, output: str, case: int, off: float, tolerance: float) -> UserError:
+    return UserError("ServedAnswersDiffer",
+                     f"output {output!r} of {model!r} as served differs from the engine's own answer to request {case} by "
+                     f"{off:.3g} of its largest value; at most {tolerance:g} is allowed",
+                     field="spec.engine", value=f"{off:.3g}",
+                     remedy="the server runs this engine with another runtime version or device: use the server image that "
+                            "belongs to this builder")

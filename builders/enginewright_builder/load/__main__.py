@@ -1,0 +1,166 @@
+"""``python -m enginewright_builder.load``: drive load by hand or from a pod, and print what happened."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc.aio as triton
+from tritonclient.utils import InferenceServerException, triton_to_np_dtype
+
+from enginewright_builder.load import (
+    Channels,
+    LoadResult,
+    Request,
+    closed_loop,
+    constant_arrivals,
+    encode,
+    open_loop,
+    poisson_arrivals,
+)
+from enginewright_builder.load.requests import split
+
+EXIT_USAGE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0 when the run ended as asked (failed requests are in the figures), 2 for bad input or no server."""
+    options = _parser().parse_args(arguments)
+    try:
+        result, reconnects = asyncio.run(_run(options))
+    except (OSError, ValueError, KeyError, InferenceServerException) as error:
+        print(f"load: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    if options.json:
+        plain = dataclasses.asdict(result)
+        del plain["latencies_ms"]
+        print(json.dumps({**plain, "reconnects": reconnects}))
+    else:
+        print(_text(result))
+    return 0
+
+
+async def _run(options: argparse.Namespace) -> tuple[LoadResult, int]:
+    requests = await _requests(options)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sig, stop.set)
+    common: dict[str, Any] = {"seconds": options.seconds, "warmup_seconds": options.warmup_seconds,
+                              "timeout": options.timeout, "retries": options.retries, "stop": stop}
+    async with Channels(options.url, count=options.channels, reconnect_seconds=options.reconnect_seconds) as channels:
+        if options.rate:
+            arrivals = poisson_arrivals(options.rate, options.seed) if options.arrivals == "poisson" else \
+                constant_arrivals(options.rate)
+            result = await open_loop(channels, requests, arrivals, **common)
+        else:
+            result = await closed_loop(channels, requests, concurrency=options.closed,
+                                       max_requests=options.max_requests, **common)
+        return result, channels.reconnects
+
+
+async def _requests(options: argparse.Namespace) -> list[Request]:
+    if options.inputs:
+        with np.load(options.inputs, allow_pickle=False) as archive:
+            data = {name: archive[name] for name in archive.files}
+        return [encode(options.model, part) for part in split(data, options.batch)]
+    async with triton.InferenceServerClient(options.url) as client:
+        described = await client.get_model_metadata(options.model, as_json=True)
+        config = (await client.get_model_config(options.model, as_json=True))["config"]
+    batched = int(config.get("max_batch_size", 0)) > 0
+    if options.jsonl:
+        return [_from_json(options.model, described["inputs"], json.loads(line), batched)
+                for line in Path(options.jsonl).read_text().splitlines() if line.strip()]
+    shapes = dict(_shape(text) for text in options.shape)
+    return [encode(options.model, _made_up(described["inputs"], shapes, options.batch, batched))]
+
+
+def _from_json(model: str, described: Sequence[Mapping[str, Any]], line: Mapping[str, Any], batched: bool) -> Request:
+    """One sample without its batch dimension: ``{"input_ids": [101, 2023, 102], …}``."""
+    arrays = {}
+    for entry in described:
+        array = np.asarray(line[entry["name"]], dtype=triton_to_np_dtype(entry["datatype"]))
+        arrays[entry["name"]] = array[None] if batched else array
+    return encode(model, arrays)
+
+
+def _made_up(described: Sequence[Mapping[str, Any]], shapes: Mapping[str, tuple[int, ...]], batch: int,
+             batched: bool) -> dict[str, np.ndarray]:
+    """Ones: valid as token ids and as masks. Free dimensions come from ``--shape``."""
+    arrays = {}
+    for entry in described:
+        declared = [int(size) for size in entry["shape"]][1 if batched else 0:]
+        shape = shapes.get(entry["name"], tuple(declared))
+        if any(size < 0 for size in shape):
+            raise ValueError(f"input {entry['name']!r} has free dimensions {declared}: give --shape {entry['name']}:N[,N]")
+        dtype = triton_to_np_dtype(entry["datatype"])
+        arrays[entry["name"]] = np.ones((batch, *shape) if batched else shape,
+                                        dtype=dtype if dtype is not np.object_ else "S1")
+    return arrays
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, separator, sizes = text.rpartition(":")
+    if not separator:
+        raise ValueError(f"--shape {text!r}: write NAME:SIZE[,SIZE…]")
+    return name, tuple(int(size) for size in sizes.split(","))
+
+
+def _text(result: LoadResult) -> str:
+    errors = ", ".join(f"{kind} {count}" for kind, count in sorted(result.errors.items())) or "none"
+    return (f"{result.throughput:,.1f} inferences/s over {result.seconds:.1f} s ({result.mode} loop)\n"
+            f"latency  mean {result.mean_ms:.2f}  p50 {result.p50_ms:.2f}  p90 {result.p90_ms:.2f}  "
+            f"p95 {result.p95_ms:.2f}  p99 {result.p99_ms:.2f} ms\n"
+            f"requests {result.requests}, failed {result.failed} (errors: {errors}), retried {result.retried}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m enginewright_builder.load", description=__doc__)
+    parser.add_argument("--url", required=True, help="host:port of Triton's gRPC")
+    parser.add_argument("--model", required=True)
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--closed", type=_positive, default=8, metavar="N", help="keep N requests in flight (default 8)")
+    mode.add_argument("--rate", type=_positive_number, default=0.0, metavar="R", help="send R requests a second, whatever happens")
+    parser.add_argument("--arrivals", choices=("poisson", "constant"), default="poisson", help="with --rate")
+    parser.add_argument("--seed", type=int, default=0, help="of Poisson arrivals")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--warmup-seconds", type=float, default=0.0, help="before the window; counted, not measured")
+    parser.add_argument("--max-requests", type=int, default=0, help="end a closed loop after so many (0: no limit)")
+    parser.add_argument("--batch", type=_positive, default=1, help="rows of each request")
+    data = parser.add_mutually_exclusive_group()
+    data.add_argument("--inputs", metavar="FILE.npz", help="arrays by input name, samples in the leading dimension")
+    data.add_argument("--jsonl", metavar="FILE", help="one sample a line: {\"input\": [values]}")
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME:N[,N]", help="of made-up inputs")
+    parser.add_argument("--channels", type=_positive, default=4, help="connections")
+    parser.add_argument("--reconnect-seconds", type=float, default=0.0,
+                        help="renew every connection this often, so that new replicas behind a Service get traffic")
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one request")
+    parser.add_argument("--retries", type=int, default=0, help="further tries when the server is unreachable (default 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _positive_number(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{value} is not above 0")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""The two ways to drive load. Both end by themselves (time or count), finish what is in flight, and lose no failure."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import grpc
+
+from enginewright_builder.load.channels import Channels
+from enginewright_builder.load.requests import Request
+from enginewright_builder.load.result import Call, LoadResult, Recorder
+
+# Only an unreachable server is worth a second try: the request was not served.
+RETRYABLE = frozenset({"UNAVAILABLE"})
+CHECK_SECONDS = 0.25
+
+
+async def closed_loop(channels: Channels, requests: Sequence[Request], *, concurrency: int, seconds: float,
+                      warmup_seconds: float = 0.0, max_requests: int = 0, timeout: float = 30.0, retries: int = 0,  # noqa: ASYNC109
+                      stop: asyncio.Event | None = None,
+                      enough: Callable[[LoadResult], bool] | None = None) -> LoadResult:
+    """Keeps ``concurrency`` requests in flight for ``seconds`` after ``warmup_seconds`` that are not measured.
+
+    Ends earlier after ``max_requests`` (0: no limit), when ``stop`` is set, or when ``enough`` says so of the figures so
+    far, asked a few times a second.
+    """
+    recorder, halt = Recorder(), asyncio.Event()
+    payloads = itertools.cycle(requests)
+    budget = itertools.count(1)
+
+    async def worker() -> None:
+        while not halt.is_set() and not (stop and stop.is_set()):
+            if max_requests and next(budget) > max_requests:
+                halt.set()
+                return
+            await _send(channels, next(payloads), time.monotonic(), timeout, retries, recorder)
+
+    workers = [asyncio.create_task(worker()) for _ in range(concurrency)]
+    recorder.begin = time.monotonic() + warmup_seconds
+    finish = recorder.begin + seconds
+    while (now := time.monotonic()) < finish and not halt.is_set() and not (stop and stop.is_set()):
+        if enough and now > recorder.begin and enough(recorder.result("closed", now)):
+            break
+        await asyncio.wait(workers, timeout=min(CHECK_SECONDS, finish - now), return_when=asyncio.FIRST_EXCEPTION)
+        if all(task.done() for task in workers):
+            break
+    ended = min(time.monotonic(), finish)
+    halt.set()
+    await asyncio.gather(*workers)
+    return recorder.result("closed", ended)
+
+
+async def open_loop(channels: Channels, requests: Sequence[Request], arrivals: Iterable[float], *, seconds: float,
+                    warmup_seconds: float = 0.0, max_outstanding: int = 10_000, timeout: float = 30.0,  # noqa: ASYNC109
+                    retries: int = 0, stop: asyncio.Event | None = None) -> LoadResult:
+    """Sends at ``arrivals`` (seconds from the start, ascending), whatever the server does; latency counts from the arrival.
+
+    An arrival that finds ``max_outstanding`` requests in flight is not sent and counts as error ``NOT_SENT``.
+    """
+    recorder = Recorder()
+    payloads = itertools.cycle(requests)
+    pending: set[asyncio.Task[None]] = set()
+    start = time.monotonic()
+    recorder.begin = start + warmup_seconds
+    finish = recorder.begin + seconds
+    for offset in arrivals:
+        due = start + offset
+        if due >= finish or (stop and stop.is_set()):
+            break
+        await _sleep_until(due, stop)
+        if stop and stop.is_set():
+            break
+        request = next(payloads)
+        if len(pending) >= max_outstanding:
+            recorder.add(Call(due, time.monotonic(), request.batch, "NOT_SENT"))
+            continue
+        task = asyncio.create_task(_send(channels, request, due, timeout, retries, recorder))
+        pending.add(task)
+        task.add_done_callback(pending.discard)
+    if not (stop and stop.is_set()):
+        await _sleep_until(finish, stop)
+    ended = min(time.monotonic(), finish)
+    await asyncio.gather(*pending)
+    return recorder.result("open", ended)
+
+
+def constant_arrivals(rate: float) -> Iterator[float]:
+    return (index / rate for index in itertools.count())
+
+
+def poisson_arrivals(rate: float, seed: int = 0) -> Iterator[float]:
+    """Exponential gaps; the same seed gives the same arrivals."""
+    generator = random.Random(seed)  # noqa: S311 - not a secret
+    now = 0.0
+    while True:
+        now += generator.expovariate(rate)
+        yield now
+
+
+async def _send(channels: Channels, request: Request, due: float, limit: float, retries: int,
+                recorder: Recorder) -> None:
+    error = ""
+    for attempt in range(retries + 1):
+        try:
+            await channels.call(request.payload, limit)
+            error = ""
+            break
+        except grpc.aio.AioRpcError as failure:
+            error = failure.code().name
+            if error not in RETRYABLE or attempt == retries:
+                break
+            recorder.retried += 1
+    recorder.add(Call(due, time.monotonic(), request.batch, error))
+
+
+async def _sleep_until(moment: float, stop: asyncio.Event | None) -> None:
+    delay = moment - time.monotonic()
+    if delay <= 0:
+        # Late: still let the calls in flight move, or a burst would starve them.
+        await asyncio.sleep(0)
+    elif stop is None:
+        await asyncio.sleep(delay)
+    else:
+        try:
+            await asyncio.wait_for(stop.wait(), delay)
+        except TimeoutError:
+            return

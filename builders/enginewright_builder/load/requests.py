@@ -1,0 +1,59 @@
+"""Requests encoded once, before the clock runs, and sent as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
+
+
+@dataclass(frozen=True)
+class Request:
+    """``batch`` is how many inferences it counts for."""
+
+    payload: bytes
+    batch: int
+
+
+def encode(model: str, inputs: Mapping[str, np.ndarray], *, batch: int | None = None) -> Request:
+    """One ModelInfer request. ``batch`` defaults to the leading size of the first input."""
+    if not inputs:
+        raise ValueError("a request needs at least one input")
+    message = service_pb2.ModelInferRequest(model_name=model)
+    for name, array in inputs.items():
+        entry = message.inputs.add(name=name, datatype=np_to_triton_dtype(array.dtype))
+        entry.shape.extend(array.shape)
+        message.raw_input_contents.append(_raw(array))
+    first = next(iter(inputs.values()))
+    return Request(message.SerializeToString(), batch if batch is not None else (len(first) if first.ndim else 1))
+
+
+def decode(payload: bytes) -> dict[str, np.ndarray]:
+    """Outputs of one ModelInfer response by name (numbers only)."""
+    message = service_pb2.ModelInferResponse.FromString(payload)
+    outputs = {}
+    for entry, raw in zip(message.outputs, message.raw_output_contents, strict=True):
+        array = np.frombuffer(raw, dtype=triton_to_np_dtype(entry.datatype))
+        outputs[entry.name] = array.reshape(tuple(entry.shape))
+    return outputs
+
+
+def split(inputs: Mapping[str, np.ndarray], batch: int) -> list[dict[str, np.ndarray]]:
+    """Whole batches of ``batch`` rows; a last one that is too short is left out, unless it is the only one."""
+    rows = {name: len(array) for name, array in inputs.items()}
+    if len(set(rows.values())) != 1:
+        raise ValueError(f"inputs differ in their leading size: {rows}")
+    count = next(iter(rows.values()))
+    if count < 1:
+        raise ValueError("inputs hold no sample")
+    starts: Sequence[int] = range(0, count - batch + 1, batch) if count >= batch else (0,)
+    return [{name: array[start:start + batch] for name, array in inputs.items()} for start in starts]
+
+
+def _raw(array: np.ndarray) -> bytes:
+    if array.dtype.kind in "OSU":
+        return bytes(serialize_byte_tensor(array.astype(np.object_)).item())
+    return np.ascontiguousarray(array).tobytes()

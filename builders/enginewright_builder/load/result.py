@@ -1,0 +1,102 @@
+"""What a load run saw: every call kept, and the figures made of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Seconds on one monotonic clock. ``due`` is when the call should have started: in an open loop a late start counts as
+    latency (no coordinated omission); in a closed loop it is the start. ``error`` is a gRPC status name, empty if none."""
+
+    due: float
+    end: float
+    batch: int
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadResult:
+    """Latencies of the calls due in the window that succeeded; ``throughput`` in inferences (batch elements) completed
+    inside it a second. ``requests``, ``failed``, ``errors`` and ``retried`` count everything sent, warm-up and drain
+    included, so that a failure cannot hide outside the window. NaN-free: 0 where nothing was measured."""
+
+    mode: str
+    seconds: float
+    requests: int
+    failed: int
+    retried: int
+    errors: Mapping[str, int]
+    measured: int
+    throughput: float
+    throughput_low: float
+    throughput_high: float
+    mean_ms: float
+    p50_ms: float
+    p90_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+    latencies_ms: Sequence[float] = field(default=(), repr=False)
+
+    def percentile(self, percentile: float) -> float:
+        """Milliseconds, nearest rank: a latency that a request really had."""
+        return nearest_rank(self.latencies_ms, percentile)
+
+
+class Recorder:
+    """Collects calls; the window opens at ``begin`` and closes at ``finish`` (same clock as the calls)."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.retried = 0
+        self.begin = 0.0
+
+    def add(self, call: Call) -> None:
+        self.calls.append(call)
+
+    def result(self, mode: str, finish: float) -> LoadResult:
+        seconds = max(finish - self.begin, 1e-9)
+        good = [call for call in self.calls if not call.error]
+        completed = [call for call in good if self.begin <= call.end <= finish]
+        latencies = sorted((call.end - call.due) * 1e3 for call in good if self.begin <= call.due <= finish)
+        errors = Counter(call.error for call in self.calls if call.error)
+        throughput = sum(call.batch for call in completed) / seconds
+        low, high = throughput_interval(completed, self.begin, finish)
+        return LoadResult(
+            mode=mode, seconds=seconds, requests=len(self.calls), failed=sum(errors.values()), retried=self.retried,
+            errors=dict(errors), measured=len(latencies), throughput=throughput, throughput_low=low,
+            throughput_high=high, mean_ms=float(np.mean(latencies)) if latencies else 0.0,
+            **{f"p{percentile:.0f}_ms": nearest_rank(latencies, percentile) for percentile in PERCENTILES},
+            max_ms=latencies[-1] if latencies else 0.0, latencies_ms=tuple(latencies))
+
+
+def nearest_rank(ordered: Sequence[float], percentile: float) -> float:
+    """The smallest value with at least ``percentile`` % of values at or below it; 0 of nothing."""
+    if not ordered:
+        return 0.0
+    return float(ordered[max(0, math.ceil(percentile / 100 * len(ordered)) - 1)])
+
+
+def throughput_interval(completed: Sequence[Call], begin: float, finish: float, slices: int = 10) -> tuple[float, float]:
+    """95 % interval of throughput by batch means: the window cut into slices, Student's t over their rates.
+
+    Slices rather than single calls, because calls that share a batch or a queue are not independent.
+    """
+    seconds = finish - begin
+    if seconds <= 0 or len(completed) < 2:
+        return 0.0, math.inf if completed else 0.0
+    edges = np.linspace(begin, finish, slices + 1)
+    counts, _ = np.histogram([call.end for call in completed], bins=edges, weights=[call.batch for call in completed])
+    rates = counts / (seconds / slices)
+    half = 2.262 * float(np.std(rates, ddof=1)) / math.sqrt(slices)  # t(0.975, 9 degrees of freedom)
+    mean = float(np.mean(rates))
+    return max(0.0, mean - half), mean + half

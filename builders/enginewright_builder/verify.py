@@ -1,0 +1,96 @@
+"""Is this engine whole? Checks the manifest and every digest before a server loads it. Standard library only.
+
+``python3 -m enginewright_builder.verify DIR [--fingerprint FP]`` runs as an init container of the serving pod: exit status
+0 and one line when the engine is whole, 2 and the reason when it is not. The line also becomes the container's termination
+message, which the operator puts into a condition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from enginewright_builder.contract import MANIFEST_FILE, TERMINATION_MESSAGE_BYTES, ContractError, Manifest
+
+EXIT_DAMAGED = 2
+TERMINATION_LOG = Path("/dev/termination-log")
+READ_BYTES = 1 << 20
+
+
+class VerificationError(ValueError):
+    """The engine is not whole; the message says which file and why."""
+
+
+def verify(folder: Path, fingerprint: str = "", *, check_digests: bool = True) -> Manifest:
+    """The manifest of an engine that is whole. Raises :class:`VerificationError`.
+
+    Files that the manifest does not name are refused too: Triton would read a ``config.pbtxt`` or version put there later.
+    Bytecode caches are passed over: a server that may write leaves them beside ``model.py``.
+    """
+    manifest = _read_manifest(folder)
+    if fingerprint and manifest.fingerprint != fingerprint:
+        raise VerificationError(f"{MANIFEST_FILE} is of engine {manifest.fingerprint}, wanted {fingerprint}")
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*")
+               if not path.is_dir() and path.parent.name != "__pycache__"}
+    if foreign := sorted(present - set(manifest.files) - {MANIFEST_FILE}):
+        raise VerificationError(f"{foreign[0]} is not in the manifest")
+    for name, entry in sorted(manifest.files.items()):
+        path = folder / name
+        if path.is_symlink() or not path.is_file() or ".." in Path(name).parts:
+            raise VerificationError(f"{name} is missing or not a plain file")
+        size = path.stat().st_size
+        if size != entry.bytes:
+            raise VerificationError(f"{name} has {size} bytes, the manifest says {entry.bytes}")
+        if check_digests and (digest := sha256_file(path)) != entry.sha256:
+            raise VerificationError(f"{name} has digest sha256:{digest}, the manifest says sha256:{entry.sha256}")
+    return manifest
+
+
+def sha256_file(path: Path) -> str:
+    """64 hex digits over the file's content."""
+    with path.open("rb") as reader:
+        return hashlib.file_digest(reader, "sha256").hexdigest()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m enginewright_builder.verify", description=__doc__)
+    parser.add_argument("directory", type=Path, help="<store>/<fingerprint>")
+    parser.add_argument("--fingerprint", default="", help="refuse an engine of another fingerprint")
+    options = parser.parse_args(arguments)
+    try:
+        manifest = verify(options.directory, options.fingerprint)
+    except (VerificationError, OSError) as error:
+        _say(f"engine {options.directory} refused: {error}", sys.stderr)
+        return EXIT_DAMAGED
+    size = sum(entry.bytes for entry in manifest.files.values())
+    _say(f"engine {manifest.fingerprint[:12]} of {manifest.model_name} is whole: {len(manifest.files)} files, "
+         f"{size:,} bytes", sys.stdout)
+    return 0
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    try:
+        text = (folder / MANIFEST_FILE).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VerificationError(f"{MANIFEST_FILE} cannot be read: {error}") from error
+    try:
+        return Manifest.from_json(text)
+    except ContractError as error:
+        raise VerificationError(f"{MANIFEST_FILE} is not valid: {error}") from error
+
+
+def _say(line: str, stream: object) -> None:
+    print(line, file=stream)  # type: ignore[call-overload]
+    path = Path(os.environ.get("TERMINATION_LOG", str(TERMINATION_LOG)))
+    if path.exists():
+        with contextlib.suppress(OSError):
+            path.write_bytes(line.encode()[:TERMINATION_MESSAGE_BYTES])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
