@@ -51,6 +51,7 @@ class OperatorConfig:
     verify_resources: Resources = Resources(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "256Mi"})
     job_ttl: int = 3600
     job_backoff_limit: int = 2
+    job_pending_limit: int = 86_400  # that a Job may wait for a device that is free
     resolve_deadline: int = 1800
     build_deadline_margin: int = 900  # beyond the build budget: image pull, fetch, publish
     drain_seconds: int = 5

@@ -2,34 +2,106 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+
 from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
-from enginewright.core.spec import Spec
+from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TensorSpec
+from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource
+
+# Where Jobs find things. Claims that are only read lie below SOURCES, each under its name.
+STORE_PATH = "/store"
+SOURCES_PATH = "/sources"
 
 
 def source_key(spec: Spec) -> str:
     """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts): status keeps
     it beside what was resolved, so that a changed source is resolved anew."""
-    raise NotImplementedError
+    data = [spec.engine.calibration, spec.accuracy.evaluation]
+    read = [spec.source.model_dump(), *(item.model_dump() if item else None for item in data)]
+    return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
 
 
 def resolve_request(name: str, spec: Spec, config: OperatorConfig) -> BuildRequest:
     """The request of a resolve Job: no device, no digests but those the user stated."""
-    raise NotImplementedError
+    return _request(name, spec, None, contract.DeviceRequest(), config)
 
 
 def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Placement,
                   config: OperatorConfig) -> BuildRequest:
     """The request of a build Job; ``.fingerprint()`` of it is the engine's key in the store."""
-    raise NotImplementedError
+    return _request(name, spec, resolved, placement.device, config)
 
 
 def store_claim(spec: Spec) -> str:
     """Name of the PersistentVolumeClaim of the engine store."""
-    raise NotImplementedError
+    return _claim(spec.store.uri) or ""
+
+
+def store_folder(spec: Spec) -> str:
+    """Path of the store inside its claim, without leading or trailing slash; empty for the claim's root."""
+    return spec.store.uri.removeprefix(f"pvc://{store_claim(spec)}").strip("/")
 
 
 def source_claims(spec: Spec) -> tuple[str, ...]:
-    """Names of the PersistentVolumeClaims that a resolve or build Job reads, sorted, without the store's."""
-    raise NotImplementedError
+    """Names of the PersistentVolumeClaims that hold the model and its data, sorted. The store's may be among them."""
+    data = [item.uri for item in (spec.engine.calibration, spec.accuracy.evaluation) if item]
+    return tuple(sorted({claim for uri in (spec.source.uri, *data) if (claim := _claim(uri))}))
+
+
+def _claim(uri: str) -> str | None:
+    match = re.match(r"pvc://([^/]+)", uri)
+    return match[1] if match else None
+
+
+def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: contract.DeviceRequest,
+             config: OperatorConfig) -> BuildRequest:
+    batching, latency = spec.batching, spec.objective.latency
+    delay = batching.max_queue_delay_microseconds
+    return BuildRequest(
+        model_name=name,
+        source=contract.SourceRequest(
+            uri=spec.source.uri, format=resolved.format if resolved else spec.source.format,
+            digest=resolved.digest if resolved else spec.source.digest),
+        interface=_interface(spec.interface),
+        engine=contract.EngineRequest(
+            backend=spec.engine.backend, precision=spec.engine.precision, max_batch_size=spec.engine.max_batch_size,
+            build_budget_seconds=spec.engine.build_budget_seconds,
+            calibration=_data(spec.engine.calibration, resolved.calibration_digest if resolved else "")),
+        accuracy=contract.AccuracyRequest(
+            metric=spec.accuracy.metric, tolerance=float(spec.accuracy.tolerance),
+            evaluation=_data(spec.accuracy.evaluation, resolved.evaluation_digest if resolved else "")),
+        objective=contract.ObjectiveRequest(
+            latency_percentile=float(latency.percentile) if latency else 99.0,
+            latency_ms=float(latency.milliseconds) if latency else 0.0,
+            throughput=float(spec.objective.throughput), minimise=spec.objective.minimise),
+        batching=contract.BatchingRequest(
+            mode=batching.mode, preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_sizes))),
+            max_queue_delay_us=-1 if delay is None else delay),
+        instances=contract.InstancesRequest(mode=spec.instances.mode, count=spec.instances.count or 0),
+        device=device,
+        runtime=contract.RuntimeRequest(server_image=server_image(spec, config), backends=config.server_backends),
+        builder_image=config.images.builder,
+        store_path="/".join(filter(None, (STORE_PATH, store_folder(spec)))),
+        mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},
+    )
+
+
+def server_image(spec: Spec, config: OperatorConfig) -> str:
+    return spec.serving.image or config.images.server
+
+
+def _data(data: DataSpec | None, digest: str) -> contract.DataRequest | None:
+    return contract.DataRequest(uri=data.uri, samples=data.samples, digest=digest or data.digest) if data else None
+
+
+def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:
+    if interface is None:
+        return None
+    return contract.Interface(inputs=_tensors(interface.inputs), outputs=_tensors(interface.outputs))
+
+
+def _tensors(tensors: tuple[TensorSpec, ...]) -> tuple[contract.TensorSpec, ...]:
+    return tuple(contract.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in tensors)

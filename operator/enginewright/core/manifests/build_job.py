@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, Owner
+from enginewright.core.manifests.jobs import Step, job
 from enginewright.core.placement import Placement
 from enginewright.core.spec import Spec
 
 
 def build_job_name(owner_name: str, fingerprint: str, attempt: int) -> str:
-    """``<om>-build-<first 8 of the fingerprint>-<attempt>``; attempts count from 1. Its request
-    ConfigMap has the same name."""
+    """``<om>-build-<first 8 of the fingerprint>-<attempt>``; attempts count from 1. Its request ConfigMap has the same
+    name."""
     return f"{owner_name}-build-{fingerprint[:8]}-{attempt}"
 
 
 def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, attempt: int,
               config: OperatorConfig) -> JSON:
-    raise NotImplementedError
+    step = Step(
+        kind=labels.COMPONENT_BUILD,
+        name=build_job_name(owner.name, fingerprint, attempt),
+        deadline=spec.engine.build_budget_seconds + config.build_deadline_margin,
+        default_resources=config.build_resources,
+        resources=spec.engine.resources,
+        placement=placement,
+        queue=spec.engine.queue_name,
+        writes_store=True,
+        extra_labels={labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
+        annotations={labels.FINGERPRINT_FULL: fingerprint},
+    )
+    return job(owner, spec, step, config)

@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
+import math
+
+from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.manifests.common import JSON, Owner
+from enginewright.core.manifests.common import (
+    JSON,
+    Owner,
+    claim_volume,
+    container_security,
+    device_claims,
+    metadata,
+    node_placement,
+    pod_security,
+    pull_secrets,
+    resources,
+    scratch_mounts,
+    scratch_volumes,
+    sealed,
+    short_hash,
+)
+from enginewright.core.manifests.pod_template import merge
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
+from enginewright.core.request import STORE_PATH, server_image, store_folder
 from enginewright.core.spec import Spec
+from enginewright_builder.contract import MODEL_REPOSITORY
+
+# Raised when what a revision is changes for the same spec, so that an upgrade rolls on purpose only.
+REVISION_VERSION = 1
+
+MODELS_PATH = "/models"
+SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
+IMAGE_PULL_SECONDS = 900  # server images weigh up to 10 GB
 
 
 def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: OperatorConfig) -> str:
     """8 hex digits over the engine and all that changes what a serving pod is: a new revision is proven before it takes
     traffic. Replicas, autoscaling and rollout settings are not in it."""
-    raise NotImplementedError
+    return short_hash({
+        "version": REVISION_VERSION,
+        "fingerprint": fingerprint,
+        "image": server_image(spec, config),
+        "store": spec.store.uri,
+        "serving": spec.serving.model_dump(mode="json", exclude={"image"}),
+        "placement": [dict(placement.limits), node_placement(placement), device_claims("", placement)],
+    }, 8)
 
 
 def deployment_name(owner_name: str, revision: str) -> str:
@@ -21,4 +56,117 @@ def deployment_name(owner_name: str, revision: str) -> str:
 
 def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
     """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``."""
-    raise NotImplementedError
+    fingerprint = record.fingerprint
+    revision = revision_name(fingerprint, spec, placement, config)
+    extra = {labels.REVISION: revision, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
+    template = {
+        "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
+                     "annotations": {labels.FINGERPRINT_FULL: fingerprint}},
+        "spec": _pod(owner, spec, record, placement, config, revision),
+    }
+    return sealed({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(owner, deployment_name(owner.name, revision), labels.COMPONENT_SERVER, extra=extra,
+                             annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri}),
+        "spec": {
+            "selector": {"matchLabels": labels.revision_selector(owner.name, revision)},
+            "strategy": _strategy(spec),
+            "progressDeadlineSeconds": startup_seconds(record) + IMAGE_PULL_SECONDS,
+            "revisionHistoryLimit": 1,  # revisions are Deployments of their own
+            "template": merge(template, spec.serving.pod_template),
+        },
+    })
+
+
+def startup_seconds(record: EngineRecord) -> int:
+    """How long a server may take to load: five times what the build measured, and a minute. A page cache that is cold,
+    a busy node or a slower volume multiply it; a server that hangs must still be ended."""
+    engine = record.outcome.engine
+    return 60 + math.ceil(5 * (engine.load_seconds if engine else 0))
+
+
+def _strategy(spec: Spec) -> JSON:
+    if spec.rollout.strategy == "Recreate":
+        return {"type": "Recreate"}
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": spec.rollout.max_surge}}
+
+
+def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
+         revision: str) -> JSON:
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        # Drain, then Triton's own time to finish what is in flight, and a margin before it is killed.
+        "terminationGracePeriodSeconds": config.drain_seconds + config.exit_timeout + 5,
+        "securityContext": pod_security(),
+        **pull_secrets(config),
+        **node_placement(placement),
+        **device_claims(owner.name, placement),
+        "topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": labels.revision_selector(owner.name, revision)},
+        }],
+        "initContainers": [_verify(spec, record, config)],
+        "containers": [_server(spec, record, placement, config)],
+        "volumes": [claim_volume("engine", record.store_claim), *scratch_volumes(SHARED_MEMORY)],
+    }
+
+
+def _engine_path(spec: Spec, record: EngineRecord) -> str:
+    return "/".join(filter(None, (store_folder(spec), record.fingerprint)))
+
+
+def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
+    """Checks every file against the manifest, and the manifest against the record, before a server reads them. It sees
+    the whole store: mounting the engine's folder alone would create it where it is missing."""
+    return {
+        "name": labels.CONTAINER_VERIFY,
+        "image": config.images.operator,
+        "imagePullPolicy": config.pull_policy,
+        "command": ["python3", "-m", "enginewright_builder.verify"],
+        "args": [f"{STORE_PATH}/{_engine_path(spec, record)}", "--fingerprint", record.fingerprint,
+                 "--manifest-digest", record.outcome.manifest_digest],
+        "resources": resources(config.verify_resources),
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "engine", "mountPath": STORE_PATH, "readOnly": True},
+                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+    }
+
+
+def _server(spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
+    sub_path = f"{_engine_path(spec, record)}/{MODEL_REPOSITORY}"
+    return {
+        "name": labels.CONTAINER_SERVER,
+        "image": server_image(spec, config),
+        "imagePullPolicy": config.pull_policy,
+        # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
+        "args": _arguments(spec, config),
+        "ports": [{"name": labels.PORT_HTTP, "containerPort": labels.HTTP_PORT, "protocol": "TCP"},
+                  {"name": labels.PORT_GRPC, "containerPort": labels.GRPC_PORT, "protocol": "TCP"},
+                  {"name": labels.PORT_METRICS, "containerPort": labels.METRICS_PORT, "protocol": "TCP"}],
+        "resources": resources(config.server_resources, spec.serving.resources, placement),
+        "securityContext": container_security(),
+        "startupProbe": _probe("ready", period=1, timeout=2, failures=startup_seconds(record)),
+        "readinessProbe": _probe("ready", period=2, timeout=2, failures=3),
+        # Slow to kill: a server at its limit answers late, and killing it makes the others later.
+        "livenessProbe": _probe("live", period=10, timeout=5, failures=6),
+        # Endpoints are withdrawn while it sleeps; only then does Triton stop taking connections.
+        "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "engine", "mountPath": MODELS_PATH, "subPath": sub_path, "readOnly": True},
+                         *scratch_mounts()],
+    }
+
+
+def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
+    on_cpu = ["--allow-gpu-metrics=false"] if spec.placement.accelerator == "cpu" else []
+    return ["tritonserver", f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
+            f"--exit-timeout-secs={config.exit_timeout}", f"--http-port={labels.HTTP_PORT}",
+            f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu, *config.server_args]
+
+
+def _probe(what: str, *, period: int, timeout: int, failures: int) -> JSON:
+    return {"httpGet": {"path": f"/v2/health/{what}", "port": labels.PORT_HTTP}, "periodSeconds": period,
+            "timeoutSeconds": timeout, "failureThreshold": failures}

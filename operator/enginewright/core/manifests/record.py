@@ -5,22 +5,50 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from enginewright.core.manifests.common import JSON
+from enginewright.core import labels
+from enginewright.core.manifests.common import JSON, sealed, short_hash
 from enginewright.core.observed import ClaimView, EngineRecord
-from enginewright_builder.contract import Outcome
+from enginewright_builder.contract import ContractError, Outcome
+
+OUTCOME_FILE = "outcome.json"
 
 
 def record_name(fingerprint: str, store_uri: str) -> str:
     """``engine-<first 32 of the fingerprint>-<8 of a hash of the store's URI>``: two stores in a namespace may hold
     the same engine."""
-    raise NotImplementedError
+    return f"engine-{labels.fingerprint_label(fingerprint)}-{short_hash(store_uri, 8)}"
 
 
 def engine_record(namespace: str, claim: ClaimView, store_uri: str, outcome: Outcome) -> JSON:
     """Owned by the store's claim, not by the object that had it built: the engine stays for others."""
-    raise NotImplementedError
+    fingerprint = outcome.fingerprint
+    return sealed({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": record_name(fingerprint, store_uri),
+            "namespace": namespace,
+            "labels": {labels.NAME: labels.PRODUCT, labels.COMPONENT: labels.COMPONENT_ENGINE,
+                       labels.PART_OF: labels.PRODUCT, labels.MANAGED_BY: labels.PRODUCT,
+                       labels.ENGINE: "true", labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
+            "annotations": {labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: store_uri},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim.name,
+                                 "uid": claim.uid}],
+        },
+        "data": {OUTCOME_FILE: outcome.to_json()},
+    })
 
 
 def read_record(manifest: Mapping[str, Any]) -> EngineRecord | None:
     """The record in a ConfigMap, or None when it is not one that this version reads."""
-    raise NotImplementedError
+    annotations = (manifest.get("metadata") or {}).get("annotations") or {}
+    try:
+        outcome = Outcome.from_json((manifest.get("data") or {}).get(OUTCOME_FILE) or "")
+    except ContractError:
+        return None
+    store_uri = str(annotations.get(labels.STORE_URI) or "")
+    ours = outcome.fingerprint == annotations.get(labels.FINGERPRINT_FULL) and store_uri.startswith("pvc://")
+    if not (ours and outcome.ok and outcome.engine):
+        return None
+    claim = store_uri.removeprefix("pvc://").partition("/")[0]
+    return EngineRecord(fingerprint=outcome.fingerprint, store_claim=claim, outcome=outcome)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, Owner
+from enginewright.core.manifests.jobs import Step, job
+from enginewright.core.request import source_key
 from enginewright.core.spec import Spec
 
 
@@ -13,4 +16,8 @@ def resolve_job_name(owner_name: str, key: str) -> str:
 
 
 def resolve_job(owner: Owner, spec: Spec, config: OperatorConfig) -> JSON:
-    raise NotImplementedError
+    """It runs on any node: what it finds out does not depend on the device."""
+    key = source_key(spec)
+    step = Step(kind=labels.COMPONENT_RESOLVE, name=resolve_job_name(owner.name, key), deadline=config.resolve_deadline,
+                default_resources=config.resolve_resources, annotations={labels.SOURCE_KEY: key})
+    return job(owner, spec, step, config)

@@ -24,8 +24,8 @@ class DataSpec(SpecModel):
     """Data for calibration or evaluation."""
 
     uri: SourceUri
-    """Where the data is: an .npz file or a folder of them, one array for each model input. Same schemes as the
-    model's source."""
+    """Where the data is, by the same schemes as the model: .npz with one array for each model input, or .jsonl with
+    {"text": ...} or {"<input>": [...]} on each line."""
     samples: int = Field(default=0, ge=0, le=1_000_000)
     """How many samples to use, taken from the start; 0 means all of them."""
     digest: Digest = ""

@@ -2,15 +2,193 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+
+from enginewright.core import mig
 from enginewright.core.problems import Problem
+from enginewright.core.quantity import parse_quantity
+from enginewright.core.spec.engine import Metric
 from enginewright.core.spec.model import Spec
+from enginewright.core.spec.parse import show
+from enginewright.core.spec.pod_template import check_pod_template
+from enginewright.core.spec.resources import ResourcesSpec
+from enginewright.core.spec.source import InterfaceSpec
+
+MAX_OBJECT_NAME = 40
+CPU_PRECISIONS = ("auto", "fp32", "int8")
+CALIBRATED = ("int8", "fp8")
+
+# Above these a gate lets everything pass: a cosine of 0.75 is another model, not a less exact one.
+MAX_TOLERANCE: dict[Metric, float] = {"cosine": 0.25, "top1": 0.25, "spearman": 0.25, "relative-error": 0.5}
 
 
 def validate(spec: Spec) -> tuple[Problem, ...]:
     """Every rule between fields that ``spec`` breaks; empty when it is good."""
-    raise NotImplementedError
+    return tuple(problem for check in _CHECKS for problem in check(spec))
 
 
 def validate_name(name: str) -> Problem | None:
     """A DNS-1035 label of at most 40 characters, so that the names of children fit in 63."""
-    raise NotImplementedError
+    if len(name) <= MAX_OBJECT_NAME and re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        return None
+    return _problem("metadata.name", name, "does not leave room for the names of Jobs and Deployments, or is no DNS "
+                                           "label",
+                    f"write at most {MAX_OBJECT_NAME} lower-case letters, digits and '-', the first a letter")
+
+
+def _problem(field: str, value: object, message: str, remedy: str) -> Problem:
+    return Problem(field=field, value=show(value), message=message, remedy=remedy)
+
+
+def _replicas(spec: Spec) -> Iterator[Problem]:
+    scaling = spec.autoscaling
+    if scaling is None:
+        return
+    if spec.replicas is not None:
+        yield _problem("spec.replicas", spec.replicas, "excludes spec.autoscaling",
+                       "remove it to let queue depth decide, or remove spec.autoscaling to fix the number")
+    if scaling.min_replicas > scaling.max_replicas:
+        yield _problem("spec.autoscaling.minReplicas", scaling.min_replicas,
+                       f"is greater than maxReplicas {scaling.max_replicas}", "raise maxReplicas or lower minReplicas")
+    if (scaling.source == "prometheus") != (scaling.prometheus is not None):
+        yield _problem("spec.autoscaling.source", scaling.source, "does not go with the block prometheus",
+                       "add prometheus.url for source prometheus, or set source to direct and remove the block")
+
+
+def _engine(spec: Spec) -> Iterator[Problem]:
+    engine, accelerator = spec.engine, spec.placement.accelerator
+    if accelerator == "cpu" and engine.backend == "tensorrt":
+        yield _problem("spec.engine.backend", engine.backend, "needs a GPU",
+                       "write auto, onnxruntime or torch, or set spec.placement.accelerator to gpu")
+    if accelerator == "cpu" and engine.precision not in CPU_PRECISIONS:
+        yield _problem("spec.engine.precision", engine.precision, "needs a GPU", "on a CPU write auto, fp32 or int8")
+    if accelerator == "gpu" and engine.precision in CALIBRATED and engine.calibration is None:
+        yield _problem("spec.engine.precision", engine.precision, "needs calibration data on a GPU",
+                       "add spec.engine.calibration.uri, or write auto, fp16 or bf16")
+
+
+def _data(spec: Spec) -> Iterator[Problem]:
+    calibration, evaluation = spec.engine.calibration, spec.accuracy.evaluation
+    if calibration is None or evaluation is None:
+        return
+    same_content = calibration.digest and calibration.digest == evaluation.digest
+    if calibration.uri.rstrip("/") == evaluation.uri.rstrip("/") or same_content:
+        yield _problem("spec.engine.calibration.uri", calibration.uri, "is the evaluation data, too",
+                       "measure accuracy on data that the engine was not calibrated on: name another set")
+
+
+def _accuracy(spec: Spec) -> Iterator[Problem]:
+    limit = MAX_TOLERANCE[spec.accuracy.metric]
+    if spec.accuracy.tolerance > limit:
+        yield _problem("spec.accuracy.tolerance", spec.accuracy.tolerance,
+                       f"lets almost anything pass by {spec.accuracy.metric}", f"write at most {limit:g}; 0.01 is "
+                                                                               f"usual")
+
+
+def _objective(spec: Spec) -> Iterator[Problem]:
+    latency = spec.objective.latency
+    if latency is not None and latency.milliseconds < 0.05:
+        yield _problem("spec.objective.latency.milliseconds", latency.milliseconds,
+                       "is less than a request takes on the wire", "write milliseconds, such as 20")
+
+
+def _batching(spec: Spec) -> Iterator[Problem]:
+    batching = spec.batching
+    given = bool(batching.preferred_batch_sizes) or batching.max_queue_delay_microseconds is not None
+    if given != (batching.mode == "fixed"):
+        yield _problem("spec.batching.mode", batching.mode,
+                       "goes with preferredBatchSizes or maxQueueDelayMicroseconds only when it is fixed",
+                       "set mode to fixed and give at least one of them, or remove them")
+    if too_large := [size for size in batching.preferred_batch_sizes if size > spec.engine.max_batch_size]:
+        yield _problem("spec.batching.preferredBatchSizes", too_large,
+                       f"exceeds spec.engine.maxBatchSize {spec.engine.max_batch_size}", "raise that, or lower these")
+    if (spec.instances.mode == "fixed") != (spec.instances.count is not None):
+        yield _problem("spec.instances.mode", spec.instances.mode, "goes with count only when it is fixed",
+                       "set mode to fixed and give count, or set mode to auto and remove count")
+
+
+def _placement(spec: Spec) -> Iterator[Problem]:
+    placement = spec.placement
+    if placement.accelerator == "cpu":
+        for name, block in (("gpu", placement.gpu), ("mig", placement.mig)):
+            if block is not None:
+                yield _problem(f"spec.placement.{name}", block.model_dump(by_alias=True, exclude_none=True),
+                               "needs spec.placement.accelerator gpu", "remove it, or set accelerator to gpu")
+    for index, toleration in enumerate(placement.tolerations):
+        if toleration.operator == "Exists" and toleration.value:
+            yield _problem(f"spec.placement.tolerations[{index}].value", toleration.value,
+                           "has no meaning with operator Exists", "remove it, or write operator Equal")
+        if not toleration.key and toleration.operator == "Equal":
+            yield _problem(f"spec.placement.tolerations[{index}].key", "", "is needed with operator Equal",
+                           "name the taint's key, or write operator Exists")
+
+
+def _mig(spec: Spec) -> Iterator[Problem]:
+    slices, gpu = spec.placement.mig, spec.placement.gpu
+    if slices is None or spec.placement.accelerator == "cpu":
+        return
+    if gpu is not None and gpu.count != 1:
+        yield _problem("spec.placement.gpu.count", gpu.count, "is for whole GPUs: with mig a replica uses one slice",
+                       "set it to 1 and ask for more replicas")
+    products = gpu.products if gpu is not None else ()
+    if slices.profile == "auto" and not products:
+        yield _problem("spec.placement.mig.profile", "auto", "needs to know the GPU",
+                       "add spec.placement.gpu.products, such as [NVIDIA-H100-80GB-HBM3], or name a profile")
+    for product in products:
+        known = mig.profiles(product)
+        if slices.profile == "auto" and not known:
+            yield _problem("spec.placement.mig.profile", "auto", f"cannot be chosen: no MIG profiles of {product} "
+                                                                 f"are known",
+                           "name a profile, as nvidia-smi mig -lgip shows them")
+        elif slices.profile != "auto" and known and mig.profile(product, slices.profile) is None:
+            yield _problem("spec.placement.mig.profile", slices.profile, f"is not a profile of {product}",
+                           f"write auto or one of {', '.join(profile.name for profile in known)}")
+
+
+def _interface(spec: Spec) -> Iterator[Problem]:
+    interface = spec.interface or InterfaceSpec()
+    for side, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+        names = [tensor.name for tensor in tensors]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield _problem(f"spec.interface.{side}", twice, "has a name twice", "give each tensor a name of its own")
+        for index, tensor in enumerate(tensors):
+            for dimension in tensor.shape:
+                low, dots, high = str(dimension).partition("..")
+                if dots and not 1 <= int(low) <= int(high):
+                    yield _problem(f"spec.interface.{side}[{index}].shape", dimension, "is not a range",
+                                   "write the smaller bound first, at least 1, such as 1..512")
+
+
+def _uris(spec: Spec) -> Iterator[Problem]:
+    uris = {"spec.source.uri": spec.source.uri, "spec.store.uri": spec.store.uri}
+    if spec.engine.calibration is not None:
+        uris["spec.engine.calibration.uri"] = spec.engine.calibration.uri
+    if spec.accuracy.evaluation is not None:
+        uris["spec.accuracy.evaluation.uri"] = spec.accuracy.evaluation.uri
+    for field, uri in uris.items():
+        if not uri.startswith("https://") and {"..", "."} & set(uri.split("/")):
+            yield _problem(field, uri, "leaves its folder", "write the path without . and ..")
+
+
+def _resources(spec: Spec) -> Iterator[Problem]:
+    yield from _request_within_limit("spec.engine.resources", spec.engine.resources)
+    yield from _request_within_limit("spec.serving.resources", spec.serving.resources)
+
+
+def _request_within_limit(field: str, resources: ResourcesSpec) -> Iterator[Problem]:
+    for name, request in resources.requests.items():
+        limit = resources.limits.get(name)
+        if limit is not None and parse_quantity(request) > parse_quantity(limit):
+            yield _problem(f"{field}.requests.{name}", request, f"exceeds its limit {limit}", "lower it, or raise "
+                                                                                              "the limit")
+
+
+def _pod_template(spec: Spec) -> Iterator[Problem]:
+    yield from check_pod_template(spec.serving.pod_template)
+
+
+_CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
+    _replicas, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _interface, _uris, _resources,
+    _pod_template,
+)

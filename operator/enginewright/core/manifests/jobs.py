@@ -1,0 +1,117 @@
+"""What resolve and build Jobs have in common: one pod of the builder image, run to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from enginewright.core import labels
+from enginewright.core.config import OperatorConfig, Resources
+from enginewright.core.manifests.common import (
+    JSON,
+    Owner,
+    claim_volume,
+    container_security,
+    device_claims,
+    metadata,
+    node_placement,
+    pod_security,
+    pull_secrets,
+    resources,
+    scratch_mounts,
+    scratch_volumes,
+    sealed,
+)
+from enginewright.core.manifests.request_configmap import REQUEST_FILE
+from enginewright.core.placement import Placement
+from enginewright.core.request import SOURCES_PATH, STORE_PATH, source_claims, store_claim
+from enginewright.core.spec import ResourcesSpec, Spec
+from enginewright_builder.contract import EXIT_USER
+
+REQUEST_PATH = "/request"
+SHARED_MEMORY = "2Gi"  # a server and its load generator run side by side in a build
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """``deadline`` in seconds, of a pod that runs. ``kind`` is also the name of the container."""
+
+    kind: str
+    name: str
+    deadline: int
+    default_resources: Resources
+    resources: ResourcesSpec | None = None
+    placement: Placement = field(default_factory=Placement)
+    queue: str = ""
+    writes_store: bool = False
+    extra_labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
+    extra = {labels.STEP: step.kind, **step.extra_labels}
+    queue = {labels.KUEUE_QUEUE: step.queue} if step.queue else {}
+    return sealed({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(owner, step.name, step.kind, extra={**extra, **queue}, annotations=step.annotations),
+        "spec": {
+            **({"suspend": True} if step.queue else {}),  # Kueue lets it run when its turn has come
+            "backoffLimit": config.job_backoff_limit,
+            # The pod's own deadline is what stops a hang; this one, which counts the wait for a device as well, only
+            # ends what nobody waits for any more.
+            "activeDeadlineSeconds": step.deadline * (config.job_backoff_limit + 1) + config.job_pending_limit,
+            "ttlSecondsAfterFinished": config.job_ttl,
+            "podFailurePolicy": {"rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {"action": "FailJob",
+                 "onExitCodes": {"containerName": step.kind, "operator": "In", "values": [EXIT_USER]}},
+            ]},
+            "template": {
+                "metadata": {"labels": {**labels.common(owner.name, step.kind), **extra},
+                             "annotations": dict(step.annotations)},
+                "spec": _pod(owner, spec, step, config),
+            },
+        },
+    })
+
+
+def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
+    claims = source_claims(spec)
+    volumes = [{"name": "request", "configMap": {"name": step.name}},
+               *(claim_volume(f"source-{index}", claim) for index, claim in enumerate(claims)),
+               *([claim_volume("store", store_claim(spec))] if step.writes_store else []),
+               *scratch_volumes(SHARED_MEMORY)]
+    return {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": step.deadline,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 10,
+        "securityContext": pod_security(),
+        **pull_secrets(config),
+        **node_placement(step.placement),
+        **device_claims(owner.name, step.placement),
+        "containers": [_container(spec, step, config)],
+        "volumes": volumes,
+    }
+
+
+def _container(spec: Spec, step: Step, config: OperatorConfig) -> JSON:
+    mounts = [{"name": "request", "mountPath": REQUEST_PATH, "readOnly": True},
+              *({"name": f"source-{index}", "mountPath": f"{SOURCES_PATH}/{claim}", "readOnly": True}
+                for index, claim in enumerate(source_claims(spec))),
+              *([{"name": "store", "mountPath": STORE_PATH}] if step.writes_store else []),
+              *scratch_mounts()]
+    return {
+        "name": step.kind,
+        "image": config.images.builder,
+        "imagePullPolicy": config.pull_policy,
+        "command": ["enginewright-build"],
+        "args": [step.kind, "--request", f"{REQUEST_PATH}/{REQUEST_FILE}"],
+        "resources": resources(step.default_resources, step.resources, step.placement),
+        "securityContext": container_security(),
+        # Where a step dies before it can say why, the end of its log has to do.
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }

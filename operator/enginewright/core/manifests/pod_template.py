@@ -1,0 +1,59 @@
+"""Adds what the user puts into ``serving.podTemplate``; ``core.spec.pod_template`` says what may stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.manifests.common import JSON, container_security
+from enginewright.core.spec import PodTemplateSpec
+
+REPLACED = ("dnsConfig", "hostAliases", "priorityClassName", "schedulerName", "topologySpreadConstraints")
+
+
+def merge(template: JSON, additions: PodTemplateSpec) -> JSON:
+    """``template`` with ``additions``: the operator's labels, containers and volumes stand, the user's come after."""
+    given, pod = additions.spec, template["spec"]
+    meta = template["metadata"]
+    merged = {
+        **pod,
+        **{key: given[key] for key in REPLACED if key in given},
+        "containers": _containers(pod["containers"], given.get("containers", [])),
+        "volumes": [*pod["volumes"], *given.get("volumes", [])],
+    }
+    if secrets := [*pod.get("imagePullSecrets", []), *given.get("imagePullSecrets", [])]:
+        merged["imagePullSecrets"] = secrets
+    if affinity := _affinity(pod.get("affinity", {}), given.get("affinity", {})):
+        merged["affinity"] = affinity
+    return {
+        "metadata": {"labels": {**additions.metadata.labels, **meta["labels"]},
+                     "annotations": {**additions.metadata.annotations, **meta["annotations"]}},
+        "spec": merged,
+    }
+
+
+def _containers(own: list[JSON], given: list[Mapping[str, Any]]) -> list[JSON]:
+    server, *rest = own
+    added = next((container for container in given if container["name"] == labels.CONTAINER_SERVER), {})
+    if added.get("env"):
+        server = {**server, "env": [*server.get("env", []), *added["env"]]}
+    if added.get("volumeMounts"):
+        server = {**server, "volumeMounts": [*server["volumeMounts"], *added["volumeMounts"]]}
+    sidecars = [{**container, "securityContext": container_security(read_only_root=False)}
+                for container in given if container["name"] != labels.CONTAINER_SERVER]
+    return [server, *rest, *sidecars]
+
+
+def _affinity(own: Mapping[str, Any], given: Mapping[str, Any]) -> JSON:
+    """The user's affinity, with the operator's required node terms added to each of the user's: terms are alternatives,
+    so that both only hold when they stand in one."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    if not own:
+        return dict(given)
+    node = dict(given.get("nodeAffinity") or {})
+    own_terms = own["nodeAffinity"][required]["nodeSelectorTerms"]
+    given_terms = (node.get(required) or {}).get("nodeSelectorTerms") or [{}]
+    terms = [{**term, "matchExpressions": [*term.get("matchExpressions", []), *own_term["matchExpressions"]]}
+             for term in given_terms for own_term in own_terms]
+    return {**given, "nodeAffinity": {**node, required: {"nodeSelectorTerms": terms}}}
