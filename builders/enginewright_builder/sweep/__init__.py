@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest
+from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact, Tensors
+from enginewright_builder.load import Channels
+from enginewright_builder.sweep.bench import CALL_TIMEOUT, Bench, make_requests, workspace_repository
+from enginewright_builder.sweep.objective import met
 from enginewright_builder.sweep.result import Layers, Point, ServicePoint, SweepResult
+from enginewright_builder.sweep.search import Search, Space, reason
+from enginewright_builder.triton.repository import available_cores, write_model
+from enginewright_builder.triton.server import TritonServer
 
 __all__ = ["Layers", "Point", "ServicePoint", "SweepResult", "sweep"]
+
+# Part of the budget for the points themselves; loads, warm-up and the service curve take the rest.
+MEASURING_SHARE = 0.5
+MOST_POINT_SECONDS = 5.0
 
 
 def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], workspace: Path, *, max_batch_size: int,
@@ -18,7 +31,65 @@ def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], worksp
           progress: Callable[[float, str], None] = lambda fraction, detail: None) -> SweepResult:
     """``inputs`` are evaluation-like requests, each with its batch in front (of at most ``max_batch_size``).
 
-    Raises :class:`UserError` ``ServerLoadFailed``; :class:`TransientError` ``ServerMissing`` when there is no tritonserver
+    ``batching`` and ``instances`` hold what the user fixed; the rest is searched for. ``progress`` gets the share of the
+    sweep done, 0 to 1. Raises :class:`UserError` ``ServerLoadFailed``, or ``ServerMissing`` when there is no tritonserver
     on this machine.
     """
-    raise NotImplementedError
+    space = Space.of(max_batch_size=max_batch_size, batching=batching, instances=instances,
+                     cores=cores or available_cores(), gpus=len(gpus))
+    root = workspace_repository(workspace)
+    first = ServingChoice(max_batch_size=max_batch_size, instance_count=space.instances[0])
+    shutil.rmtree(root / model_name, ignore_errors=True)  # of an attempt that was cut off
+    write_model(root, model_name, artifact, first, cores=cores, gpus=gpus)
+    try:
+        return asyncio.run(_sweep(artifact, model_name, inputs, root, space, objective, budget_seconds,
+                                  max_measurements, cores, gpus, progress))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], root: Path, space: Space,
+                 objective: ObjectiveRequest, budget_seconds: float, max_measurements: int, cores: int,
+                 gpus: tuple[int, ...], progress: Callable[[float, str], None]) -> SweepResult:
+    began = time.monotonic()
+    point_seconds = min(MOST_POINT_SECONDS, MEASURING_SHARE * budget_seconds / max_measurements)
+    async with TritonServer(root, gpus=gpus) as server:
+        bench = Bench(server=server, artifact=artifact, model_name=model_name, objective=objective, cores=cores,
+                      gpus=gpus, point_seconds=point_seconds,
+                      requests=make_requests(model_name, inputs, space.max_batch_size))
+        progress(0.02, "cold start")
+        cold_start, first_ms = await _cold_start(bench, space)
+
+        async def measure(serving: ServingChoice, concurrency: int, rival: Point | None) -> Point:
+            point = await bench.point(serving, concurrency, rival)
+            progress(min(0.9, 0.05 + 0.85 * len(search.points) / max_measurements), _describe(point))
+            return point
+
+        search = Search(space=space, objective=objective, measure=measure, left=max_measurements,
+                        time_left=lambda: time.monotonic() - began < 0.85 * budget_seconds)
+        best = await search.run()
+        progress(0.92, "service curve")
+        curve = await bench.service_curve(best.serving, inputs[0])
+        result = SweepResult(
+            serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
+            objective_met=met(best, objective), best=best, points=tuple(search.points), service_curve=curve,
+            cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=await server.memory_bytes(),
+            server_version=server.version, seconds=time.monotonic() - began)
+    progress(1.0, result.reason)
+    return result
+
+
+async def _cold_start(bench: Bench, space: Space) -> tuple[float, float]:
+    """Seconds of the first load, without warm-up, and milliseconds of the first request after it."""
+    serving = ServingChoice(max_batch_size=space.max_batch_size, instance_count=space.instances[0],
+                            preferred_batch_sizes=space.preferred_batch_sizes, max_queue_delay_us=space.delays_us[0])
+    seconds = await bench.use(serving)
+    async with Channels(bench.server.grpc_url, count=1) as channels:
+        began = time.monotonic()
+        await channels.call(bench.requests[0].payload, CALL_TIMEOUT)
+        return seconds, (time.monotonic() - began) * 1e3
+
+
+def _describe(point: Point) -> str:
+    return (f"{point.serving.instance_count}×{point.threads} threads, delay {point.serving.max_queue_delay_us} µs, "
+            f"{point.concurrency} in flight: {point.throughput:,.0f}/s, p99 {point.p99_ms:.1f} ms")
