@@ -13,6 +13,8 @@ import yaml
 
 from cluster import binaries
 from cluster.bare import running
+from enginewright.core.config import Images, OperatorConfig
+from enginewright.settings import read_settings
 
 pytestmark = pytest.mark.integration
 
@@ -62,6 +64,19 @@ def test_golden(helm: str, case: str) -> None:
     if os.environ.get("ENGINEWRIGHT_UPDATE_GOLDENS"):
         golden.write_text(text)
     assert text == golden.read_text(), "run: make golden, and read the diff"
+
+
+def test_the_operator_reads_its_settings(helm: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    for values in CASES.values():
+        file.write_text(objects(rendered(helm, values))["ConfigMap"][0]["data"]["config.yaml"])
+        config = read_settings(file)
+    assert config.images.builder.endswith("0" * 64)
+    assert config.images.server == "example.test/triton:26.04-py3"
+    assert config.server_backends == ("python", "onnxruntime", "tensorrt")
+    file.write_text(objects(rendered(helm, {}))["ConfigMap"][0]["data"]["config.yaml"])
+    images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
+    assert read_settings(file) == OperatorConfig(images=Images(**images)), "defaults of chart and operator differ"
 
 
 def test_lint_finds_nothing(helm: str) -> None:

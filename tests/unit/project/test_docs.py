@@ -1,0 +1,92 @@
+"""What the documents say is there: links, make targets, examples, reasons."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.spec import Spec
+from enginewright.core.spec.parse import parse_spec
+from enginewright.core.spec.validate import validate
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+CONDITIONS = (ROOT / "docs" / "reference" / "conditions.md").read_text()
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text())
+    missing = [link for link in links if "://" not in link and not (document.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
+def test_make_targets_exist(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = document.read_text()
+    blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    named = set(re.findall(r"^make ([a-z0-9-]+)", blocks, re.MULTILINE))
+    named |= {target for inline in re.findall(r"`make ([a-z0-9 -]+)`", text) for target in inline.split()}
+    assert named <= targets
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=ids)
+def test_examples_are_valid(path: Path) -> None:
+    document: dict[str, Any] = yaml.safe_load(path.read_text())
+    spec = parse_spec(document["spec"])
+    assert isinstance(spec, Spec), spec
+    assert tuple(validate(spec)) == ()
+
+
+def test_the_readme_shows_the_example_that_it_names() -> None:
+    readme = (ROOT / "README.md").read_text()
+    shown = re.search(r"\(`(examples/[a-z]+\.yaml)`\):\n\n```yaml\n(.*?)```", readme, re.DOTALL)
+    assert shown
+    assert yaml.safe_load(shown[2]) == yaml.safe_load((ROOT / shown[1]).read_text())
+
+
+def documented() -> set[str]:
+    return set(re.findall(r"^\| `([A-Z][A-Za-z]+)` \|", CONDITIONS, re.MULTILINE))
+
+
+def raised_by_the_builder() -> set[str]:
+    """Reasons that stand as the first argument where an error of the builder is made."""
+    found = set()
+    for path in (ROOT / "builders" / "enginewright_builder").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("Error"):
+                first = node.args[0] if node.args else None
+                if node.func.id in ("UserError", "TransientError", "BuilderError") and isinstance(first, ast.Constant):
+                    found.add(str(first.value))
+    return found
+
+
+def test_every_condition_and_reason_is_documented() -> None:
+    known = {str(member) for member in (*Condition, *Reason)} | raised_by_the_builder()
+    assert known - documented() == set()
+
+
+def test_every_documented_reason_exists() -> None:
+    program = "\n".join(path.read_text() for path in (ROOT / "builders" / "enginewright_builder").rglob("*.py"))
+    known = {str(member) for member in (*Condition, *Reason)}
+    assert {name for name in documented() - known if f'"{name}"' not in program} == set()
+
+
+def test_help_lists_every_target() -> None:
+    command = ["make", "--no-print-directory", "-C", str(ROOT)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)) - {"help"}
+    assert {line.split()[0] for line in shown.splitlines() if line.startswith("  ")} == targets
