@@ -40,7 +40,7 @@ class ReplicaWatch:
         """(ready, desired) replicas now."""
         status = self.kube.json("get", "optimisedmodel", self.name, "-n", self.namespace).get("status", {})
         scaling = status.get("autoscaling", {})
-        selector = f"enginewright.io/model={self.name},app.kubernetes.io/component=serving"
+        selector = f"enginewright.io/model={self.name},app.kubernetes.io/component=server"
         deployments = self.kube.json("get", "deployment", "-n", self.namespace, "-l", selector)["items"]
         ready = sum(d.get("status", {}).get("readyReplicas", 0) for d in deployments)
         desired = sum(d["spec"].get("replicas", 0) for d in deployments)

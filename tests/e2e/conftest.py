@@ -1,0 +1,65 @@
+"""A real node with the operator installed by its chart, one namespace a test, and tiny real models on its volumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo import __main__ as demo
+from demo import volumes
+from demo.shell import CLUSTER, ROOT, Kube, run
+from support.bench import Bench
+from support.models import write_models
+
+E2E = pytest.mark.e2e
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(E2E)
+
+
+@pytest.fixture(scope="session")
+def kube() -> Kube:
+    """The node with images loaded and the operator running. Left up: ``hack/cluster/cluster down`` ends it."""
+    why_not = subprocess.run([ROOT / "hack/dev/can-run-node.sh"], capture_output=True, text=True, check=False)
+    if why_not.returncode != 0:
+        if os.environ.get("ENGINEWRIGHT_REQUIRE_E2E"):
+            pytest.fail(f"a node must run here and cannot: {why_not.stdout.strip()}")
+        pytest.skip(f"a node cannot run here: {why_not.stdout.strip()}")
+    run(CLUSTER, "up", quiet=False, timeout=1800)
+    kube = Kube.of_cluster()
+    demo.install(kube, demo.load_images())
+    return kube
+
+
+@pytest.fixture(scope="session")
+def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models")
+    write_models(directory)
+    return directory
+
+
+@pytest.fixture
+def bench(kube: Kube, model_files: Path) -> Iterator[Bench]:
+    """A namespace with a volume of models and an empty store; gone afterwards, volumes and all."""
+    namespace = f"e2e-{uuid.uuid4().hex[:8]}"
+    kube("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
+    image = json.loads(run(ROOT / "hack/images/images", "refs"))["operator"]
+    try:
+        for claim in ("models", "enginewright-store"):
+            run(CLUSTER, "volume", "create", namespace, claim, "1Gi")
+        volumes.fill(kube, namespace, "models", image, {path.name: path for path in model_files.iterdir()})
+        yield Bench(kube, namespace)
+    finally:
+        kube("delete", "namespace", namespace, "--wait=true", "--timeout=120s", timeout=150)
+        for claim in ("models", "enginewright-store"):
+            run(CLUSTER, "volume", "delete", namespace, claim)

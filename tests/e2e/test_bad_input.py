@@ -1,0 +1,108 @@
+"""Each bad input, applied to a real cluster: refused with the field, the value and the remedy, and no device spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from demo.shell import StepError
+from support.bench import Bench
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A spec and what must be said about it. ``says`` are fragments of the condition's message."""
+
+    name: str
+    condition: str
+    reason: str
+    says: tuple[str, ...]
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+def _source(uri: str, **more: str) -> dict[str, Any]:
+    return {"source": {"uri": uri, **more}}
+
+
+def _evaluation(uri: str) -> dict[str, Any]:
+    return {"accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": uri}}}
+
+
+SPENDS_NO_BUILD = (
+    Bad("missing-source", "SourceResolved", "SourceNotFound", ("spec.source.uri", "nothing-here"),
+        _source("pvc://models/nothing-here")),
+    Bad("missing-claim", "SourceResolved", "VolumeMissing", ("no-such-claim",), _source("pvc://no-such-claim/m.onnx")),
+    Bad("digest", "SourceResolved", "DigestMismatch", ("spec.source.digest", DIGEST[:20]),
+        _source("pvc://models/tiny.onnx", digest=DIGEST)),
+    Bad("pickle", "SourceResolved", "PickleRefused", ("pickled.pt", "safetensors"), _source("pvc://models/pickled.pt")),
+    Bad("cut-onnx", "SourceResolved", "SourceCorrupt", ("truncated.onnx",), _source("pvc://models/truncated.onnx")),
+    Bad("cut-weights", "SourceResolved", "SourceCorrupt", ("model.safetensors",),
+        _source("pvc://models/truncated-safetensors")),
+    Bad("unknown-op", "SourceResolved", "UnsupportedOperator", ("Transmogrify",),
+        _source("pvc://models/unknown-operator.onnx")),
+    Bad("no-samples", "SourceResolved", "EvaluationDataInvalid", ("spec.accuracy.evaluation", "empty.npz"),
+        _evaluation("pvc://models/empty.npz")),
+    Bad("wrong-shape", "SourceResolved", "EvaluationDataInvalid", ("64", "10"),
+        _evaluation("pvc://models/wrong-shape.npz")),
+    Bad("same-data", "SourceResolved", "CalibrationEqualsEvaluation", ("calibration",),
+        {"engine": {"calibration": {"uri": "pvc://models/evaluation-copy.npz"}, "buildBudgetSeconds": 15}}),
+    Bad("no-store", "EngineBuilt", "StoreMissing", ("spec.store.uri", "no-such-store"),
+        {"store": {"uri": "pvc://no-such-store"}}),
+)
+
+
+def test_what_can_be_known_before_is_refused_before_a_build(bench: Bench) -> None:
+    for bad in SPENDS_NO_BUILD:
+        bench.apply(bad.name, **bad.spec)
+    wrong = []
+    for bad in SPENDS_NO_BUILD:
+        found = bench.wait_reason(bad.name, bad.condition, bad.reason)
+        if found["status"] != "False" or any(part not in found["message"] for part in bad.says):
+            wrong.append(f"{bad.name}: {found['status']} {found['message']}")
+    assert not wrong
+    assert bench.get("job", "app.kubernetes.io/component=build") == []
+    assert bench.get("deployment") == []
+
+
+@pytest.mark.parametrize(("spec", "says"), [
+    ({"colour": "red"}, "unknown field"),
+    ({"engine": {"precision": "fp8"}}, "fp8"),
+    ({"engine": {"maxBatchSize": -1}}, "maxBatchSize"),
+    ({"autoscaling": {"minReplicas": 5, "maxReplicas": 2}}, "minReplicas"),
+    ({"source": {"uri": "ftp://host/model"}}, "pvc://"),
+    ({"source": {"uri": "models/tiny"}}, "pvc://"),
+    ({"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}, "replicas"),
+    ({"accuracy": {"tolerance": -0.5}}, "tolerance"),
+])
+def test_the_apiserver_itself_refuses(bench: Bench, spec: dict[str, Any], says: str) -> None:
+    with pytest.raises(StepError, match=says):
+        bench.apply("refused", **spec)
+
+
+def test_accuracy_out_of_reach_is_not_served_but_offered(bench: Bench) -> None:
+    evaluation = {"uri": "pvc://models/evaluation.npz"}
+    bench.apply(
+        "strict",
+        accuracy={"metric": "cosine", "tolerance": 1e-9, "evaluation": evaluation},
+        engine={"precision": "int8", "buildBudgetSeconds": 15, "calibration": {"uri": "pvc://models/calibration.npz"}},
+    )
+    bench.wait_reason("strict", "AccuracyVerified", "AccuracyNotReached")
+    candidates = bench.model("strict")["status"]["candidates"]
+    assert [c["precision"] for c in candidates if c["verdict"] == "Offered"] == ["fp32"]
+    assert bench.get("deployment") == []
+
+
+def test_an_image_that_cannot_be_pulled_is_named(bench: Bench) -> None:
+    bench.apply("no-image", serving={"image": "localhost/no/such/triton:1"})
+    assert "localhost/no/such/triton:1" in bench.wait_reason("no-image", "Available", "ImagePullFailed")["message"]
+
+
+def test_a_builder_out_of_memory_is_tried_again_and_said(bench: Bench) -> None:
+    bench.apply("starved", engine={"buildBudgetSeconds": 15, "resources": {"limits": {"memory": "64Mi"}}})
+    model = bench.wait("starved", "jsonpath={.status.build.error.reason}=OutOfMemory")
+    message = next(c["message"] for c in model["status"]["conditions"] if c["type"] == "EngineBuilt")
+    assert "64Mi" in message or "spec.engine.resources" in message

@@ -1,0 +1,29 @@
+"""``make demo``, whole, judged by the figures that it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from demo.shell import ROOT, Kube
+
+
+@pytest.mark.timeout(900)
+def test_the_demo_shows_the_whole_way(kube: Kube) -> None:
+    done = subprocess.run([sys.executable, "-m", "demo"], cwd=ROOT, env={**os.environ, "PYTHONPATH": "hack"},
+                          capture_output=True, text=True, check=False, timeout=840)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    summary = json.loads((ROOT / "build/demo/summary.json").read_text())
+    assert summary["ready"] is True
+    assert summary["failed_requests"] == 0
+    assert summary["requests"] > 100
+    assert summary["peak_replicas"] >= 2
+    assert summary["final_replicas"] == 1
+    assert summary["accuracy"]["value"] >= 1 - summary["accuracy"]["tolerance"]
+    steps = {"cluster", "images", "build", "ready", "first_inference", "scale_up", "scale_down"}
+    assert set(summary["seconds"]) == steps
+    assert "<svg" in (ROOT / "build/demo/report.html").read_text()

@@ -1,0 +1,50 @@
+"""One OptimisedModel on a real node: built, served, found in the cache again, deleted without orphans."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import tritonclient.http as triton
+
+from demo.inference import forwarded
+from support.bench import Bench
+from support.models import mlp, rows
+
+
+def test_a_model_is_built_proven_served_and_right(bench: Bench) -> None:
+    bench.apply("tiny")
+    model = bench.wait("tiny", "condition=Ready")
+    assert model["status"]["engine"]["cacheHit"] is False
+    inputs = rows(4, seed=9)
+    expected = onnxruntime.InferenceSession(mlp().SerializeToString()).run(None, {"x": inputs})[0]
+    served = infer(bench, "tiny", inputs)
+    cosine = (served * expected).sum(1) / (np.linalg.norm(served, axis=1) * np.linalg.norm(expected, axis=1))
+    assert cosine.min() > 0.95
+    pod = bench.get("pod", "app.kubernetes.io/component=server")[0]
+    assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_the_same_model_again_is_a_cache_hit_and_deletion_leaves_no_orphan(bench: Bench) -> None:
+    bench.apply("first")
+    fingerprint = bench.wait("first", "condition=Ready")["status"]["fingerprint"]
+    bench.kube("delete", "om", "first", "-n", bench.namespace)
+    bench.kube("wait", "--for=delete", "deployment,service,poddisruptionbudget,job,pod", "-n", bench.namespace,
+               "-l", "enginewright.io/model=first", "--timeout=90s")
+    assert bench.get("configmap", "enginewright.io/model=first") == []
+    bench.apply("first")
+    model = bench.wait("first", "condition=Ready")
+    assert model["status"]["fingerprint"] == fingerprint
+    assert model["status"]["engine"]["cacheHit"] is True
+    assert bench.get("job", "app.kubernetes.io/component=build") == []
+
+
+def infer(bench: Bench, name: str, inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    tensor = triton.InferInput("x", list(inputs.shape), "FP32")
+    tensor.set_data_from_numpy(inputs)
+    with (forwarded(bench.kube, bench.namespace, f"service/{name}", 8000) as address,
+          contextlib.closing(triton.InferenceServerClient(address)) as client):
+        answer = client.infer(name, [tensor]).as_numpy("y")
+    return np.asarray(answer)

@@ -1,0 +1,59 @@
+"""The operator killed with SIGKILL at the worst moments: no second build, no failed request, and it carries on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from demo import traffic
+from demo.__main__ import SYSTEM_NAMESPACE
+from demo.shell import ROOT, run
+from support.bench import Bench
+
+SCALED = {"minReplicas": 1, "maxReplicas": 2, "targetQueueDepth": 1, "scaleDownStabilizationSeconds": 5}
+
+
+def kill_operator(bench: Bench) -> None:
+    """SIGKILL: a grace period of nought. Waits until its successor is ready."""
+    selector = "app.kubernetes.io/name=enginewright,app.kubernetes.io/component=operator"
+    bench.kube("delete", "pod", "-n", SYSTEM_NAMESPACE, "-l", selector, "--force", "--grace-period=0", "--wait=false")
+    bench.kube("rollout", "status", "deployment/enginewright", "-n", SYSTEM_NAMESPACE, "--timeout=60s")
+
+
+def builds(bench: Bench) -> set[str]:
+    return {job["metadata"]["uid"] for job in bench.get("job", "app.kubernetes.io/component=build")}
+
+
+def test_killed_during_the_build(bench: Bench) -> None:
+    bench.apply("tiny")
+    bench.wait_reason("tiny", "EngineBuilt", "Building")
+    before = builds(bench)
+    kill_operator(bench)
+    bench.wait("tiny", "condition=Ready")
+    assert builds(bench) == before
+    assert len(before) == 1
+
+
+@pytest.mark.parametrize("moment", ["rollout", "scale-up"])
+def test_killed_under_load(bench: Bench, moment: str) -> None:
+    bench.apply("tiny", autoscaling=SCALED, rollout={"strategy": "BlueGreen"})
+    bench.wait("tiny", "condition=Ready")
+    image = json.loads(run(ROOT / "hack/images/images", "refs"))["builder"]
+    load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "2", "--json",
+            "--inputs", "/models/evaluation.npz"]
+    if moment == "scale-up":
+        traffic.start(bench.kube, bench.namespace, "load", image, [*load, "--closed", "32", "--seconds", "45"])
+        bench.wait("tiny", "jsonpath={.status.autoscaling.desiredReplicas}=2", seconds=60)
+        kill_operator(bench)
+    else:
+        traffic.start(bench.kube, bench.namespace, "load", image, [*load, "--rate", "20", "--seconds", "75"])
+        other = {"uri": "pvc://models/other.onnx"}
+        bench.apply("tiny", source=other, autoscaling=SCALED, rollout={"strategy": "BlueGreen"})
+        bench.wait("tiny", "jsonpath={.status.conditions[?(@.type=='RolloutComplete')].status}=False")
+        kill_operator(bench)
+    bench.wait("tiny", "condition=Ready")
+    result: dict[str, Any] = traffic.finish(bench.kube, bench.namespace, "load", timeout=150)
+    assert result["failed"] == 0
+    assert result["requests"] > 100

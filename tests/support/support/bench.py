@@ -1,0 +1,58 @@
+"""What an end-to-end test works with: a namespace of a real cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from demo.shell import Kube, StepError
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One test's namespace: apply models, look at them, wait for what they must become."""
+
+    kube: Kube
+    namespace: str
+
+    def apply(self, name: str, **spec: Any) -> None:
+        body = {"apiVersion": "enginewright.io/v1alpha1", "kind": "OptimisedModel",
+                "metadata": {"name": name, "namespace": self.namespace}, "spec": {**_defaults(), **spec}}
+        self.kube("apply", "-f", "-", stdin=json.dumps(body))
+
+    def model(self, name: str) -> dict[str, Any]:
+        return self.kube.json("get", "om", name, "-n", self.namespace)  # type: ignore[no-any-return]
+
+    def get(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
+        chosen = ("-l", selector) if selector else ()
+        return self.kube.json("get", kind, "-n", self.namespace, *chosen)["items"]  # type: ignore[no-any-return]
+
+    def wait_reason(self, name: str, condition: str, reason: str) -> dict[str, Any]:
+        """Waits until ``condition`` stands for ``reason``, and returns that condition."""
+        model = self.wait(name, f"jsonpath={{.status.conditions[?(@.type=='{condition}')].reason}}={reason}")
+        return next(found for found in model["status"]["conditions"] if found["type"] == condition)
+
+    def wait(self, name: str, condition: str, seconds: int = 180) -> dict[str, Any]:
+        """Waits as a user does, with kubectl wait; says what the conditions were when it was in vain."""
+        try:
+            self.kube("wait", f"om/{name}", "-n", self.namespace, f"--for={condition}", f"--timeout={seconds}s",
+                      timeout=seconds + 30)
+        except StepError as error:
+            pytest.fail(f"{error}\n{yaml.safe_dump(self.model(name).get('status', {}), sort_keys=False)}")
+        return self.model(name)
+
+
+def _defaults() -> dict[str, Any]:
+    return {
+        "source": {"uri": "pvc://models/tiny.onnx"},
+        "engine": {"maxBatchSize": 8, "buildBudgetSeconds": 15,
+                   "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}},
+        "accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
+        "placement": {"accelerator": "cpu"},
+        "serving": {"resources": {"requests": {"cpu": "50m", "memory": "256Mi"}}},
+        "store": {"uri": "pvc://enginewright-store"},
+    }
