@@ -38,7 +38,15 @@ class Program:
     version_of: str = ""
 
 
-NODE_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+NODE_PROGRAMS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "kubectl",
+    "remove-pods",
+)
 KUBERNETES = Program("kubernetes", names=NODE_PROGRAMS, version_of="k8s.io/kubernetes")
 HELM = Program("helm", package="helm.sh/helm/v3/cmd/helm", version_of="helm.sh/helm/v3")
 COREDNS = Program("coredns")

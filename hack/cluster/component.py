@@ -1,9 +1,9 @@
-"""One program of the cluster: how it is started, when it is ready, how long it may take to stop."""
+"""One program of the cluster: how it is started, when it is ready, how it is stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import process
@@ -18,17 +18,12 @@ class Component:
 
     Attributes:
         ready: holds once the component serves.
-        grace_s: seconds between SIGTERM and SIGKILL.
-        prepare: runs just before the start, for what must exist then.
     """
 
     name: str
     argv: tuple[str, ...]
     ready: Probe
     ready_timeout_s: float = 60.0
-    grace_s: float = 10.0
-    env: Mapping[str, str] = field(default_factory=dict)
-    prepare: Callable[[], None] | None = None
 
 
 def record_path(paths: ClusterPaths, name: str) -> Path:
@@ -45,12 +40,10 @@ def launch(paths: ClusterPaths, component: Component) -> None:
     """Start it unless it runs; does not wait."""
     if is_running(paths, component.name):
         return
-    if component.prepare is not None:
-        component.prepare()
     log = paths.log(component.name)
     if log.exists():
         log.replace(log.with_suffix(".previous.log"))
-    process.start(record_path(paths, component.name), component.argv, log, paths.state, component.env)
+    process.start(record_path(paths, component.name), component.argv, log, paths.state)
 
 
 def await_ready(paths: ClusterPaths, component: Component) -> None:
@@ -71,3 +64,13 @@ def halt(paths: ClusterPaths, name: str, grace_s: float = 10.0) -> None:
     if record is not None:
         process.stop(record, grace_s)
     path.unlink(missing_ok=True)
+
+
+def halt_together(paths: ClusterPaths, names: Iterable[str], grace_s: float = 15.0) -> None:
+    """Stop several, all at once."""
+    listed = list(names)
+    records = [record for name in listed if (record := process.read_record(record_path(paths, name))) is not None]
+    with step(f"{', '.join(listed)} stopped"):
+        process.stop_all(records, grace_s)
+    for name in listed:
+        record_path(paths, name).unlink(missing_ok=True)

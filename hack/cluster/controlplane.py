@@ -88,7 +88,7 @@ def apiserver(paths: ClusterPaths, program: Path, endpoint: ApiEndpoint, *, with
         # Nothing routes to Services here, and a loopback address is refused as an endpoint.
         argv = (*argv, "--endpoint-reconciler-type=none")
     ready = http_ok(endpoint.port, "/readyz", host=endpoint.address, client=Client(pki))
-    return Component("kube-apiserver", argv, ready, grace_s=15.0)
+    return Component("kube-apiserver", argv, ready)
 
 
 def controller_manager(paths: ClusterPaths, program: Path, *, port: int) -> Component:

@@ -9,7 +9,7 @@ from pathlib import Path
 from cluster.steps import ClusterError
 
 # An ordinary user's PATH leaves these out.
-_SEARCH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
+SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
 
 
 def system_program(name: str) -> Path:
@@ -18,7 +18,7 @@ def system_program(name: str) -> Path:
     Raises:
         ClusterError: it is not installed; the message names the remedy.
     """
-    found = shutil.which(name, path=_SEARCH)
+    found = shutil.which(name, path=SEARCH_PATH)
     if found is None:
         raise ClusterError(f"{name} is not installed: run hack/bin-deps.sh (as root, Debian 12)")
     return Path(found)

@@ -9,10 +9,11 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cluster.packages import SEARCH_PATH
 from cluster.settings import OWNER_VARIABLE
 from cluster.steps import ClusterError
 
@@ -80,13 +81,13 @@ def read_record(path: Path) -> ProcessRecord | None:
         return None
 
 
-def start(record: Path, argv: Sequence[str], log: Path, owner: Path, env: Mapping[str, str] | None = None) -> None:
+def start(record: Path, argv: Sequence[str], log: Path, owner: Path) -> None:
     """Start `argv` in a session of its own, output appended to `log`, and record it.
 
     Raises:
         ClusterError: the program cannot be started.
     """
-    environment = {**os.environ, **(env or {}), OWNER_VARIABLE: str(owner)}
+    environment = {**os.environ, "PATH": SEARCH_PATH, OWNER_VARIABLE: str(owner)}
     with log.open("ab") as output:
         try:
             child = subprocess.Popen(

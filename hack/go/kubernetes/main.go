@@ -1,4 +1,4 @@
-// Command kubernetes is the five programs of a Kubernetes node, and kubectl, in one binary.
+// Command kubernetes is the five programs of a Kubernetes node, kubectl, and a helper, in one binary.
 //
 // They share most of their code: linked together they take a fraction of the time and space of six binaries.
 // The program to run is the name that the binary is called by (a symbolic link), or else its first argument.
@@ -37,6 +37,7 @@ var programs = map[string]func() int{
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
 	"kubelet":                 func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
 	"kubectl":                 runKubectl,
+	"remove-pods":             runRemovePods,
 }
 
 // runKubectl sets the log level before the command is built, because building it already logs.

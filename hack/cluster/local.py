@@ -1,0 +1,222 @@
+"""The local cluster: started, used, and taken away again without a trace."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from cluster import assembly, binaries, dns, host, image_store, network, node, pki, sweep, volumes
+from cluster.component import await_ready, halt_together, is_running, launch, record_path
+from cluster.packages import system_program
+from cluster.paths import cache_dir, local_cluster
+from cluster.provider import kubectl
+from cluster.settings import NODE_NAME
+from cluster.steps import ClusterError, say, step
+
+NODE_READY_TIMEOUT_S = 60.0
+
+
+class Local:
+    """CLUSTER=local."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.paths = local_cluster()
+        self._host_record = self.paths.state / "host.json"
+
+    @property
+    def kubeconfig(self) -> Path:
+        if not self.paths.kubeconfig.exists():
+            raise ClusterError("there is no local cluster: run hack/cluster/cluster up")
+        return self.paths.kubeconfig
+
+    def up(self) -> None:
+        _require_root()
+        for program in assembly.PACKAGED_PROGRAMS:
+            system_program(program)
+        with _locked(), step("cluster up"):
+            self._up()
+
+    def down(self) -> None:
+        if not self.paths.state.exists() and not self.paths.run.exists():
+            say("  there is no local cluster")
+            return
+        _require_root()
+        with _locked(), step("cluster down"):
+            self._down()
+
+    def status(self) -> bool:
+        if not self.paths.kubeconfig.exists():
+            print("there is no local cluster")
+            return False
+        healthy = True
+        for component in assembly.components(self.paths).values():
+            running = is_running(self.paths, component.name)
+            ready = running and component.ready()
+            healthy = healthy and ready
+            state = "ready" if ready else "running, not ready" if running else "stopped"
+            print(f"{component.name:<24} {state:<20} {self.paths.log(component.name)}")
+        healthy = healthy and self._node_ready()
+        print(f"{'node ' + NODE_NAME:<24} {'ready' if healthy else 'not ready'}")
+        return healthy
+
+    def load_images(self, sources: list[str]) -> None:
+        self._require_running()
+        for source in sources:
+            image_store.load(self.paths, source)
+
+    def prune_images(self) -> None:
+        """Remove the images that are not the cluster's own."""
+        self._require_running()
+        image_store.prune(self.paths)
+
+    def create_volume(self, namespace: str, claim: str, size: str) -> Path:
+        volumes.check(namespace, claim, size)
+        directory = self.paths.volumes / namespace / claim
+        directory.mkdir(parents=True, exist_ok=True)
+        # Pods run as users of their own, and not each says which group its volumes shall have.
+        directory.chmod(0o777)
+        text = volumes.local_manifests(namespace, claim, size, directory)
+        kubectl(self.kubeconfig, "apply", "-f", "-", text=text)
+        return directory
+
+    def delete_volume(self, namespace: str, claim: str) -> None:
+        volumes.check(namespace, claim)
+        # This waits until no pod uses the claim: its data is not taken from under one.
+        kubectl(
+            self.kubeconfig, "delete", "pvc", claim, f"--namespace={namespace}", "--ignore-not-found",
+            "--timeout=120s",
+        )  # fmt: skip
+        name = volumes.volume_name(namespace, claim)
+        kubectl(self.kubeconfig, "delete", "pv", name, "--ignore-not-found", "--timeout=60s")
+        sweep.remove_tree(self.paths.volumes / namespace / claim)
+
+    def purge(self) -> None:
+        """`down`, and remove the cache: binaries, images, logs."""
+        self.down()
+        sweep.remove_tree(cache_dir())
+
+    def _up(self) -> None:
+        fresh = not self.paths.kubeconfig.exists()
+        if not self.paths.state.exists() and sweep.pod_cgroups():
+            raise ClusterError("another kubelet runs pods on this machine: use CLUSTER=existing with its kubeconfig")
+        network.refuse_conflicts()
+        parts = assembly.components(self.paths)
+        binaries.build(binaries.COREDNS)
+        self.paths.create()
+        host.remember(self._host_record)
+        with step("certificates, configuration, network"):
+            pki.create(self.paths.pki, assembly.CERTIFICATES)
+            assembly.write_config(self.paths)
+            network.create()
+        self._start("etcd", "containerd", wait=("etcd",))
+        self._start("kube-apiserver", wait=("containerd",))
+        if fresh:
+            # Pods of an earlier cluster whose `down` was cut short.
+            self._remove_pods()
+        image_store.load_own(self.paths)
+        self._start(wait=("kube-apiserver",))
+        others = tuple(name for name in parts if name not in ("etcd", "containerd", "kube-apiserver"))
+        self._start(*others, wait=others)
+        pki.write_kubeconfig(self.paths.kubeconfig, self.paths.pki, "admin", assembly.ENDPOINT.url)
+        self._await_node()
+        self._deploy_dns()
+
+    def _start(self, *names: str, wait: tuple[str, ...]) -> None:
+        """Start `names`, then wait for those of `wait`; what is not waited for starts up beside what comes next."""
+        parts = assembly.components(self.paths)
+        for name in names:
+            launch(self.paths, parts[name])
+        for name in wait:
+            await_ready(self.paths, parts[name])
+
+    def _down(self) -> None:
+        halt_together(self.paths, ("kube-proxy", "kubelet", "kube-scheduler", "kube-controller-manager"))
+        with step("pods removed"):
+            try:
+                self._start("containerd", wait=("containerd",))
+                self._remove_pods()
+            except ClusterError as error:
+                say(f"    not all in good order ({error}); what is left is removed by force")
+        halt_together(self.paths, ("kube-apiserver", "etcd", "containerd"))
+        sweep.processes(self.paths)
+        sweep.unmount(self.paths.run, self.paths.state, cache_dir())
+        sweep.cgroups()
+        sweep.log_links(Path("/var/log/containers"), self.paths.pod_logs)
+        network.remove()
+        host.restore(self._host_record)
+        shutil.rmtree(self.paths.run, ignore_errors=True)
+        shutil.rmtree(self.paths.state)
+
+    def _remove_pods(self) -> None:
+        program = binaries.node_program("remove-pods")
+        command = (program, f"--endpoint=unix://{self.paths.containerd_socket}")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ClusterError(done.stderr.strip(), self.paths.log("containerd"))
+
+    def _await_node(self) -> None:
+        with step(f"node {NODE_NAME} ready"):
+            deadline = time.monotonic() + NODE_READY_TIMEOUT_S
+            while not self._node_ready():
+                if time.monotonic() > deadline:
+                    message = f"the node is not ready after {NODE_READY_TIMEOUT_S:.0f} s"
+                    raise ClusterError(message, self.paths.log("kubelet"))
+                time.sleep(0.2)
+
+    def _node_ready(self) -> bool:
+        """Whether the API says so, and by word of the kubelet that runs now: its predecessor's may still stand."""
+        try:
+            found = json.loads(kubectl(self.kubeconfig, "get", "node", NODE_NAME, "-o", "json"))
+            started = record_path(self.paths, "kubelet").stat().st_mtime
+        except (ClusterError, FileNotFoundError):
+            return False
+        return node.is_ready(found, datetime.fromtimestamp(started).astimezone())
+
+    def _deploy_dns(self) -> None:
+        with step("DNS ready"):
+            kubectl(
+                self.kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=enginewright-cluster",
+                "-f", "-", text=dns.manifests(node.host_resolvers()),
+            )  # fmt: skip
+            kubectl(
+                self.kubeconfig, "rollout", "status", f"--namespace={dns.NAMESPACE}", f"deployment/{dns.NAME}",
+                "--timeout=90s", log=self.paths.log("kubelet"),
+            )  # fmt: skip
+
+    def _require_running(self) -> None:
+        if not is_running(self.paths, "containerd"):
+            raise ClusterError("the local cluster does not run: run hack/cluster/cluster up")
+
+
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise ClusterError("a Kubernetes node needs root: repeat with sudo, or use CLUSTER=kind or CLUSTER=existing")
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """One `up` or `down` at a time on this machine."""
+    path = Path("/run/lock/enginewright-cluster")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("  waiting for another cluster command to end")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
