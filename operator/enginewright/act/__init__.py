@@ -1,0 +1,1 @@
+"""Carries out a plan: children first, then one status write, then events."""

@@ -1,0 +1,68 @@
+"""Carries out the actions of a plan, in order. The first failure ends it: later actions may stand on earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from structlog.typing import FilteringBoundLogger
+
+from enginewright.clients.errors import AlreadyExistsError, NotFoundError
+from enginewright.clients.kube import KubeClient
+from enginewright.clients.resources import resource_of
+from enginewright.core.plan import Action, Apply, Create, Delete, Scale
+
+
+class Actor:
+    """``acted`` is told the verb and the kind of each action that changed something."""
+
+    def __init__(self, kube: KubeClient, acted: Callable[[str, str], None]) -> None:
+        self._kube = kube
+        self._acted = acted
+
+    async def execute(self, namespace: str, actions: Iterable[Action], log: FilteringBoundLogger) -> None:
+        """Raises :class:`~enginewright.clients.errors.ClientError` of the first action that fails."""
+        for action in actions:
+            verb, kind, name = describe(action)
+            log.info("act", verb=verb, kind=kind, name=name, why=action.why)
+            if await self._perform(namespace, action):
+                self._acted(verb, kind)
+
+    async def _perform(self, namespace: str, action: Action) -> bool:
+        match action:
+            case Apply(manifest=manifest):
+                await self._kube.apply(manifest, namespace=namespace)
+                return True
+            case Create(manifest=manifest):
+                return await self._create(namespace, action)
+            case Delete():
+                return await self._delete(namespace, action)
+            case Scale(deployment=deployment, replicas=replicas):
+                return await self._kube.scale(namespace, deployment, replicas)
+
+    async def _create(self, namespace: str, action: Create) -> bool:
+        """Names are derived from content, so what is there already is what was wanted: a pass that was killed after its
+        create finds its own work."""
+        try:
+            await self._kube.create(action.manifest, namespace=namespace)
+        except AlreadyExistsError:
+            return False
+        return True
+
+    async def _delete(self, namespace: str, action: Delete) -> bool:
+        resource = resource_of(action.api_version, action.kind)
+        try:
+            await self._kube.delete(resource, namespace, action.name, uid=action.uid)
+        except NotFoundError:
+            return False
+        return True
+
+
+def describe(action: Action) -> tuple[str, str, str]:
+    """Verb, kind and name, for logs and metrics."""
+    match action:
+        case Apply(manifest=manifest) | Create(manifest=manifest):
+            return type(action).__name__.lower(), str(manifest["kind"]), str(manifest["metadata"]["name"])
+        case Delete(kind=kind, name=name):
+            return "delete", kind, name
+        case Scale(deployment=deployment):
+            return "scale", "Deployment", deployment

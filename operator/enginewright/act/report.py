@@ -1,0 +1,97 @@
+"""Says what was observed and done: one status write a pass, none when nothing changed, events after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from enginewright.clients.errors import ClientError, UnexpectedError
+from enginewright.clients.events import EventRecorder, Subject
+from enginewright.clients.kube import KubeClient
+from enginewright.core.conditions import bad, find, merge
+from enginewright.core.observed import ObjectView
+from enginewright.core.plan import Event
+from enginewright.core.reasons import Condition, Reason
+from enginewright_builder.contract import to_plain
+
+
+class Reporter:
+    """``wrote`` is called after each status write."""
+
+    def __init__(self, kube: KubeClient, events: EventRecorder, wrote: Callable[[], None]) -> None:
+        self._kube = kube
+        self._events = events
+        self._wrote = wrote
+
+    async def status(self, view: ObjectView, status: Mapping[str, Any]) -> bool:
+        """Writes ``status`` if it differs from what ``view`` holds, and says whether it did. Raises
+        :class:`~enginewright.clients.errors.ClientError`; :class:`UnexpectedError` when the apiserver keeps something
+        else than was written, because every later pass would write again."""
+        wanted = plain(status)
+        if wanted == view.status:
+            return False
+        answer = await self._kube.apply_status(view.namespace, view.name, view.resource_version, wanted)
+        self._wrote()
+        if (kept := answer.get("status") or {}) != wanted:
+            raise UnexpectedError(f"status.{difference(wanted, kept)} is not kept by the CRD as it was written")
+        return True
+
+    async def events(self, view: ObjectView, events: Iterable[Event], log: FilteringBoundLogger) -> None:
+        """Events are told once and may be lost; they never fail a pass."""
+        subject = Subject(view.namespace, view.name, view.uid)
+        for event in events:
+            try:
+                await self._events.record(subject, event)
+            except ClientError as error:
+                log.warning("event was not sent", reason=event.reason, note=event.note, error=str(error))
+
+
+def refused(
+    view: ObjectView, status: Mapping[str, Any], reason: Reason, message: str, now: datetime
+) -> Mapping[str, Any]:
+    """``status`` with ``Ready=False``, because an action of this pass could not be done. What else it says was
+    observed, and stays true."""
+    conditions = list(status.get("conditions") or ())
+    old = view.status.get("conditions")
+    verdict = bad(Condition.READY, reason, message)
+    ready = merge(old, [verdict], view.generation, now)[0]
+    others = [entry for entry in conditions if entry.get("type") != Condition.READY]
+    position = next((i for i, entry in enumerate(conditions) if entry.get("type") == Condition.READY), 0)
+    changed = {**status, "conditions": [*others[:position], ready, *others[position:]]}
+    if "summary" in status:
+        changed["summary"] = {**status["summary"], "reason": str(reason)}
+    return changed
+
+
+def was_refused(view: ObjectView, reason: Reason) -> bool:
+    """Whether the object already says so."""
+    return find(view.status.get("conditions"), Condition.READY).get("reason") == reason
+
+
+def plain(value: Any) -> Any:
+    """As it comes back from the apiserver: lists for tuples, no nulls, which a structural schema drops."""
+    return _without_nulls(to_plain(value))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def difference(wanted: Any, kept: Any, path: str = "") -> str:
+    """Path of the first difference, for a message."""
+    if isinstance(wanted, dict) and isinstance(kept, dict):
+        for key in sorted(wanted.keys() | kept.keys()):
+            if wanted.get(key) != kept.get(key):
+                return difference(wanted.get(key), kept.get(key), f"{path}.{key}" if path else key)
+    if isinstance(wanted, list) and isinstance(kept, list) and len(wanted) == len(kept):
+        for index, (one, other) in enumerate(zip(wanted, kept, strict=True)):
+            if one != other:
+                return difference(one, other, f"{path}[{index}]")
+    return path

@@ -1,0 +1,149 @@
+"""``enginewright``: run the operator, print the CRD, check an object before it is applied."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from enginewright import __version__, logs
+from enginewright.clients.errors import ClientError
+from enginewright.core.labels import API_VERSION, KIND
+from enginewright.core.problems import Problem
+from enginewright.core.spec import Spec, parse_spec, validate, validate_name
+from enginewright.settings import SettingsError, read_settings
+
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+EXIT_REFUSED: Final = 1
+EXIT_USAGE: Final = 2
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="enginewright", description="Serves only engines that were measured.")
+    top.add_argument("--version", action="version", version=__version__)
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    _run_arguments(verbs.add_parser("run", aliases=["operator"], help="run the operator"))
+    verbs.add_parser("crd", help="print the CustomResourceDefinition as YAML").set_defaults(act=print_crd)
+    check = verbs.add_parser("validate", help="check OptimisedModel manifests without a cluster")
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
+    check.set_defaults(act=check_files)
+    verbs.add_parser("version", help="print the version").set_defaults(act=print_version)
+    return top
+
+
+def _run_arguments(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--config", type=Path, default=os.environ.get("ENGINEWRIGHT_CONFIG"), metavar="FILE",
+                     help="settings (YAML or JSON); default: $ENGINEWRIGHT_CONFIG, else the built-in ones")  # fmt: skip
+    run.add_argument("--namespace", action="append", default=[], metavar="NAME",
+                     help="watch this namespace only; may be given several times; default: all")  # fmt: skip
+    run.add_argument("--kubeconfig", type=Path, metavar="FILE",
+                     help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")  # fmt: skip
+    run.add_argument("--metrics-port", type=int, default=8080, metavar="PORT", help="/metrics (default %(default)s)")
+    run.add_argument("--health-port", type=int, default=8081, metavar="PORT",
+                     help="/healthz and /readyz (default %(default)s)")  # fmt: skip
+    run.add_argument("--workers", type=_positive, default=8, metavar="N",
+                     help="passes that run at once (default %(default)s)")  # fmt: skip
+    run.add_argument("--resync", type=_positive, default=300, metavar="SECONDS",
+                     help="between full resyncs (default %(default)s)")  # fmt: skip
+    run.add_argument("--log-level", choices=LEVELS, default="INFO")
+    run.set_defaults(act=run_operator)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    result: int = options.act(options)
+    return result
+
+
+def run_operator(options: argparse.Namespace) -> int:
+    """Ends with 0 on SIGTERM or SIGINT, with 1 when a part of it died: the kubelet starts it anew."""
+    # Only this command needs the clients; the others stay quick.
+    from enginewright.runtime import Options, run
+
+    try:
+        config = read_settings(options.config)
+    except SettingsError as error:
+        print(f"enginewright: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    logs.set_up(options.log_level)
+    wanted = Options(
+        config=config, namespaces=tuple(options.namespace), kubeconfig=options.kubeconfig,
+        metrics_port=options.metrics_port, health_port=options.health_port, workers=options.workers,
+        resync=options.resync,
+    )  # fmt: skip
+
+    async def until_signalled() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await run(wanted, stop)
+
+    try:
+        asyncio.run(until_signalled())
+    except ClientError as error:
+        print(f"enginewright: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    return 0
+
+
+def print_crd(_: argparse.Namespace) -> int:
+    from enginewright.core.spec.crd import crd
+
+    yaml.safe_dump(crd(), sys.stdout, sort_keys=False, allow_unicode=True, width=120)
+    return 0
+
+
+def print_version(_: argparse.Namespace) -> int:
+    print(__version__)
+    return 0
+
+
+def check_files(options: argparse.Namespace) -> int:
+    """0 when every OptimisedModel in the files is good, 1 when one is not, 2 when a file cannot be read."""
+    found = refused = 0
+    for path in options.files:
+        try:
+            documents = list(_documents(path))
+        except (OSError, yaml.YAMLError) as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            return EXIT_USAGE
+        for document in documents:
+            name, problems = _check(document)
+            found += 1
+            refused += bool(problems)
+            print(f"{path}: {name}: {'refused' if problems else 'good'}")
+            for problem in problems:
+                print(f"  {problem}")
+    if not found:
+        print(f"no {API_VERSION} {KIND} in {', '.join(map(str, options.files))}", file=sys.stderr)
+        return EXIT_USAGE
+    return EXIT_REFUSED if refused else 0
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    text = sys.stdin.read() if str(path) == "-" else path.read_text()
+    for document in yaml.safe_load_all(text):
+        if isinstance(document, dict) and document.get("kind") == KIND:
+            yield document
+
+
+def _check(document: dict[str, Any]) -> tuple[str, Sequence[Problem]]:
+    name = str((document.get("metadata") or {}).get("name") or "")
+    bad_name = validate_name(name)
+    spec = parse_spec(document.get("spec") or {})
+    problems = validate(spec) if isinstance(spec, Spec) else spec
+    return name or "(no name)", [*([bad_name] if bad_name else []), *problems]

@@ -1,0 +1,28 @@
+"""Where the operator's credentials come from."""
+
+from __future__ import annotations
+
+from kubernetes.aio import config as kube_config
+from kubernetes.aio.client.configuration import Configuration
+
+from enginewright.clients.errors import RefusedError
+
+
+async def load_configuration(kubeconfig: str | None = None) -> Configuration:
+    """In-cluster credentials when the process runs in a pod and no ``kubeconfig`` is named, else the kubeconfig file
+    (``KUBECONFIG`` or ``~/.kube/config`` by default). Raises :class:`RefusedError` naming what is missing."""
+    configuration = Configuration()
+    try:
+        if kubeconfig is None:
+            try:
+                kube_config.load_incluster_config(client_configuration=configuration)
+                return configuration
+            except kube_config.ConfigException:
+                configuration = Configuration()
+        await kube_config.load_kube_config(
+            config_file=kubeconfig, client_configuration=configuration, persist_config=False
+        )
+    except (kube_config.ConfigException, OSError) as error:
+        where = kubeconfig or "the service account, KUBECONFIG and ~/.kube/config"
+        raise RefusedError(f"no credentials for Kubernetes in {where}: {error}") from error
+    return configuration

@@ -1,0 +1,72 @@
+"""What can go wrong on the wire, in the three families that decide what happens next.
+
+::
+
+    ClientError
+    ├── TransientError        retry with backoff; ``retry_after`` seconds where the server said so
+    │   └── ConflictError     somebody else wrote first (409)
+    │       └── AlreadyExistsError
+    ├── RefusedError          the cluster says no (400, 403, 404, 413, 422): someone has to change something, retry
+    slowly │   └── NotFoundError
+    └── UnexpectedError       a defect of ours, or an answer that cannot be read
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Family(StrEnum):
+    """Whose turn it is: the user's, time's, or ours."""
+
+    USER = "user"
+    TRANSIENT = "transient"
+    BUG = "bug"
+
+
+class ClientError(Exception):
+    """A call failed. ``call`` says which (``PATCH jobs/build-x``), ``status`` is the HTTP status, 0 when none came."""
+
+    family: ClassVar[Family] = Family.BUG
+
+    def __init__(self, message: str, *, call: str = "", status: int = 0, reason: str = "") -> None:
+        super().__init__(f"{call}: {message}" if call else message)
+        self.message = message
+        self.call = call
+        self.status = status
+        self.reason = reason
+
+
+class TransientError(ClientError):
+    """Time will tell: throttled, overloaded, unreachable, too slow, or written to by someone else."""
+
+    family = Family.TRANSIENT
+
+    def __init__(
+        self, message: str, *, call: str = "", status: int = 0, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, call=call, status=status, reason=reason)
+        self.retry_after = retry_after
+
+
+class ConflictError(TransientError):
+    """The object changed since it was read, or a precondition did not hold."""
+
+
+class AlreadyExistsError(ConflictError):
+    """A create met an object of that name."""
+
+
+class RefusedError(ClientError):
+    """The cluster will keep saying no until someone changes a manifest, a quota or a permission."""
+
+    family = Family.USER
+
+
+class NotFoundError(RefusedError):
+    """The object, its namespace, or the whole API is not there."""
+
+
+class UnexpectedError(ClientError):
+    """Neither the user nor time can mend this."""

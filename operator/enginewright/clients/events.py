@@ -1,0 +1,161 @@
+"""Kubernetes events (``events.k8s.io/v1``) that do not flood: one object for each distinct event, repeats in its
+series.
+
+The name of an event is a hash of what it says about whom, so that a restarted operator finds its own events again.
+Three limits protect the apiserver: repeats within ``SERIES_INTERVAL`` are only counted, each object has a budget of
+``BURST`` distinct events that refills slowly, and the cache of known events is bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from enginewright.clients.errors import AlreadyExistsError, NotFoundError
+from enginewright.clients.kube import KubeClient
+from enginewright.clients.resources import EVENT, OPTIMISED_MODEL
+from enginewright.core.plan import Event
+
+SERIES_INTERVAL: Final = 60.0
+BURST: Final = 25.0
+REFILL_PER_SECOND: Final = 1 / 30
+NOTE_BYTES: Final = 1024
+CACHE: Final = 4096
+CONTROLLER: Final = "enginewright.io/operator"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The ``OptimisedModel`` that an event is about."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass
+class _Series:
+    name: str
+    count: int
+    patched: float
+
+
+@dataclass
+class _Budget:
+    left: float
+    refilled: float
+
+
+class EventRecorder:
+    """``instance`` names this process in the events; ``clock`` is monotonic seconds."""
+
+    def __init__(self, kube: KubeClient, instance: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube = kube
+        self._instance = instance[:128]
+        self._clock = clock
+        self._series: OrderedDict[str, _Series] = OrderedDict()
+        self._budgets: OrderedDict[str, _Budget] = OrderedDict()
+
+    async def record(self, subject: Subject, event: Event) -> bool:
+        """Sends or counts the event, and says whether the apiserver was called. Raises
+        :class:`~enginewright.clients.errors.ClientError`."""
+        name = event_name(subject, event)
+        known = self._series.get(name)
+        if known is None:
+            if not self._spend(subject.uid):
+                return False
+            await self._first(subject, event, name)
+            return True
+        known.count += 1
+        if self._clock() - known.patched < SERIES_INTERVAL:
+            return False
+        await self._repeat(subject, event, known)
+        return True
+
+    async def _first(self, subject: Subject, event: Event, name: str) -> None:
+        body = event_manifest(subject, event, name, self._instance, datetime.now(UTC))
+        try:
+            await self._kube.create(body, namespace=subject.namespace)
+        except AlreadyExistsError:
+            before = await self._kube.get(EVENT, subject.namespace, name)
+            series = _Series(name, int((before.get("series") or {}).get("count") or 1) + 1, 0.0)
+            await self._repeat(subject, event, series)
+            return
+        self._remember(_Series(name, 1, self._clock()))
+
+    async def _repeat(self, subject: Subject, event: Event, series: _Series) -> None:
+        body = {"series": {"count": max(2, series.count), "lastObservedTime": micro_time(datetime.now(UTC))}}
+        try:
+            await self._kube.patch(EVENT, subject.namespace, series.name, body)
+        except NotFoundError:
+            # Events live an hour by default; one that still happens after that is told anew.
+            self._series.pop(series.name, None)
+            await self._first(subject, event, series.name)
+            return
+        series.patched = self._clock()
+        self._remember(series)
+
+    def _remember(self, series: _Series) -> None:
+        self._series[series.name] = series
+        self._series.move_to_end(series.name)
+        if len(self._series) > CACHE:
+            self._series.popitem(last=False)
+
+    def _spend(self, uid: str) -> bool:
+        now = self._clock()
+        budget = self._budgets.setdefault(uid, _Budget(BURST, now))
+        budget.left = min(BURST, budget.left + (now - budget.refilled) * REFILL_PER_SECOND)
+        budget.refilled = now
+        self._budgets.move_to_end(uid)
+        if len(self._budgets) > CACHE:
+            self._budgets.popitem(last=False)
+        if budget.left < 1:
+            return False
+        budget.left -= 1
+        return True
+
+
+def event_name(subject: Subject, event: Event) -> str:
+    """The object's name and 16 hex digits of what is said."""
+    said = "\0".join((subject.uid, event.type, event.reason, event.action, event.note))
+    return f"{subject.name}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+
+
+def event_manifest(subject: Subject, event: Event, name: str, instance: str, now: datetime) -> dict[str, Any]:
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": name, "namespace": subject.namespace},
+        "eventTime": micro_time(now),
+        "reportingController": CONTROLLER,
+        "reportingInstance": instance,
+        "type": event.type,
+        "reason": event.reason,
+        "action": event.action,
+        "note": shortened(event.note),
+        "regarding": {
+            "apiVersion": OPTIMISED_MODEL.api_version,
+            "kind": OPTIMISED_MODEL.kind,
+            "namespace": subject.namespace,
+            "name": subject.name,
+            "uid": subject.uid,
+        },
+    }
+
+
+def shortened(note: str) -> str:
+    """At most 1,024 bytes of UTF-8, the apiserver's limit."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return note
+    return encoded[: NOTE_BYTES - len("…".encode())].decode("utf-8", "ignore") + "…"
+
+
+def micro_time(moment: datetime) -> str:
+    """``metav1.MicroTime``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

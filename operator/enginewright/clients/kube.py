@@ -1,0 +1,227 @@
+"""The Kubernetes API, as far as the operator needs it.
+
+Stands on the transport of the official package's asyncio half (``kubernetes.aio``): its kubeconfig and in-cluster
+loaders, token refresh, TLS and connection pool. Objects stay plain dictionaries: the generated models cost more time to
+build than the calls themselves, and server-side apply wants exactly what we state and no defaults of theirs.
+
+What it does to which resource; the chart's ClusterRole grants this and no more:
+
+====================================  =========================  ================================================
+Resource                              Verbs                      What for
+====================================  =========================  ================================================
+optimisedmodels (enginewright.io)     get list watch             the objects; the resync lists metadata only
+optimisedmodels/status                patch                      status, by server-side apply
+optimisedmodels/finalizers            update                     owner references that block deletion, where the
+                                                                 cluster enforces who may set them
+jobs (batch)                          list watch create delete   resolve and build Jobs
+pods                                  list watch                 pods of Jobs and replicas
+pods/log                              get                        a build's progress, or its outcome
+deployments (apps)                    list watch create patch    revisions
+                                      delete
+deployments/scale                     get patch                  replicas
+services                              list watch create patch    the model's Service
+                                      delete
+configmaps                            list watch create patch    build requests, engine records
+                                      delete
+persistentvolumeclaims                get list watch             claims that a spec names
+endpointslices (discovery.k8s.io)     list watch                 who gets traffic
+poddisruptionbudgets (policy)         create patch delete        one for each model
+resourceclaimtemplates                create patch delete        MIG by dynamic resource allocation
+(resource.k8s.io)
+events (events.k8s.io)                create get patch           events and their series
+====================================  =========================  ================================================
+
+``create`` stands beside ``patch`` because server-side apply of an object that is not there yet needs both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+
+from enginewright.clients.answers import failure
+from enginewright.clients.errors import RefusedError, TransientError, UnexpectedError
+from enginewright.clients.resources import DEPLOYMENT, OPTIMISED_MODEL, POD, Resource, resource_of_manifest
+from enginewright.core import labels as names
+
+Object = dict[str, Any]
+# verb, resource, HTTP status (0 when no answer came), seconds
+CallObserver = Callable[[str, str, int, float], None]
+
+APPLY: Final = "application/apply-patch+yaml"
+MERGE: Final = "application/merge-patch+json"
+JSON: Final = "application/json"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+PAGE: Final = 500
+LOG_BYTES: Final = 1 << 20
+
+
+class KubeClient:
+    """Asynchronous; one for the whole process. Methods raise :class:`~enginewright.clients.errors.ClientError`.
+
+    ``deadline`` is seconds for one call, answer read included.
+    """
+
+    def __init__(
+        self, configuration: Configuration, *, deadline: float = 15.0, observer: CallObserver | None = None
+    ) -> None:
+        self._api = ApiClient(configuration)
+        self._api.user_agent = "enginewright"
+        self._deadline = deadline
+        self._observer = observer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._api.close()
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        return await self._json("get", resource, resource.path(namespace, name))
+
+    async def list_all(self, resource: Resource, namespace: str | None, *, labels: str = "") -> list[Object]:
+        """All pages. ``labels`` is a label selector. Items carry no apiVersion and kind, as the apiserver gives
+        them."""
+        return await self._list(resource, namespace, labels, JSON)
+
+    async def list_metadata(self, resource: Resource, namespace: str | None) -> list[Object]:
+        """As :meth:`list_all`, but the apiserver sends ``metadata`` alone."""
+        return await self._list(resource, namespace, "", METADATA_LIST)
+
+    async def apply(self, manifest: Mapping[str, Any], *, namespace: str) -> Object:
+        """Server-side apply with force: what we state is ours, whoever wrote it before."""
+        resource = resource_of_manifest(manifest)
+        path = resource.path(namespace, manifest["metadata"]["name"])
+        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        return await self._json("apply", resource, path, query=query, body=manifest, content_type=APPLY)
+
+    async def apply_status(self, namespace: str, name: str, version: str, status: Mapping[str, Any]) -> Object:
+        """The whole status of an ``OptimisedModel``: what is not in ``status`` any more goes. ``version`` is the
+        resourceVersion that the status was derived from; raises :class:`ConflictError` when the object has changed
+        since, or was deleted and made again."""
+        body = {
+            "apiVersion": OPTIMISED_MODEL.api_version,
+            "kind": OPTIMISED_MODEL.kind,
+            # Not the UID: server-side apply of a subresource does not look at it.
+            "metadata": {"name": name, "namespace": namespace, "resourceVersion": version},
+            "status": status,
+        }
+        path = OPTIMISED_MODEL.path(namespace, name, "status")
+        query = {"fieldManager": names.FIELD_MANAGER_STATUS, "force": "true"}
+        return await self._json("apply", OPTIMISED_MODEL, path, query=query, body=body, content_type=APPLY)
+
+    async def create(self, manifest: Mapping[str, Any], *, namespace: str) -> Object:
+        """Raises :class:`AlreadyExistsError`."""
+        resource = resource_of_manifest(manifest)
+        query = {"fieldManager": names.FIELD_MANAGER}
+        return await self._json("create", resource, resource.path(namespace), query=query, body=manifest)
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
+        """Merge patch."""
+        path = resource.path(namespace, name)
+        return await self._json(
+            "patch", resource, path, query={"fieldManager": names.FIELD_MANAGER}, body=body, content_type=MERGE
+        )
+
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "") -> None:
+        """Background deletion. Raises :class:`NotFoundError`, and :class:`ConflictError` when ``uid`` names another
+        object."""
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        await self._json("delete", resource, resource.path(namespace, name), body=body)
+
+    async def scale(self, namespace: str, deployment: str, replicas: int) -> bool:
+        """Writes ``replicas`` through ``/scale`` and says whether it had to. Optimistic: raises
+        :class:`ConflictError` when somebody else wrote to the Deployment in between, so that two scalers never
+        overwrite each other unseen."""
+        path = DEPLOYMENT.path(namespace, deployment, "scale")
+        current = await self._json("get", DEPLOYMENT, path)
+        if current.get("spec", {}).get("replicas", 0) == replicas:
+            return False
+        body = {
+            "metadata": {"resourceVersion": current["metadata"]["resourceVersion"]},
+            "spec": {"replicas": replicas},
+        }
+        query = {"fieldManager": names.FIELD_MANAGER_SCALER}
+        await self._json("scale", DEPLOYMENT, path, query=query, body=body, content_type=MERGE)
+        return True
+
+    async def logs(self, namespace: str, pod: str, container: str, *, tail: int) -> str:
+        """The last ``tail`` lines; empty when the container has not started yet."""
+        query = {"container": container, "tailLines": str(tail), "limitBytes": str(LOG_BYTES)}
+        try:
+            _, payload = await self._call("logs", POD, "GET", POD.path(namespace, pod, "log"), query=query)
+        except RefusedError as error:
+            # 400: the container waits; 404: the pod is gone. Both mean that there is nothing to read.
+            if error.status in (400, 404):
+                return ""
+            raise
+        return payload.decode("utf-8", "replace")
+
+    async def _list(self, resource: Resource, namespace: str | None, labels: str, accept: str) -> list[Object]:
+        items: list[Object] = []
+        query = {"limit": str(PAGE)}
+        if labels:
+            query["labelSelector"] = labels
+        while True:
+            page = await self._json("list", resource, resource.path(namespace), query=query, accept=accept)
+            items.extend(page.get("items") or ())
+            token = page.get("metadata", {}).get("continue")
+            if not token:
+                return items
+            query["continue"] = token
+
+    async def _json(
+        self, verb: str, resource: Resource, path: str, *, query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON,
+    ) -> Object:  # fmt: skip
+        method = {"get": "GET", "list": "GET", "create": "POST", "delete": "DELETE"}.get(verb, "PATCH")
+        call, payload = await self._call(
+            verb, resource, method, path, query=query, body=body, content_type=content_type, accept=accept
+        )
+        try:
+            document = json.loads(payload)
+        except ValueError as error:
+            raise TransientError(f"answer is not JSON: {payload[:80]!r}", call=call) from error
+        if not isinstance(document, dict):
+            raise UnexpectedError(f"answer is no object: {payload[:80]!r}", call=call)
+        return document
+
+    async def _call(
+        self, verb: str, resource: Resource, method: str, path: str, *, query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON,
+    ) -> tuple[str, bytes]:  # fmt: skip
+        """The call's name for messages, and the answer's bytes."""
+        call = f"{verb} {path}"
+        began = time.monotonic()
+        status = 0
+        try:
+            async with asyncio.timeout(self._deadline):
+                headers = {"Accept": accept, "Content-Type": content_type, **self._api.default_headers}
+                await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)
+                url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+                response = await self._api.rest_client.request(
+                    method, url, headers=headers, body=body, _request_timeout=self._deadline
+                )
+                status = response.status
+                payload = await response.read()
+        except TimeoutError as error:
+            raise TransientError(f"no answer within {self._deadline:g} s", call=call) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
+        finally:
+            if self._observer is not None:
+                self._observer(verb, resource.plural, status, time.monotonic() - began)
+        if status >= 300:
+            raise failure(status, response.headers, payload, call)
+        return call, payload

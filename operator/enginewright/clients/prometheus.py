@@ -1,0 +1,111 @@
+"""The queue signal from a Prometheus server, for clusters where the operator may not reach pods, or must not.
+
+``prometheus-api-client`` is synchronous, so it runs in a few threads of its own. Prometheus repeats the last value of a
+series for up to five minutes, so every value is asked for together with the age of its sample, on Prometheus' own
+clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Self
+
+import requests
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from prometheus_api_client.prometheus_connect import PrometheusConnect
+from urllib3.util.retry import Retry
+
+from enginewright.clients.errors import RefusedError, TransientError
+from enginewright.clients.signals import PENDING, NoSignalError
+
+THREADS: Final = 4
+_MARK: Final = "enginewright_sample"
+
+
+class PrometheusClient:
+    """``deadline`` is seconds for one query; a sample older than ``stale_after`` seconds is not believed."""
+
+    def __init__(self, *, deadline: int = 2, stale_after: float = 10.0) -> None:
+        self._deadline = deadline
+        self._stale_after = stale_after
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="prometheus")
+        self._connections: dict[str, PrometheusConnect] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for connection in self._connections.values():
+            connection.close()
+
+    async def pending(self, url: str, namespace: str, model: str, matchers: str = "") -> Mapping[str, float]:
+        """Queued requests by pod, without pods whose sample is stale. ``matchers`` are further label matchers, comma
+        separated. Raises :class:`TransientError` and :class:`RefusedError`, the latter for a query that Prometheus
+        rejects."""
+        query = pending_query(namespace, model, matchers)
+        call = f"query {url}"
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._deadline + 0.5):
+                answer = await loop.run_in_executor(self._pool, self._query, url, query)
+        except (TimeoutError, requests.RequestException, OSError) as error:
+            raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
+        except PrometheusApiClientException as error:
+            kind = RefusedError if "HTTP Status Code 4" in str(error) else TransientError
+            raise kind(str(error), call=call) from error
+        return read_pending(answer, self._stale_after)
+
+    def _query(self, url: str, query: str) -> list[dict[str, Any]]:
+        connection = self._connections.get(url)
+        if connection is None:
+            # The queue is asked again in a second: retries here would only pile up.
+            connection = PrometheusConnect(url=url, retry=Retry(total=0), timeout=self._deadline)
+            self._connections[url] = connection
+        answer: list[dict[str, Any]] = connection.custom_query(query)
+        return answer
+
+
+def pending_query(namespace: str, model: str, matchers: str = "") -> str:
+    """Values and, marked by a label, the times of the same samples, in one instant query: one moment, one clock.
+
+    The pods of a model are named ``<model>-<revision>-<hash>-<suffix>``; the regular expression is anchored by
+    Prometheus.
+    """
+    wanted = [f"namespace={_quoted(namespace)}", f"pod=~{_quoted(f'{model}-[0-9a-f]+-[a-z0-9]+-[a-z0-9]+')}"]
+    if matchers.strip(" ,"):
+        wanted.append(matchers.strip(" ,"))
+    series = f"{PENDING}{{{','.join(wanted)}}}"
+    return f'{series} or label_replace(timestamp({series}), "{_MARK}", "time", "", "")'
+
+
+def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, float]:
+    """Sums by pod of the values whose sample is fresh at the moment of the query. Raises :class:`NoSignalError`."""
+    values: dict[tuple[tuple[str, str], ...], tuple[str, float]] = {}
+    ages: dict[tuple[tuple[str, str], ...], float] = {}
+    try:
+        for series in answer:
+            labels = dict(series["metric"])
+            evaluated, value = float(series["value"][0]), float(series["value"][1])
+            mark = labels.pop(_MARK, None)
+            labels.pop("__name__", None)
+            key = tuple(sorted(labels.items()))
+            if mark is None:
+                values[key] = (labels["pod"], value)
+            else:
+                ages[key] = evaluated - value
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise NoSignalError(f"answer of Prometheus cannot be read: {error!r}") from error
+    pending: dict[str, float] = {}
+    for key, (pod, value) in values.items():
+        if ages.get(key, float("inf")) <= stale_after and value == value:
+            pending[pod] = pending.get(pod, 0.0) + value
+    return pending
+
+
+def _quoted(text: str) -> str:
+    """A PromQL string literal; JSON escapes are a subset of its own."""
+    return json.dumps(text)

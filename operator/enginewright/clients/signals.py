@@ -1,0 +1,37 @@
+"""What both sources of the queue signal answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from enginewright.clients.errors import TransientError
+
+PENDING = "nv_inference_pending_request_count"
+FAILURES = "nv_inference_request_failure"
+SUCCESSES = "nv_inference_request_success"
+
+
+class NoSignalError(TransientError):
+    """The source answered, but not with what was asked for, or with something too old."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaMetrics:
+    """Of one replica. ``pending`` maps a model to its queued requests; ``failures`` a reason (``BACKEND``,
+    ``CANCELED``, ``OTHER``, ``REJECTED``) to the failed requests since the server started; ``successes`` a model to
+    the good ones."""
+
+    pending: Mapping[str, float]
+    failures: Mapping[str, float] = field(default_factory=dict)
+    successes: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def queued(self) -> float:
+        return sum(self.pending.values())
+
+    @property
+    def broken(self) -> float:
+        """Failed requests that are the engine's fault: neither given up by the client nor turned away by a full
+        queue."""
+        return sum(count for reason, count in self.failures.items() if reason not in ("CANCELED", "REJECTED"))

@@ -1,0 +1,93 @@
+"""Triton's own metrics, read from one replica.
+
+The pending gauge counts queued *requests* (not batch elements) of one model version, without those that execute. It is
+summed over versions and over label sets: GPU instances may show a twin of the series that stays zero, which a sum
+survives and a mean would not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final, Self
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample as MetricSample
+
+from enginewright.clients.errors import TransientError
+from enginewright.clients.signals import FAILURES, PENDING, SUCCESSES, NoSignalError, ReplicaMetrics
+from enginewright.core.labels import METRICS_PORT
+
+LARGEST_PAGE: Final = 4 << 20
+_WANTED: Final = (PENDING, FAILURES, SUCCESSES)
+
+
+class TritonClient:
+    """``deadline`` is seconds for one scrape; connections are kept between scrapes."""
+
+    def __init__(self, *, deadline: float = 0.8, connections: int = 64) -> None:
+        self._deadline = deadline
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections), auto_decompress=True, trust_env=False
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._session.close()
+
+    async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
+        """Raises :class:`TransientError` when the replica does not answer in time, :class:`NoSignalError` when its
+        answer holds no queue depth: an unknown queue must not look like an empty one."""
+        host = f"[{address}]" if ":" in address else address
+        url = f"http://{host}:{port}/metrics"
+        try:
+            async with asyncio.timeout(self._deadline), self._session.get(url) as response:
+                if response.status != 200:
+                    raise TransientError(f"answered {response.status}", call=f"GET {url}", status=response.status)
+                page = await _read(response.content, url)
+        except TimeoutError as error:
+            raise TransientError(f"no answer within {self._deadline:g} s", call=f"GET {url}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransientError(f"{type(error).__name__}: {error}", call=f"GET {url}") from error
+        return parse_metrics(page.decode("utf-8", "replace"))
+
+
+async def _read(content: aiohttp.StreamReader, url: str) -> bytes:
+    page = bytearray()
+    async for chunk in content.iter_any():
+        page += chunk
+        if len(page) > LARGEST_PAGE:
+            raise NoSignalError(f"metrics page is larger than {LARGEST_PAGE} bytes", call=f"GET {url}")
+    return bytes(page)
+
+
+def parse_metrics(page: str) -> ReplicaMetrics:
+    """Raises :class:`NoSignalError`."""
+    pending: dict[str, float] = {}
+    failures: dict[str, float] = {}
+    successes: dict[str, float] = {}
+    for sample in _samples(page):
+        model = sample.labels.get("model", "")
+        if sample.name == PENDING:
+            pending[model] = pending.get(model, 0.0) + sample.value
+        elif sample.name == FAILURES:
+            reason = sample.labels.get("reason", "")
+            failures[reason] = failures.get(reason, 0.0) + sample.value
+        else:
+            successes[model] = successes.get(model, 0.0) + sample.value
+    if not pending:
+        raise NoSignalError(f"no {PENDING} in the metrics (Triton exports it since 23.09)")
+    return ReplicaMetrics(pending=pending, failures=failures, successes=successes)
+
+
+def _samples(page: str) -> Iterator[MetricSample]:
+    """Only the wanted lines go through the parser: a page with latency summaries is a hundred times as long."""
+    wanted = "\n".join(line for line in page.splitlines() if line.startswith(_WANTED))
+    try:
+        for family in text_string_to_metric_families(wanted + "\n"):
+            yield from (sample for sample in family.samples if sample.name in _WANTED)
+    except ValueError as error:
+        raise NoSignalError(f"metrics cannot be parsed: {error}") from error

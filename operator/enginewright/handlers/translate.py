@@ -1,0 +1,52 @@
+"""From an object that changed to the keys that should run a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from enginewright.core import labels
+from enginewright.observe.keys import Key
+
+Body = Mapping[str, Any]
+
+
+class Hints(Protocol):
+    """Who waits for what that carries no label of theirs."""
+
+    def of_claim(self, namespace: str, claim: str) -> Iterable[Key]: ...
+
+    def of_fingerprint(self, namespace: str, fingerprint: str) -> Iterable[Key]: ...
+
+
+@dataclass(frozen=True)
+class Translator:
+    """Pure translation; nothing here reads or decides."""
+
+    hints: Hints
+
+    def itself(self, body: Body) -> Iterable[Key]:
+        metadata = body["metadata"]
+        return (Key(metadata["namespace"], metadata["name"]),)
+
+    def child(self, body: Body) -> Iterable[Key]:
+        """By the controlling owner, else by label: pods are owned by Jobs and ReplicaSets, slices by Services."""
+        metadata = body["metadata"]
+        owner = next(
+            (ref["name"] for ref in metadata.get("ownerReferences") or () if ref.get("kind") == labels.KIND), None
+        )
+        name = owner or (metadata.get("labels") or {}).get(labels.MODEL)
+        return (Key(metadata["namespace"], name),) if name else ()
+
+    def config_map(self, body: Body) -> Iterable[Key]:
+        """A build request belongs to one object, an engine record is news for all that want this engine."""
+        metadata = body["metadata"]
+        found = metadata.get("labels") or {}
+        if found.get(labels.ENGINE) != "true":
+            return self.child(body)
+        return self.hints.of_fingerprint(metadata["namespace"], found.get(labels.FINGERPRINT, ""))
+
+    def claim(self, body: Body) -> Iterable[Key]:
+        metadata = body["metadata"]
+        return self.hints.of_claim(metadata["namespace"], metadata["name"])

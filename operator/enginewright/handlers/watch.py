@@ -1,0 +1,167 @@
+"""kopf's part: watching. It runs in a thread and an event loop of its own, because it cancels tasks that it did not
+start and takes over signals; it writes nothing onto anybody's objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import kopf
+import structlog
+
+from enginewright.clients.credentials import load_configuration
+from enginewright.clients.resources import (
+    CLAIM,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
+    JOB,
+    OPTIMISED_MODEL,
+    POD,
+    SERVICE,
+)
+from enginewright.core import labels
+from enginewright.handlers.translate import Body, Translator
+from enginewright.observe.keys import Key
+from enginewright.reconcile.health import Watching
+
+WATCHED: Final = (OPTIMISED_MODEL, JOB, POD, DEPLOYMENT, SERVICE, CONFIG_MAP, CLAIM, ENDPOINT_SLICE)
+# The apiserver filters: other people's pods never reach us.
+SELECTORS: Final = {
+    JOB: labels.MODEL,
+    POD: labels.MODEL,
+    DEPLOYMENT: labels.MODEL,
+    SERVICE: labels.MODEL,
+    ENDPOINT_SLICE: labels.MODEL,
+    CONFIG_MAP: f"{labels.MANAGED_BY}={labels.PRODUCT}",
+}
+_TASK: Final = "watcher for "
+_SNAPSHOT_SECONDS: Final = 2.0
+STOP_SECONDS: Final = 15.0
+log = structlog.get_logger(__name__)
+
+
+class Watcher:
+    """``wake`` is called in the watching thread. ``ended`` is called there when kopf stops, with what it died of,
+    None when it was asked to."""
+
+    def __init__(
+        self, translator: Translator, *, wake: Callable[[Key], None], ended: Callable[[BaseException | None], None],
+        namespaces: Sequence[str] = (), kubeconfig: str | None = None,
+    ) -> None:  # fmt: skip
+        self._translator = translator
+        self._wake = wake
+        self._ended = ended
+        self._namespaces = tuple(namespaces)
+        self._kubeconfig = kubeconfig
+        self._stop = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when kopf has stopped, or after ``STOP_SECONDS``: it holds nothing that must be saved."""
+        self._stop.set()
+        self._thread.join(STOP_SECONDS)
+
+    def watching(self) -> Watching:
+        """Which watches run. kopf does not start one again that was cancelled, so their tasks are counted by name."""
+        expected = frozenset(
+            f"{resource.plural}@{namespace}" for resource in WATCHED for namespace in self._namespaces or ("*",)
+        )
+        if not self._thread.is_alive() or self._loop is None:
+            return Watching(self._thread.is_alive(), expected, frozenset())
+        try:
+            tasks = asyncio.all_tasks(self._loop)
+        except RuntimeError:
+            # The set of tasks changed a thousand times while it was read: kopf is alive at any rate.
+            return Watching(True, expected, expected)
+        return Watching(True, expected, frozenset(_watched(task.get_name()) for task in tasks) & expected)
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(self._operate())
+        except BaseException as caught:
+            error = caught
+            log.exception("kopf has died")
+        self._ended(error)
+
+    async def _operate(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        registry = kopf.OperatorRegistry()
+        self._register(registry)
+        await kopf.operator(
+            registry=registry,
+            settings=settings(),
+            standalone=True,
+            clusterwide=not self._namespaces,
+            namespaces=self._namespaces,
+            stop_flag=self._stop,
+        )
+
+    def _register(self, registry: kopf.OperatorRegistry) -> None:
+        kopf.on.login(registry=registry)(self._login)
+        translations = {OPTIMISED_MODEL: self._translator.itself, CONFIG_MAP: self._translator.config_map,
+                        CLAIM: self._translator.claim}  # fmt: skip
+        for resource in WATCHED:
+            handler = self._handler(translations.get(resource, self._translator.child))
+            group, _, version = resource.api_version.rpartition("/")
+            kopf.on.event(group, version, resource.plural, registry=registry, id=resource.plural)(handler)
+
+    def _handler(self, translate: Callable[[Body], Iterable[Key]]) -> Callable[..., Any]:
+        async def enqueue(body: Body, **_: Any) -> None:
+            for key in translate(body):
+                self._wake(key)
+
+        return enqueue
+
+    async def _login(self, **_: Any) -> kopf.ConnectionInfo:
+        """The same credentials as our own client's. Asked again whenever the apiserver rejects them."""
+        configuration = await load_configuration(self._kubeconfig)
+        header = await configuration.get_api_key_with_prefix("BearerToken") or ""
+        return kopf.ConnectionInfo(
+            server=configuration.host,
+            ca_path=configuration.ssl_ca_cert or None,
+            insecure=not configuration.verify_ssl,
+            certificate_path=configuration.cert_file or None,
+            private_key_path=configuration.key_file or None,
+            username=configuration.username or None,
+            password=configuration.password or None,
+            token=header.split(" ", 1)[-1] or None,
+            proxy_url=configuration.proxy or None,
+        )
+
+
+def settings() -> kopf.OperatorSettings:
+    """Why each: docs/adr/0001-reconcile-loop-on-kopf.md."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.scanning.disabled = True
+    chosen.peering.standalone = True
+    chosen.process.ultimate_exiting_timeout = None
+    chosen.watching.server_timeout = 300
+    chosen.watching.client_timeout = 330
+    chosen.watching.connect_timeout = 10
+    chosen.watching.reconnect_backoff = 1.0
+    chosen.watching.chunk_size = 500
+    chosen.queueing.idle_timeout = 1.0
+    chosen.queueing.error_delays = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 60)
+    chosen.networking.request_timeout = 30.0
+    for resource, selector in SELECTORS.items():
+        group = resource.api_version.rpartition("/")[0]
+        chosen.watching.label_selectors[group, resource.plural] = selector
+    return chosen
+
+
+def _watched(task_name: str) -> str:
+    """``watcher for pods.v1@None`` to ``pods@*``; empty for other tasks."""
+    if not task_name.startswith(_TASK):
+        return ""
+    resource, _, namespace = task_name.removeprefix(_TASK).rpartition("@")
+    return f"{resource.split('.')[0]}@{'*' if namespace == 'None' else namespace}"

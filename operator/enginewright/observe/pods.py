@@ -1,0 +1,88 @@
+"""From a Pod's JSON to what decisions need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from enginewright.core import labels
+from enginewright.core.observed import PodView
+from enginewright.observe.fields import (
+    Raw,
+    condition,
+    created,
+    entries,
+    has_condition,
+    is_deleting,
+    labels_of,
+    name_of,
+    section,
+)
+
+# Waiting is no news while an earlier container runs or the image is on its way.
+_ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
+JOB_NAME = "batch.kubernetes.io/job-name"
+
+
+def pod_view(raw: Raw) -> PodView:
+    statuses = [*entries(raw, "status", "initContainerStatuses"), *entries(raw, "status", "containerStatuses")]
+    waiting = _waiting(statuses)
+    failed, terminated = _termination(statuses)
+    scheduled = condition(raw, "PodScheduled")
+    unschedulable = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+    return PodView(
+        name=name_of(raw),
+        phase=str(section(raw, "status").get("phase") or "Pending"),
+        revision=labels_of(raw).get(labels.REVISION, ""),
+        ready=has_condition(raw, "Ready"),
+        deleting=is_deleting(raw),
+        ip=str(section(raw, "status").get("podIP") or ""),
+        node=str(section(raw, "spec").get("nodeName") or ""),
+        created=created(raw),
+        reason=str(section(raw, "status").get("reason") or ""),
+        message=str(section(raw, "status").get("message") or ""),
+        waiting_reason=str(waiting.get("reason") or ""),
+        waiting_message=str(waiting.get("message") or ""),
+        failed_container=failed,
+        terminated_reason=str(terminated.get("reason") or ""),
+        terminated_message=str(terminated.get("message") or ""),
+        exit_code=terminated.get("exitCode"),
+        restarts=sum(int(status.get("restartCount") or 0) for status in statuses),
+        unschedulable=str(scheduled.get("message") or "Unschedulable") if unschedulable else "",
+        disrupted=has_condition(raw, "DisruptionTarget"),
+    )
+
+
+def termination_messages(raw: Raw) -> Iterable[str]:
+    """What the pod's containers said when they ended, the newest attempt of the main container first."""
+    for status in [*entries(raw, "status", "containerStatuses"), *entries(raw, "status", "initContainerStatuses")]:
+        for state in ("state", "lastState"):
+            message = section(status, state, "terminated").get("message")
+            if message:
+                yield str(message)
+
+
+def has_ended(raw: Raw) -> bool:
+    return section(raw, "status").get("phase") in ("Succeeded", "Failed")
+
+
+def main_container(raw: Raw) -> str:
+    containers = entries(raw, "spec", "containers")
+    return str(containers[0].get("name")) if containers else ""
+
+
+def _waiting(statuses: Iterable[Raw]) -> Raw:
+    """The first container's wait that tells something, else the first one at all."""
+    waits = [wait for status in statuses if (wait := section(status, "state", "waiting"))]
+    return next((wait for wait in waits if wait.get("reason", "") not in _ORDINARY_WAITS), waits[0] if waits else {})
+
+
+def _termination(statuses: Iterable[Raw]) -> tuple[str, Raw]:
+    """The name of the container that failed, and how; without a failure, an empty name and the last clean end."""
+    clean: Raw = {}
+    for status in statuses:
+        for state in ("state", "lastState"):
+            terminated = section(status, state, "terminated")
+            if terminated.get("exitCode"):
+                return str(status.get("name") or ""), terminated
+            clean = terminated or clean
+    return "", clean

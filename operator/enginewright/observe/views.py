@@ -1,0 +1,119 @@
+"""From the apiserver's JSON to the core's views, one function a kind. No calls, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from enginewright.core import labels
+from enginewright.core.observed import (
+    ClaimView,
+    DeploymentView,
+    EndpointView,
+    JobView,
+    ObjectView,
+    PodView,
+    ServiceView,
+)
+from enginewright.observe.fields import (
+    Raw,
+    annotations_of,
+    condition,
+    created,
+    entries,
+    has_condition,
+    is_deleting,
+    labels_of,
+    name_of,
+    section,
+    uid_of,
+)
+from enginewright_builder.contract import Outcome, Progress
+
+
+def object_view(raw: Raw) -> ObjectView:
+    metadata = section(raw, "metadata")
+    return ObjectView(
+        name=name_of(raw),
+        namespace=str(metadata.get("namespace") or ""),
+        uid=uid_of(raw),
+        generation=int(metadata.get("generation") or 0),
+        resource_version=str(metadata.get("resourceVersion") or ""),
+        deleting=is_deleting(raw),
+        annotations=annotations_of(raw),
+        spec=section(raw, "spec"),
+        status=section(raw, "status"),
+    )
+
+
+def job_view(raw: Raw, pods: Iterable[PodView], outcome: Outcome | None, progress: Progress | None) -> JobView:
+    failed = condition(raw, "Failed")
+    # FailureTarget precedes Failed by as long as the Job's last pods take to end: the verdict is the same.
+    verdict = failed if failed.get("status") == "True" else condition(raw, "FailureTarget")
+    return JobView(
+        name=name_of(raw),
+        uid=uid_of(raw),
+        created=created(raw),
+        suspended=bool(section(raw, "spec").get("suspend")),
+        active=int(section(raw, "status").get("active") or 0),
+        succeeded=has_condition(raw, "Complete"),
+        failed=failed.get("status") == "True",
+        failure_reason=str(verdict.get("reason") or ""),
+        failure_message=str(verdict.get("message") or ""),
+        fingerprint=_fingerprint(raw),
+        deleting=is_deleting(raw),
+        pods=tuple(pods),
+        outcome=outcome,
+        progress=progress,
+    )
+
+
+def deployment_view(raw: Raw) -> DeploymentView:
+    status = section(raw, "status")
+    replicas = section(raw, "spec").get("replicas")
+    return DeploymentView(
+        name=name_of(raw),
+        revision=labels_of(raw).get(labels.REVISION, ""),
+        fingerprint=_fingerprint(raw),
+        generation=int(section(raw, "metadata").get("generation") or 0),
+        observed_generation=int(status.get("observedGeneration") or 0),
+        created=created(raw),
+        spec_replicas=1 if replicas is None else int(replicas),
+        replicas=int(status.get("replicas") or 0),
+        ready=int(status.get("readyReplicas") or 0),
+        available=int(status.get("availableReplicas") or 0),
+        deleting=is_deleting(raw),
+        progress_deadline_exceeded=condition(raw, "Progressing").get("reason") == "ProgressDeadlineExceeded",
+        manifest_hash=annotations_of(raw).get(labels.MANIFEST_HASH, ""),
+    )
+
+
+def service_view(raw: Raw) -> ServiceView:
+    return ServiceView(name=name_of(raw), revision=str(section(raw, "spec", "selector").get(labels.REVISION) or ""))
+
+
+def endpoint_views(slices: Iterable[Raw], revisions: Mapping[str, str]) -> tuple[EndpointView, ...]:
+    """``revisions`` maps pods to their revision. A pod has one address in each family; it counts once, and as ready
+    when any of its addresses is."""
+    found: dict[str, EndpointView] = {}
+    for piece in slices:
+        for endpoint in entries(piece, "endpoints"):
+            pod = str(section(endpoint, "targetRef").get("name") or "")
+            state = section(endpoint, "conditions")
+            before = found.get(pod)
+            found[pod] = EndpointView(
+                pod=pod,
+                revision=revisions.get(pod, ""),
+                # Absent means true, says the API.
+                ready=state.get("ready") is not False or (before is not None and before.ready),
+                terminating=bool(state.get("terminating")),
+            )
+    return tuple(found[pod] for pod in sorted(found))
+
+
+def claim_view(raw: Raw) -> ClaimView:
+    return ClaimView(name=name_of(raw), uid=uid_of(raw), phase=str(section(raw, "status").get("phase") or "Pending"))
+
+
+def _fingerprint(raw: Raw) -> str:
+    """All 64 digits from the annotation; a label holds only the first."""
+    return str(annotations_of(raw).get(labels.FINGERPRINT_FULL) or labels_of(raw).get(labels.FINGERPRINT) or "")

@@ -1,0 +1,135 @@
+"""Gathers what one pass may look at: one read of every kind of child, all at once, nothing cached between passes.
+
+Reading afresh costs eight requests a pass and buys that a pass is right whatever events were lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from enginewright.clients.errors import NotFoundError
+from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.resources import (
+    CLAIM,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
+    JOB,
+    OPTIMISED_MODEL,
+    POD,
+    SERVICE,
+    Resource,
+)
+from enginewright.core import labels
+from enginewright.core.manifests import read_record
+from enginewright.core.observed import EngineRecord, JobView, ObjectView, Observed, SignalWindow
+from enginewright.core.request import source_claims, store_claim
+from enginewright.core.spec import Spec, parse_spec
+from enginewright.observe.fields import Raw, annotations_of, controlled_by, labels_of, name_of
+from enginewright.observe.pods import JOB_NAME, pod_view
+from enginewright.observe.reports import JobReports
+from enginewright.observe.views import (
+    claim_view,
+    deployment_view,
+    endpoint_views,
+    job_view,
+    object_view,
+    service_view,
+)
+
+SERVICE_NAME = "kubernetes.io/service-name"
+
+
+class World:
+    """``wall`` gives the time in UTC, ``monotonic`` the clock of the signal windows, in seconds."""
+
+    def __init__(self, kube: KubeClient, wall: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
+        self._kube = kube
+        self._reports = JobReports(kube)
+        self._wall = wall
+        self._monotonic = monotonic
+
+    def now(self) -> datetime:
+        return self._wall()
+
+    async def find(self, namespace: str, name: str) -> ObjectView | None:
+        """The ``OptimisedModel``, None when it is gone. Raises
+        :class:`~enginewright.clients.errors.ClientError`, as all reading here does."""
+        raw = await self._get(OPTIMISED_MODEL, namespace, name)
+        return None if raw is None else object_view(raw)
+
+    async def observe(self, view: ObjectView, signals: SignalWindow | None) -> Observed:
+        parsed = parse_spec(view.spec)
+        spec = parsed if isinstance(parsed, Spec) else None
+        mine = f"{labels.MODEL}={view.name}"
+        jobs, pods, deployments, services, slices, records, claims = await _together(
+            self._children(JOB, view, mine),
+            self._kube.list_all(POD, view.namespace, labels=mine),
+            self._children(DEPLOYMENT, view, mine),
+            self._children(SERVICE, view, mine),
+            self._kube.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}"),
+            self._records(view, spec),
+            self._claims(view, spec),
+        )
+        serving = [pod_view(pod) for pod in pods if labels_of(pod).get(labels.COMPONENT) == labels.COMPONENT_SERVER]
+        return Observed(
+            now=self._wall(),
+            monotonic=self._monotonic(),
+            jobs=await self._jobs(view.namespace, jobs, pods),
+            deployments=tuple(deployment_view(raw) for raw in deployments),
+            pods=tuple(serving),
+            service=next((service_view(raw) for raw in services if name_of(raw) == view.name), None),
+            endpoints=endpoint_views(slices, {pod.name: pod.revision for pod in serving}),
+            records=records,
+            claims={name: claim_view(raw) for name, raw in claims.items()},
+            signals=signals,
+        )
+
+    async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
+        """Children of this very object: one of the same name that was deleted may have left some behind."""
+        found = await self._kube.list_all(resource, view.namespace, labels=mine)
+        return sorted((raw for raw in found if controlled_by(raw, view.uid)), key=name_of)
+
+    async def _jobs(self, namespace: str, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
+        pods_of: dict[str, list[Raw]] = defaultdict(list)
+        for pod in pods:
+            pods_of[labels_of(pod).get(JOB_NAME, "")].append(pod)
+        return tuple(await _together(*(self._job(namespace, job, pods_of[name_of(job)]) for job in jobs)))
+
+    async def _job(self, namespace: str, job: Raw, pods: list[Raw]) -> JobView:
+        outcome = await self._reports.outcome(namespace, pods)
+        progress = await self._reports.progress(namespace, pods)
+        return job_view(job, map(pod_view, pods), outcome, progress)
+
+    async def _records(self, view: ObjectView, spec: Spec | None) -> Mapping[str, EngineRecord]:
+        """Of the object's own store: another store's engine cannot be mounted from this one's claim."""
+        if spec is None:
+            return {}
+        found = await self._kube.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.ENGINE}=true")
+        here = (raw for raw in found if annotations_of(raw).get(labels.STORE_URI) == spec.store.uri)
+        return {record.fingerprint: record for raw in here if (record := read_record(raw)) is not None}
+
+    async def _claims(self, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:
+        names = {store_claim(spec), *source_claims(spec)} if spec is not None else set()
+        found = await _together(*(self._get(CLAIM, view.namespace, name) for name in sorted(names)))
+        return {name_of(raw): raw for raw in found if raw is not None}
+
+    async def _get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        try:
+            return await self._kube.get(resource, namespace, name)
+        except NotFoundError:
+            return None
+
+
+async def _together(*reads: Coroutine[Any, Any, Any]) -> list[Any]:
+    """All results; the first failure cancels the other reads, so that none outlives its pass, and is raised alone."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(read) for read in reads]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

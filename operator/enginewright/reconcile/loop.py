@@ -1,0 +1,79 @@
+"""The workers: keys from the queue to passes, and what a failed pass leads to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import structlog
+
+from enginewright.clients.errors import ClientError, Family, TransientError
+from enginewright.observe.keys import Key
+from enginewright.reconcile.metrics import Metrics
+from enginewright.reconcile.passes import Reconciler
+from enginewright.reconcile.queue import Backoff, WorkQueue
+
+# What time heals is tried again soon; what a person must mend, or we must, is looked at now and then in case they did.
+BACKOFF: Final = {
+    Family.TRANSIENT: Backoff(first=0.5, most=60.0),
+    Family.USER: Backoff(first=5.0, most=300.0),
+    Family.BUG: Backoff(first=2.0, most=300.0),
+}
+log = structlog.get_logger(__name__)
+
+
+class Loop:
+    """``workers`` passes run at once at most."""
+
+    def __init__(self, queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, workers: int) -> None:
+        self._queue = queue
+        self._reconciler = reconciler
+        self._metrics = metrics
+        self._workers = workers
+        self._in_flight: dict[Key, float] = {}
+
+    def oldest_pass(self) -> float:
+        """Seconds that the longest running pass has taken so far; 0 when idle."""
+        return time.monotonic() - min(self._in_flight.values()) if self._in_flight else 0.0
+
+    async def run(self) -> None:
+        """For ever, until cancelled; the passes that run are cancelled with it."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"worker {number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            self._in_flight[key] = time.monotonic()
+            try:
+                await self.step(key)
+            finally:
+                self._metrics.pass_seconds.observe(time.monotonic() - self._in_flight.pop(key))
+                self._queue.done(key)
+
+    async def step(self, key: Key) -> None:
+        """One pass, and what its end means for the queue. Raises nothing but cancellation: one object's trouble
+        must not stop the others."""
+        try:
+            requeue_after = await self._reconciler.reconcile(key)
+        except ClientError as error:
+            self._again(key, error.family, error)
+        except TimeoutError as error:
+            self._again(key, Family.TRANSIENT, error)
+        except Exception as error:
+            log.exception("defect in a pass; please report it", object=str(key))
+            self._again(key, Family.BUG, error)
+        else:
+            self._metrics.passes.labels("ok").inc()
+            self._queue.succeeded(key)
+            if requeue_after is not None:
+                self._queue.add_after(key, requeue_after)
+
+    def _again(self, key: Key, family: Family, error: Exception) -> None:
+        self._metrics.passes.labels(family.value).inc()
+        asked = error.retry_after if isinstance(error, TransientError) else None
+        delay = self._queue.retry(key, BACKOFF[family], asked or 0.0)
+        log.warning("pass failed", object=str(key), family=family.value, error=str(error) or repr(error),
+                    retry_in=round(delay, 1))  # fmt: skip

@@ -1,0 +1,146 @@
+"""One pass over one object: observe → decide → act → report."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from enginewright.act.execute import Actor
+from enginewright.act.report import Reporter, refused
+from enginewright.clients.errors import ClientError, Family, RefusedError
+from enginewright.core.config import OperatorConfig
+from enginewright.core.decide import decide
+from enginewright.core.labels import fingerprint_label
+from enginewright.core.observed import ObjectView, Observed
+from enginewright.core.plan import Event, Plan
+from enginewright.core.reasons import Reason
+from enginewright.observe.keys import Key
+from enginewright.observe.signals import Signals
+from enginewright.observe.world import World
+from enginewright.reconcile.known import Known, Needs
+from enginewright.reconcile.targets import needed_claims, target_of
+
+DEADLINE: Final = 120.0
+Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a pass works with."""
+
+    world: World
+    actor: Actor
+    reporter: Reporter
+    signals: Signals
+    known: Known
+    config: OperatorConfig
+    decide: Decide = decide
+
+
+class Reconciler:
+    """Never run twice at once for one key: the queue sees to that."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Returns seconds after which to look again, None to wait for events. Raises
+        :class:`~enginewright.clients.errors.ClientError`, :class:`TimeoutError` after ``DEADLINE`` seconds, and
+        whatever a defect raises."""
+        log = structlog.get_logger(__name__).bind(object=str(key), reconcile=uuid.uuid4().hex[:12])
+        async with asyncio.timeout(DEADLINE):
+            return await self._pass(key, log)
+
+    async def _pass(self, key: Key, log: FilteringBoundLogger) -> float | None:
+        parts = self._parts
+        began = time.monotonic()
+        view = await parts.world.find(key.namespace, key.name)
+        if view is None:
+            await self._forget(key, log)
+            return None
+        log = log.bind(generation=view.generation)
+        try:
+            requeue_after = await self._look_and_act(key, view, log)
+        except Exception as error:
+            if not isinstance(error, ClientError) or error.family is Family.BUG:
+                await self._surface(view, error, log)
+            raise
+        log.debug("pass done", seconds=round(time.monotonic() - began, 3), requeue_after=requeue_after)
+        return requeue_after
+
+    async def _look_and_act(self, key: Key, view: ObjectView, log: FilteringBoundLogger) -> float | None:
+        parts = self._parts
+        observed = await parts.world.observe(view, parts.signals.window(key))
+        plan = parts.decide(view, observed, parts.config)
+        self._remember(key, view, plan)
+        failure = await self._act(view, plan, log)
+        await self._report(view, observed, plan, failure, log)
+        await self._listen(key, view, observed, plan)
+        if failure is not None:
+            raise failure
+        return plan.requeue_after
+
+    async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> ClientError | None:
+        """A failure is returned, not raised: status is written all the same, for it says what was observed."""
+        try:
+            await self._parts.actor.execute(view.namespace, plan.actions, log)
+        except ClientError as error:
+            return error
+        return None
+
+    async def _report(
+        self, view: ObjectView, observed: Observed, plan: Plan, failure: ClientError | None, log: FilteringBoundLogger
+    ) -> None:
+        status, events = plan.status, plan.events
+        if isinstance(failure, RefusedError):
+            message = f"Kubernetes refused {failure.call}: {failure.message}"
+            status = refused(view, status, Reason.API_REFUSED, message, observed.now)
+            events = (*events, Event(type="Warning", reason=Reason.API_REFUSED, action="Reconcile", note=message))
+        if await self._parts.reporter.status(view, status):
+            log.info("status written", conditions=_conditions(status))
+        await self._parts.reporter.events(view, events, log)
+
+    async def _surface(self, view: ObjectView, error: Exception, log: FilteringBoundLogger) -> None:
+        """A defect is told where the user looks, not only in our log. What could not be judged is not ready."""
+        what = f"{type(error).__name__}: {error}"
+        message = f"The operator failed on this object and tries again ({what}); please report it."
+        status = refused(view, view.status, Reason.OPERATOR_ERROR, message, self._parts.world.now())
+        event = Event(type="Warning", reason=Reason.OPERATOR_ERROR, action="Reconcile", note=message)
+        try:
+            await self._parts.reporter.status(view, status)
+        except ClientError as second:
+            log.warning("defect could not be told in status", error=str(second))
+        await self._parts.reporter.events(view, [event], log)
+
+    async def _listen(self, key: Key, view: ObjectView, observed: Observed, plan: Plan) -> None:
+        signals = self._parts.signals
+        if not plan.watch_queue:
+            await signals.forget(key)
+            return
+        signals.watch(key, target_of(view, observed, plan))
+        if plan.recommendation is not None:
+            signals.recommend(key, plan.recommendation)
+
+    def _remember(self, key: Key, view: ObjectView, plan: Plan) -> None:
+        fingerprint = fingerprint_label(str(plan.status.get("fingerprint") or ""))
+        self._parts.known.remember(key, Needs(needed_claims(view), fingerprint))
+
+    async def _forget(self, key: Key, log: FilteringBoundLogger) -> None:
+        """Children go by their owner references; what is left is ours in memory."""
+        await self._parts.signals.forget(key)
+        if key in self._parts.known:
+            self._parts.known.forget(key)
+            log.info("object is gone")
+
+
+def _conditions(status: object) -> dict[str, str]:
+    """Type to reason, for one readable line."""
+    entries = status.get("conditions", ()) if isinstance(status, dict) else ()
+    return {str(entry["type"]): f"{entry['status']}/{entry['reason']}" for entry in entries}

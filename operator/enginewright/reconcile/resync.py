@@ -1,0 +1,84 @@
+"""The safety net under the watches: every so often all objects are listed, and all of them run a pass.
+
+A watch may lose events, deletions above all: after a gap kopf lists again and says nothing of what vanished meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import structlog
+
+from enginewright.clients.errors import ClientError, TransientError
+from enginewright.clients.kube import KubeClient
+from enginewright.clients.resources import OPTIMISED_MODEL
+from enginewright.observe.keys import Key
+from enginewright.reconcile.known import Known
+from enginewright.reconcile.metrics import Metrics
+from enginewright.reconcile.queue import Backoff, WorkQueue
+
+RETRY: Final = Backoff(first=1.0, most=30.0)
+# Of the period, over which a resync spreads its passes, so that a thousand objects are no burst.
+SPREAD: Final = 0.25
+log = structlog.get_logger(__name__)
+
+
+class Resync:
+    """``namespaces`` empty means all of them; ``period`` is seconds between resyncs."""
+
+    def __init__(
+        self, kube: KubeClient, queue: WorkQueue[Key], known: Known, metrics: Metrics, *, namespaces: Sequence[str],
+        period: float, chance: Callable[[], float] = random.random,
+    ) -> None:  # fmt: skip
+        self._kube = kube
+        self._queue = queue
+        self._known = known
+        self._metrics = metrics
+        self._namespaces = tuple(namespaces)
+        self._period = period
+        self._chance = chance
+        self.last: float | None = None
+
+    async def run(self) -> None:
+        """For ever: at once, then every period; sooner after a failure."""
+        failures = 0
+        while True:
+            try:
+                await self.once()
+            except ClientError as error:
+                failures += 1
+                asked = error.retry_after if isinstance(error, TransientError) else None
+                delay = max(asked or 0.0, RETRY.delay(failures, self._chance))
+                self._metrics.resyncs.labels("failed").inc()
+                log.warning("resync failed", error=str(error), retry_in=round(delay, 1))
+            else:
+                failures = 0
+                delay = self._period
+            await asyncio.sleep(delay)
+
+    async def once(self) -> None:
+        """Raises :class:`~enginewright.clients.errors.ClientError`."""
+        found = {key for items in await self._list() for key in map(_key, items)}
+        first = self.last is None
+        for key in sorted(found):
+            # The first time everything is new and nothing has been looked at: no reason to wait.
+            self._queue.add_after(key, 0.0 if first else self._chance() * SPREAD * self._period)
+        gone = self._known.keys() - found
+        for key in gone:
+            self._queue.add(key)
+        if not first:
+            self._metrics.missed.labels("deleted").inc(len(gone))
+            self._metrics.missed.labels("created").inc(len(found - self._known.keys()))
+        self.last = time.monotonic()
+        self._metrics.resyncs.labels("ok").inc()
+
+    async def _list(self) -> list[list[dict[str, Any]]]:
+        return [await self._kube.list_metadata(OPTIMISED_MODEL, namespace) for namespace in self._namespaces or (None,)]
+
+
+def _key(item: dict[str, Any]) -> Key:
+    return Key(item["metadata"]["namespace"], item["metadata"]["name"])

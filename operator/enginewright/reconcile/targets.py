@@ -1,0 +1,46 @@
+"""From what a pass saw and decided to what happens between passes: what to scrape, what to be woken by."""
+
+from __future__ import annotations
+
+from enginewright.core.observed import ObjectView, Observed
+from enginewright.core.plan import Plan, Scale
+from enginewright.core.request import source_claims, store_claim
+from enginewright.core.scaling import ScaleLimits
+from enginewright.core.spec import AutoscalingSpec, Spec, parse_spec
+from enginewright.observe.signals import Target
+
+
+def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
+    """Every ready replica, of whichever revision. The scaling rule runs between passes only while one Deployment
+    serves: during a rollout the pass decides alone."""
+    replicas = {pod.name: pod.ip for pod in observed.pods if pod.ready and pod.ip and not pod.deleting}
+    spec = parse_spec(view.spec)
+    if not isinstance(spec, Spec) or spec.autoscaling is None:
+        return Target(replicas=replicas, current=len(replicas))
+    serving = [deployment for deployment in observed.deployments if not deployment.deleting]
+    scaled = {action.deployment: action.replicas for action in plan.actions if isinstance(action, Scale)}
+    alone = serving[0] if len(serving) == 1 else None
+    prometheus = spec.autoscaling.prometheus if spec.autoscaling.source == "prometheus" else None
+    return Target(
+        replicas=replicas,
+        current=scaled.get(alone.name, alone.spec_replicas) if alone else len(replicas),
+        limits=limits_of(spec.autoscaling) if alone else None,
+        prometheus=prometheus.url if prometheus else "",
+        matchers=prometheus.labels if prometheus else "",
+    )
+
+
+def limits_of(autoscaling: AutoscalingSpec) -> ScaleLimits:
+    return ScaleLimits(
+        min_replicas=autoscaling.min_replicas,
+        max_replicas=autoscaling.max_replicas,
+        target=autoscaling.target_queue_depth,
+        tolerance=autoscaling.tolerance,
+        up_window=autoscaling.scale_up_stabilization_seconds,
+        down_window=autoscaling.scale_down_stabilization_seconds,
+    )
+
+
+def needed_claims(view: ObjectView) -> frozenset[str]:
+    spec = parse_spec(view.spec)
+    return frozenset({store_claim(spec), *source_claims(spec)}) if isinstance(spec, Spec) else frozenset()

@@ -1,0 +1,163 @@
+"""Puts the operator together and runs it until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from enginewright.act.execute import Actor
+from enginewright.act.report import Reporter
+from enginewright.clients.credentials import load_configuration
+from enginewright.clients.events import EventRecorder
+from enginewright.clients.kube import KubeClient
+from enginewright.clients.prometheus import PrometheusClient
+from enginewright.clients.triton import TritonClient
+from enginewright.core.config import OperatorConfig
+from enginewright.handlers.translate import Translator
+from enginewright.handlers.watch import Watcher
+from enginewright.observe.keys import Key
+from enginewright.observe.signals import Signals
+from enginewright.observe.world import World
+from enginewright.reconcile.health import Health
+from enginewright.reconcile.http import health_app, metrics_app, serving
+from enginewright.reconcile.known import Known
+from enginewright.reconcile.loop import Loop
+from enginewright.reconcile.metrics import Metrics
+from enginewright.reconcile.passes import Parts, Reconciler
+from enginewright.reconcile.queue import WorkQueue
+from enginewright.reconcile.resync import Resync
+
+log = structlog.get_logger(__name__)
+
+
+class OperatorEndedError(RuntimeError):
+    """A part that runs for ever has ended; the process must be started again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """``namespaces`` empty watches all. Ports: 0 picks one. ``resync`` is seconds."""
+
+    config: OperatorConfig
+    namespaces: tuple[str, ...] = ()
+    kubeconfig: Path | None = None
+    metrics_port: int = 8080
+    health_port: int = 8081
+    workers: int = 8
+    resync: float = 300.0
+
+
+class Operator:
+    """One operator over open clients. ``run`` ends only by cancellation or by an error."""
+
+    def __init__(self, options: Options, kube: KubeClient, triton: TritonClient, prometheus: PrometheusClient,
+                 metrics: Metrics) -> None:  # fmt: skip
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self.known = Known()
+        self.metrics = metrics
+        self.signals = Signals(
+            triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped
+        )
+        recorder = EventRecorder(kube, socket.gethostname())
+        parts = Parts(
+            world=World(kube, lambda: datetime.now(UTC), time.monotonic),
+            actor=Actor(kube, metrics.acted),
+            reporter=Reporter(kube, recorder, metrics.status_writes.inc),
+            signals=self.signals,
+            known=self.known,
+            config=options.config,
+        )
+        self.loop = Loop(self.queue, Reconciler(parts), metrics, options.workers)
+        self.resync = Resync(
+            kube, self.queue, self.known, metrics, namespaces=options.namespaces, period=options.resync
+        )
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.watcher = Watcher(
+            Translator(self.known), wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),
+            namespaces=options.namespaces, kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
+        )  # fmt: skip
+        self.health = Health(
+            watching=self.watcher.watching, oldest_pass=self.loop.oldest_pass, last_resync=lambda: self.resync.last
+        )
+        metrics.gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: len(self.queue))
+        metrics.gauge("enginewright_queue_delayed", "Objects with a pass at a later time.", lambda: self.queue.delayed)
+        metrics.gauge("enginewright_objects", "Objects that the operator knows of.", lambda: len(self.known))
+        metrics.gauge("enginewright_scrapers", "Objects whose replicas are scraped.", lambda: len(self.signals))
+
+    async def run(self) -> None:
+        """Raises :class:`OperatorEndedError` when kopf stops, and whatever another part died of."""
+        self.watcher.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.loop.run(), name="workers")
+                group.create_task(self.resync.run(), name="resync")
+                group.create_task(self.health.beat(), name="heartbeat")
+                group.create_task(self._until_kopf_ends(), name="kopf")
+        finally:
+            await asyncio.to_thread(self.watcher.stop)
+            self.queue.close()
+            await self.signals.close()
+
+    async def _until_kopf_ends(self) -> None:
+        await self._ended
+        raise OperatorEndedError("kopf has ended")
+
+    def _kopf_ended(self, error: BaseException | None) -> None:
+        if self._ended.done():
+            return
+        if error is None:
+            self._ended.set_result(None)
+        else:
+            self._ended.set_exception(OperatorEndedError(f"kopf has died: {error!r}"))
+
+
+@contextlib.asynccontextmanager
+async def operator(options: Options) -> AsyncIterator[Operator]:
+    """Opens the clients for the length of the block."""
+    configuration = await load_configuration(str(options.kubeconfig) if options.kubeconfig else None)
+    metrics = Metrics()
+    async with (
+        KubeClient(configuration, observer=metrics.called) as kube,
+        TritonClient() as triton,
+        PrometheusClient() as prometheus,
+    ):
+        yield Operator(options, kube, triton, prometheus, metrics)
+
+
+async def run(options: Options, stop: asyncio.Event) -> None:
+    """Until ``stop`` is set. Raises what the operator died of."""
+    async with (
+        operator(options) as running,
+        serving(metrics_app(running.metrics.registry), options.metrics_port) as metrics_port,
+        serving(health_app(running.health), options.health_port) as health_port,
+    ):
+        log.info("operator starts", metrics_port=metrics_port, health_port=health_port, workers=options.workers,
+                 namespaces=options.namespaces or "all")  # fmt: skip
+        work = asyncio.create_task(running.run(), name="operator")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not work.done():
+            log.info("operator stops")
+            work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+
+def _from_thread(call: Callable[..., None]) -> Callable[..., None]:
+    """``call`` in this event loop, from another thread. Nothing when the loop has ended meanwhile."""
+    loop = asyncio.get_running_loop()
+
+    def hand_over(*arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(call, *arguments)
+
+    return hand_over

@@ -1,0 +1,46 @@
+"""The operator's settings from a mounted file: the fields of ``OperatorConfig``, read strictly."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from enginewright.core.config import OperatorConfig
+from enginewright_builder.contract import ContractError, load
+
+
+class SettingsError(ValueError):
+    """The message names the file, the field, the value and what is expected."""
+
+
+def read_settings(path: Path | None) -> OperatorConfig:
+    """``path`` holds YAML or JSON; None gives the defaults. Raises :class:`SettingsError`."""
+    if path is None:
+        return OperatorConfig()
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path}: is not YAML: {error}") from error
+    try:
+        config = load(OperatorConfig, json.dumps({} if document is None else document, default=str))
+    except ContractError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    _refuse_negative(path, config)
+    return config
+
+
+def _refuse_negative(path: Path, config: OperatorConfig) -> None:
+    for name, value in _integers(config):
+        if value < 0:
+            raise SettingsError(f"{path}: {name}: got {value}, expected 0 or more")
+
+
+def _integers(config: OperatorConfig) -> list[tuple[str, int]]:
+    fields: list[tuple[str, Any]] = [(f.name, getattr(config, f.name)) for f in dataclasses.fields(config)]
+    return [(name, value) for name, value in fields if isinstance(value, int) and not isinstance(value, bool)]
