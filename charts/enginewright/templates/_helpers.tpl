@@ -69,6 +69,7 @@ server_resources: {{ .serverResources | toJson }}
 verify_resources: {{ .verifyResources | toJson }}
 job_ttl: {{ .jobTtlSeconds }}
 job_backoff_limit: {{ .jobBackoffLimit }}
+job_pending_limit: {{ .jobPendingLimitSeconds }}
 resolve_deadline: {{ .resolveDeadlineSeconds }}
 build_deadline_margin: {{ .buildDeadlineMarginSeconds }}
 drain_seconds: {{ .drainSeconds }}

@@ -130,6 +130,7 @@ def test_the_defaults_are_the_operators_own() -> None:
         "serverBackends": list(default.server_backends), "serverArgs": list(default.server_args),
         "runtimeClassName": default.runtime_class_name, "requireMigConfigState": default.require_mig_config_state,
         "jobTtlSeconds": default.job_ttl, "jobBackoffLimit": default.job_backoff_limit,
+        "jobPendingLimitSeconds": default.job_pending_limit,
         "resolveDeadlineSeconds": default.resolve_deadline, "buildDeadlineMarginSeconds": default.build_deadline_margin,
         "drainSeconds": default.drain_seconds, "exitTimeoutSeconds": default.exit_timeout,
     }

@@ -90,3 +90,21 @@ def test_help_lists_every_target() -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)) - {"help"}
     assert {line.split()[0] for line in shown.splitlines() if line.startswith("  ")} == targets
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(
+    r"`((?:operator|builders|tests|hack|docs|charts|core|clients|act|observe|handlers|reconcile|requirements|crds)/[^`*…]*)`",
+    ARCHITECTURE))))
+def test_the_architecture_names_only_what_is_there(path: str) -> None:
+    assert (ROOT / path).exists() or (ROOT / "operator" / "enginewright" / path).exists()
+
+
+def test_every_metric_is_documented() -> None:
+    program = "\n".join(path.read_text() for path in (ROOT / "operator" / "enginewright").rglob("*.py"))
+    counters = {f"{name}_total" for name in re.findall(r'Counter\(\s*"(enginewright_\w+)"', program)}
+    others = set(re.findall(r'(?:Histogram|Gauge|gauge)\(\s*"(enginewright_\w+)"', program))
+    text = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    assert set(re.findall(r"^\| `(enginewright_\w+)`", text, re.MULTILINE)) == counters | others
