@@ -26,6 +26,9 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     SUSPENDED = "Suspended"
     DELETING = "Deleting"
+    # operator
+    API_REFUSED = "ApiRefused"
+    OPERATOR_ERROR = "OperatorError"
     # source
     RESOLVING = "Resolving"
     RESOLVED = "Resolved"

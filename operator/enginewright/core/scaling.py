@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
+from enginewright.core.spec import AutoscalingSpec
 
 # Samples whose median is taken; at one scrape a second a spike must last two seconds to count.
 SMOOTHING_SAMPLES = 3
@@ -42,6 +43,19 @@ class ScaleLimits:
 
     def clamp(self, replicas: int) -> int:
         return max(self.min_replicas, min(self.max_replicas, replicas))
+
+
+def limits_of(autoscaling: AutoscalingSpec) -> ScaleLimits:
+    """Prometheus scrapes every 15 to 60 seconds, so its samples may be that much older."""
+    return ScaleLimits(
+        min_replicas=autoscaling.min_replicas,
+        max_replicas=autoscaling.max_replicas,
+        target=autoscaling.target_queue_depth,
+        tolerance=autoscaling.tolerance,
+        up_window=autoscaling.scale_up_stabilization_seconds,
+        down_window=autoscaling.scale_down_stabilization_seconds,
+        stale_after=10.0 if autoscaling.source == "direct" else 90.0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +124,9 @@ def _within(window: SignalWindow, seconds: float, now: float, newest: int) -> li
 def _hold(current: int, limits: ScaleLimits, why: str) -> ScaleDecision:
     """Keeps what there is. The recommendation is that too, so a blind minute never counts towards scaling down."""
     kept = limits.clamp(current)
-    return ScaleDecision(replicas=kept, recommendation=kept, reason=Reason.HOLDING, hold=True,
-                         message=f"{why} Replicas stay at {kept}.")
+    return ScaleDecision(
+        replicas=kept, recommendation=kept, reason=Reason.HOLDING, hold=True, message=f"{why} Replicas stay at {kept}."
+    )
 
 
 def _why_unknown(window: SignalWindow | None, limits: ScaleLimits, now: float) -> str:
@@ -125,13 +140,18 @@ def _why_unknown(window: SignalWindow | None, limits: ScaleLimits, now: float) -
 def _explain(ceiling: int, wanted: int, current: int, total: float, limits: ScaleLimits) -> tuple[Reason, str]:
     """No figure that moves from second to second, unless something is done: the text stands in status."""
     if wanted != current:
-        return Reason.SCALING, (f"{total:g} queued requests on {_replicas(current)} (target {limits.target:g} each): "
-                                f"{_replicas(wanted)}.")
+        return Reason.SCALING, (
+            f"{total:g} queued requests on {_replicas(current)} (target {limits.target:g} each): {_replicas(wanted)}."
+        )
     if ceiling > limits.max_replicas and current >= limits.max_replicas:
-        return Reason.AT_LIMIT, (f"The queue asks for more than autoscaling.maxReplicas {limits.max_replicas}: raise it, "
-                                 f"or autoscaling.targetQueueDepth.")
-    return Reason.STEADY, (f"Follows the queue: {limits.target:g} queued requests per replica, between "
-                           f"{limits.min_replicas} and {limits.max_replicas} replicas.")
+        return Reason.AT_LIMIT, (
+            f"The queue asks for more than autoscaling.maxReplicas {limits.max_replicas}: raise "
+            f"it, or autoscaling.targetQueueDepth."
+        )
+    return Reason.STEADY, (
+        f"Follows the queue: {limits.target:g} queued requests per replica, between "
+        f"{limits.min_replicas} and {limits.max_replicas} replicas."
+    )
 
 
 def _replicas(count: int) -> str:

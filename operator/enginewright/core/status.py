@@ -72,6 +72,8 @@ class SourceStatus(StatusModel):
     """Failed attempts to resolve it."""
     last_failure_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When the last attempt failed."""
+    last_failure: FailureStatus | None = None
+    """Why the last attempt failed."""
     failure: FailureStatus | None = None
     """An error that waits for a change."""
     generation: int | None = None
@@ -239,6 +241,8 @@ class RolloutStatus(StatusModel):
     """Starting, Analysing, WaitingForPromotion, Expanding, Draining or Complete."""
     step_start_time: str | None = Field(default=None, json_schema_extra=TIME)
     """Since when."""
+    restarts: int | None = None
+    """Restarts of the candidate's pods when its analysis began."""
     rolled_back: RolledBackStatus | None = None
     """The last revision that was given up."""
 

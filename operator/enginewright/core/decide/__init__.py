@@ -1,0 +1,41 @@
+"""The heart: from the object and the observed world to a plan. Pure, and walked anew from the start in every pass:
+
+spec → source → engine → serving → scale → rollout → report
+
+Each step is a file, takes what the steps before it found, and returns data; each condition is set in one place only.
+"""
+
+from __future__ import annotations
+
+from enginewright.core.config import OperatorConfig
+from enginewright.core.decide.engine_step import engine_step
+from enginewright.core.decide.report import Findings, refuse, report
+from enginewright.core.decide.rollout_step import rollout_step
+from enginewright.core.decide.scale_step import scale_step
+from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.source_step import source_step
+from enginewright.core.decide.spec_step import read_spec
+from enginewright.core.decide.world import Memory, World
+from enginewright.core.observed import ObjectView, Observed
+from enginewright.core.plan import Plan
+from enginewright.core.spec import Spec
+
+
+def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
+    """What is to be done about ``obj`` now, and what its status is to say. The same world gives the same plan."""
+    if obj.deleting:
+        # Owner references take the children along; the engine stays in the store for others.
+        return Plan(status=obj.status)
+    spec = read_spec(obj, config)
+    if not isinstance(spec, Spec):
+        return refuse(obj, observed, spec)
+    world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    source = source_step(world)
+    engine = engine_step(world, source)
+    serving = Serving.of(observed, world.memory.rollout)
+    scale = scale_step(world, serving)
+    rollout = rollout_step(world, engine, serving, scale.wanted)
+    return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout))
+
+
+__all__ = ["decide"]

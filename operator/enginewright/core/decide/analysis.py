@@ -1,0 +1,73 @@
+"""Is the candidate good enough to go on? Pure checks, each saying what went wrong with figures."""
+
+from __future__ import annotations
+
+from enginewright.core.decide.jobs import Trouble, pod_trouble
+from enginewright.core.decide.repair import refusal
+from enginewright.core.decide.serving import pods_of
+from enginewright.core.decide.world import World, count
+from enginewright.core.observed import DeploymentView, Observed, PodView
+from enginewright.core.placement import Placement
+from enginewright.core.reasons import Reason
+from enginewright.core.request import server_image
+
+# A replica that restarts so often before it is ready will not get ready.
+CRASHES = 3
+
+
+def restarts(observed: Observed, revision: str) -> int:
+    return sum(pod.restarts for pod in pods_of(observed, revision))
+
+
+def starting_trouble(world: World, deployment: DeploymentView | None, revision: str) -> Trouble | None:
+    """Why the revision will not get ready, as far as anybody can tell."""
+    pods = pods_of(world.observed, revision)
+    if refused := refusal(pods, revision):
+        return refused
+    for pod in pods:
+        if pod.restarts >= CRASHES and not pod.ready:
+            return _crash(pod)
+    if deployment and deployment.progress_deadline_exceeded:
+        return Trouble(
+            reason=Reason.PROGRESS_DEADLINE_EXCEEDED,
+            message=f"{deployment.available} of {count(deployment.spec_replicas, 'replica')} got ready before "
+            f"the deadline of Deployment {deployment.name}.",
+        )
+    return None
+
+
+def restarted(world: World, revision: str, before: int) -> Trouble | None:
+    """A restart since there were ``before``: a revision under analysis must not need any."""
+    if restarts(world.observed, revision) <= before:
+        return None
+    return _crash(max(pods_of(world.observed, revision), key=lambda pod: pod.restarts))
+
+
+def failed_inferences(world: World, revision: str) -> Trouble | None:
+    failures = world.observed.signals.failures if world.observed.signals else {}
+    failed = {pod.name: failures.get(pod.name, 0.0) for pod in pods_of(world.observed, revision)}
+    total = sum(failed.values())
+    if total <= 0:
+        return None
+    worst = max(failed, key=lambda name: failed[name])
+    return Trouble(
+        reason=Reason.FAILED_INFERENCES,
+        message=f"{count(round(total), 'inference')} failed, {failed[worst]:g} of them on replica {worst}.",
+    )
+
+
+def waiting_trouble(world: World, placement: Placement | None, revision: str) -> Trouble | None:
+    """Why replicas wait to start: nothing wrong with the revision itself."""
+    return pod_trouble(
+        pods_of(world.observed, revision), placement, f"server image {server_image(world.spec, world.config)}"
+    )
+
+
+def _crash(pod: PodView) -> Trouble:
+    why = pod.terminated_reason or (f"exit code {pod.exit_code}" if pod.exit_code is not None else "no reason given")
+    container = f", container {pod.failed_container}" if pod.failed_container else ""
+    return Trouble(
+        reason=Reason.CRASHING,
+        message=f"Replica {pod.name} restarted {count(pod.restarts, 'time')} ({why}{container}); "
+        f"kubectl logs --previous {pod.name} says more.",
+    )

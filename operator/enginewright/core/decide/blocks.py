@@ -1,0 +1,128 @@
+"""The blocks of status that show what was chosen and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from enginewright.core.decide.engine_step import EngineResult
+from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.world import World
+from enginewright.core.observed import EngineRecord
+from enginewright.core.placement import Placement
+from enginewright.core.status import (
+    AutoscalingStatus,
+    BatchingStatus,
+    CandidateStatus,
+    EngineStatus,
+    PlacementStatus,
+    SummaryStatus,
+)
+from enginewright_builder.contract import CandidateSummary
+
+
+def shown_record(world: World, engine: EngineResult, serving: Serving) -> EngineRecord | None:
+    """The engine that serves; the one of the spec while nobody serves. None when its record is not at hand."""
+    if serving.stable is None or serving.stable.revision == engine.revision:
+        return engine.record
+    return world.observed.records.get(serving.stable.fingerprint)
+
+
+def engine_block(
+    world: World, engine: EngineResult, shown: EngineRecord | None, serving: Serving
+) -> EngineStatus | None:
+    """What serves goes on being shown when its record has gone (a rebuild, another store)."""
+    told = world.memory.engine
+    if shown is None or shown.outcome.engine is None:
+        return told if serving.stable else None
+    outcome, summary = shown.outcome, shown.outcome.engine
+    mine = engine.record is not None and engine.record.fingerprint == shown.fingerprint
+    remembered = told.cache_hit if told and told.fingerprint == shown.fingerprint else None
+    return EngineStatus(
+        fingerprint=shown.fingerprint,
+        backend=summary.backend,
+        precision=summary.precision,
+        triton_backend=summary.triton_backend,
+        speedup=summary.speedup,
+        p50_milliseconds=summary.p50_ms,
+        p95_milliseconds=summary.p95_ms,
+        p99_milliseconds=summary.p99_ms,
+        throughput=summary.throughput,
+        accuracy=summary.accuracy,
+        accuracy_low=summary.accuracy_low,
+        evaluation=summary.evaluation,
+        size_bytes=summary.size_bytes,
+        memory_bytes=summary.memory_bytes,
+        device=summary.device,
+        runtime_version=summary.runtime_version,
+        load_seconds=summary.load_seconds,
+        built=outcome.built or None,
+        build_seconds=outcome.build_seconds,
+        manifest_digest=outcome.manifest_digest or None,
+        cache_hit=engine.cache_hit if mine else remembered,
+    )
+
+
+def batching_block(shown: EngineRecord | None) -> BatchingStatus | None:
+    serving = shown.outcome.serving if shown else None
+    if serving is None:
+        return None
+    return BatchingStatus(
+        max_batch_size=serving.max_batch_size,
+        preferred_batch_sizes=serving.preferred_batch_sizes,
+        max_queue_delay_microseconds=serving.max_queue_delay_us,
+        instances=serving.instance_count,
+    )
+
+
+def candidate_blocks(candidates: Iterable[CandidateSummary]) -> tuple[CandidateStatus, ...]:
+    return tuple(
+        CandidateStatus(
+            backend=item.backend,
+            precision=item.precision,
+            batch=item.batch,
+            p50_milliseconds=item.p50_ms,
+            p95_milliseconds=item.p95_ms,
+            p99_milliseconds=item.p99_ms,
+            throughput=item.throughput,
+            accuracy=item.accuracy,
+            accuracy_low=item.accuracy_low,
+            size_bytes=item.size_bytes,
+            verdict=item.verdict,
+            reason=item.reason or None,
+        )
+        for item in candidates
+    )
+
+
+def placement_block(placement: Placement | None) -> PlacementStatus | None:
+    if placement is None:
+        return None
+    device = placement.device
+    return PlacementStatus(
+        accelerator=device.accelerator,
+        resource=next(iter(placement.limits), None),
+        mig_profile=device.mig_profile or None,
+        device_class=placement.claim.device_class if placement.claim else None,
+        reason=placement.description,
+    )
+
+
+def summary_block(
+    engine: EngineStatus | None,
+    scaling: AutoscalingStatus | None,
+    placement: Placement | None,
+    ready: int,
+    wanted: int,
+    reason: str,
+) -> SummaryStatus:
+    depth = scaling.queue_depth if scaling else None
+    return SummaryStatus(
+        engine=engine.backend if engine else None,
+        precision=engine.precision if engine else None,
+        replicas=f"{ready}/{wanted}",
+        queue=None if depth is None else str(depth),
+        p99=f"{engine.p99_milliseconds:.1f} ms" if engine and engine.p99_milliseconds is not None else None,
+        accelerator=placement.description if placement else None,
+        speedup=f"{engine.speedup:.1f}x" if engine and engine.speedup is not None else None,
+        reason=reason,
+    )

@@ -1,0 +1,282 @@
+"""The build Job of one fingerprint: start it, follow it, take its result, or try again.
+
+Names are deterministic (``<om>-build-<fp8>-<attempt>``) and at most one build Job of an object is alive, so that an
+operator that is killed anywhere goes on with the Job that is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from enginewright.core.conditions import Verdict, bad, find, good, timestamp
+from enginewright.core.decide import backoff
+from enginewright.core.decide.jobs import (
+    PENDING_REASONS,
+    JobFailure,
+    job_failure,
+    live,
+    pod_end,
+    pod_trouble,
+)
+from enginewright.core.decide.source_step import RETRY_HINT, missing_claim
+from enginewright.core.decide.world import LOOK_AGAIN, World
+from enginewright.core.manifests import build_job, build_job_name, engine_record, request_configmap
+from enginewright.core.observed import EngineRecord, JobView
+from enginewright.core.placement import Placement
+from enginewright.core.plan import Action, Create, Delete
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.request import store_claim
+from enginewright.core.status import BuildStatus, FailureStatus
+from enginewright_builder.contract import BuildRequest, CandidateSummary, Outcome, Progress
+
+TOO_SLOW = "raise spec.engine.buildBudgetSeconds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildResult:
+    verdict: Verdict
+    memory: BuildStatus
+    record: EngineRecord | None = None
+    candidates: tuple[CandidateSummary, ...] = ()
+    actions: tuple[Action, ...] = ()
+    requeue: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Build:
+    """What the steps below share."""
+
+    world: World
+    request: BuildRequest
+    fingerprint: str
+    placement: Placement
+    memory: BuildStatus
+
+    @property
+    def attempt(self) -> int:
+        return (self.memory.attempts or 0) + 1
+
+    @property
+    def name(self) -> str:
+        return build_job_name(self.world.obj.name, self.fingerprint, self.attempt)
+
+    def says(
+        self,
+        reason: str,
+        message: str,
+        memory: BuildStatus | None = None,
+        *,
+        actions: tuple[Action, ...] = (),
+        requeue: float | None = None,
+    ) -> BuildResult:
+        return BuildResult(
+            verdict=bad(Condition.ENGINE_BUILT, reason, message),
+            memory=memory or self.memory,
+            actions=actions,
+            requeue=requeue,
+        )
+
+
+def build_step(
+    world: World, request: BuildRequest, fingerprint: str, placement: Placement, memory: BuildStatus | None
+) -> BuildResult:
+    build = _Build(
+        world=world,
+        request=request,
+        fingerprint=fingerprint,
+        placement=placement,
+        memory=_forgive(world, memory or BuildStatus(fingerprint=fingerprint)),
+    )
+    running = [job for job in world.observed.jobs if job.fingerprint == fingerprint and live(job)]
+    job = running[0] if running else world.observed.job(build.name)
+    if job is None or job.deleting:
+        return _start(build)
+    if job.outcome and job.outcome.ok and job.outcome.engine:
+        return _finish(build, job, job.outcome)
+    return _follow(build, job) if live(job) else _fail(build, job)
+
+
+def _forgive(world: World, memory: BuildStatus) -> BuildStatus:
+    """A new retry annotation forgets every failure; a new spec those that another spec might cure although it asks for
+    the same engine (more time, more memory). The number of attempts stays, for it names Jobs."""
+    if memory.retry in (None, world.retry) and memory.generation in (None, world.obj.generation):
+        return memory
+    return memory.model_copy(update={"failure": None, "failures": None, "retry": None, "generation": None})
+
+
+def _start(build: _Build) -> BuildResult:
+    world, memory = build.world, build.memory
+    if memory.failure:
+        return build.says(memory.failure.reason, f"{memory.failure.message} {RETRY_HINT}")
+    if world.spec.suspend:
+        return build.says(Reason.SUSPENDED, "spec.suspend is true: no build is started.")
+    if missing := missing_claim(world):
+        return build.says(*missing, requeue=LOOK_AGAIN)
+    if wait := backoff.remaining(memory.last_failure_time, memory.failures or 0, world.now):
+        return build.says(Reason.BUILD_RETRYING, _retrying(build.memory), requeue=wait)
+    others = [job for job in world.observed.jobs if job.fingerprint and (live(job) or (job.deleting and job.active))]
+    if others:
+        return build.says(Reason.BUILD_PENDING, f"Waits for Job {others[0].name} to stop.", requeue=2.0)
+    return build.says(
+        Reason.BUILD_PENDING,
+        f"Job {build.name} waits for its pod to start.",
+        memory.model_copy(update={"job": build.name, "step": None, "percent": None}),
+        actions=(
+            Create(
+                manifest=request_configmap(world.owner, build.name, build.request), why="the request of the build Job"
+            ),
+            Create(
+                manifest=build_job(
+                    world.owner, world.spec, build.placement, build.fingerprint, build.attempt, world.config
+                ),
+                why=f"no engine {build.fingerprint[:8]} in the store",
+            ),
+        ),
+    )
+
+
+def _follow(build: _Build, job: JobView) -> BuildResult:
+    world = build.world
+    memory = build.memory.model_copy(update={"job": job.name})
+    if world.spec.suspend:
+        stop = Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="spec.suspend is true")
+        return build.says(Reason.SUSPENDED, "spec.suspend is true: the build was stopped.", memory, actions=(stop,))
+    if job.suspended:
+        queue = world.spec.engine.queue_name
+        where = f"Kueue queue {queue} admits it" if queue else "it is resumed"
+        return build.says(Reason.WAITING_FOR_QUEUE, f"Job {job.name} is suspended until {where}.", memory)
+    if trouble := pod_trouble(job.pods, build.placement, f"builder image {world.config.images.builder}"):
+        return build.says(trouble.reason, trouble.message, memory)
+    if job.progress:
+        return _progress(build, job, job.progress, memory)
+    if ended := pod_end(job.pods, TOO_SLOW):
+        return build.says(Reason.BUILD_RETRYING, f"{ended.message} Job {job.name} starts another pod.", memory)
+    return build.says(Reason.BUILD_PENDING, f"Job {job.name} waits for its pod to start.", memory)
+
+
+def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStatus) -> BuildResult:
+    """Said anew when the step changes, not for every line of the log."""
+    percent = int(progress.fraction * 100)
+    if memory.step == progress.step and memory.percent is not None:
+        percent = memory.percent
+    memory = memory.model_copy(update={"step": progress.step, "percent": percent})
+    if ended := pod_end(job.pods, TOO_SLOW):
+        return build.says(
+            Reason.BUILD_RETRYING, f"{ended.message} Another pod builds again: {progress.step} ({percent} %).", memory
+        )
+    return build.says(
+        Reason.BUILDING, f"{progress.step} ({percent} %); follow with kubectl logs -f job/{job.name}.", memory
+    )
+
+
+def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
+    """Writes the record and goes on in the same pass: the engine can be served."""
+    world, memory = build.world, build.memory.model_copy(update={"job": job.name, "step": None, "percent": None})
+    if outcome.fingerprint not in ("", build.fingerprint):
+        return _count(
+            build,
+            JobFailure(
+                reason=Reason.BUILD_FAILED,
+                retry="spec",
+                message=f"Job {job.name} built {outcome.fingerprint[:8]} where {build.fingerprint[:8]} was asked for: "
+                f"operator and builder image are of different releases.",
+            ),
+        )
+    claim = world.observed.claims.get(store_claim(world.spec))
+    if claim is None:
+        return build.says(*(missing_claim(world) or (Reason.STORE_MISSING, "")), memory, requeue=LOOK_AGAIN)
+    outcome = replace(outcome, fingerprint=build.fingerprint)
+    record = EngineRecord(
+        fingerprint=build.fingerprint, store_claim=claim.name, outcome=outcome, store_uri=world.spec.store.uri
+    )
+    return BuildResult(
+        verdict=present_verdict(record, outcome.cache_hit),
+        record=record,
+        memory=memory.model_copy(
+            update={
+                "failure": None,
+                "failures": None,
+                "last_failure": None,
+                "last_failure_time": None,
+                "retry": None,
+                "generation": None,
+            }
+        ),
+        actions=(
+            Create(
+                manifest=engine_record(world.obj.namespace, claim, world.spec.store.uri, outcome),
+                why=f"Job {job.name} published the engine",
+            ),
+            Delete(api_version="v1", kind="ConfigMap", name=job.name, why="the request of a finished build"),
+        ),
+    )
+
+
+def _fail(build: _Build, job: JobView) -> BuildResult:
+    never_started = build.memory.step is None and _last_reason(build.world) in PENDING_REASONS
+    candidates = job.outcome.candidates if job.outcome else ()
+    return replace(
+        _count(build, job_failure(job, never_started=never_started, too_slow=TOO_SLOW)),
+        candidates=candidates,
+    )
+
+
+def _count(build: _Build, failure: JobFailure) -> BuildResult:
+    """Remembers the failure; what the same attempt would only repeat waits for a change."""
+    world, failures = build.world, (build.memory.failures or 0) + 1
+    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and failures >= backoff.LIMIT)
+    told = FailureStatus(reason=failure.reason, message=failure.message)
+    memory = build.memory.model_copy(
+        update={
+            "attempts": build.attempt,
+            "failures": failures,
+            "last_failure_time": timestamp(world.now),
+            "last_failure": told,
+            "failure": told if final else None,
+            "retry": world.retry,
+            "step": None,
+            "percent": None,
+            # What the builder refused stays refused until the fingerprint changes; any new spec may cure the rest.
+            "generation": None if failure.retry == "never" else world.obj.generation,
+        }
+    )
+    if final:
+        return build.says(told.reason, f"{told.message} {RETRY_HINT}", memory)
+    return build.says(
+        Reason.BUILD_RETRYING,
+        _retrying(memory),
+        memory,
+        requeue=backoff.remaining(memory.last_failure_time, failures, world.now),
+    )
+
+
+def _retrying(memory: BuildStatus) -> str:
+    failures = memory.failures or 0
+    why = (
+        f"{memory.last_failure.reason}: {memory.last_failure.message}"
+        if memory.last_failure
+        else "The last build failed."
+    )
+    when = backoff.next_attempt(memory.last_failure_time, failures)
+    return f"{why} Attempt {(memory.attempts or 0) + 1} starts {when}."
+
+
+def present_verdict(record: EngineRecord, cache_hit: bool) -> Verdict:
+    """What is said of an engine that is there."""
+    engine = record.outcome.engine
+    what = f"{engine.backend} {engine.precision}" if engine else "engine"
+    if cache_hit:
+        return good(
+            Condition.ENGINE_BUILT,
+            Reason.CACHE_HIT,
+            f"The store had the {what} engine {record.fingerprint[:8]} already: nothing was built.",
+        )
+    return good(
+        Condition.ENGINE_BUILT,
+        Reason.BUILT,
+        f"Built the {what} engine {record.fingerprint[:8]} in {record.outcome.build_seconds:.0f} s.",
+    )
+
+
+def _last_reason(world: World) -> str:
+    return str(find(world.obj.status.get("conditions"), Condition.ENGINE_BUILT).get("reason", ""))

@@ -1,0 +1,56 @@
+"""The actions that bring one child of the object to where it should be; none when it is there."""
+
+from __future__ import annotations
+
+from enginewright.core.decide.world import World, apply_if_changed
+from enginewright.core.manifests import (
+    claim_template,
+    deployment,
+    pdb,
+    service,
+)
+from enginewright.core.observed import DeploymentView, EngineRecord
+from enginewright.core.placement import Placement
+from enginewright.core.plan import Action, Delete, Scale
+
+# An empty revision in the Service's selector means every revision of the model.
+EVERY = ""
+
+
+def route(world: World, revision: str, why: str) -> tuple[Action, ...]:
+    """The Service selects ``revision``, or :data:`EVERY`."""
+    manifest = service(world.owner, revision)
+    seen = world.observed.service
+    applied = world.observed.applied.get(f"Service/{manifest['metadata']['name']}")
+    if seen is None or seen.revision != revision:
+        applied = None
+    return apply_if_changed(manifest, applied, why)
+
+
+def protect(world: World) -> tuple[Action, ...]:
+    manifest = pdb(world.owner)
+    applied = world.observed.applied.get(f"PodDisruptionBudget/{manifest['metadata']['name']}")
+    return apply_if_changed(manifest, applied, "voluntary disruptions must leave replicas")
+
+
+def run(world: World, revision: str, record: EngineRecord, placement: Placement, why: str) -> tuple[Action, ...]:
+    """The Deployment of ``revision``, and the claim template that its pods need."""
+    actions: tuple[Action, ...] = ()
+    if template := claim_template(world.owner, placement):
+        applied = world.observed.applied.get(f"ResourceClaimTemplate/{template['metadata']['name']}")
+        actions = apply_if_changed(template, applied, "replicas claim their device with it")
+    seen = world.observed.deployment(revision)
+    if seen and seen.deleting:
+        return actions
+    manifest = deployment(world.owner, world.spec, record, placement, world.config)
+    return actions + apply_if_changed(manifest, seen.manifest_hash if seen else None, why)
+
+
+def resize(deployed: DeploymentView | None, replicas: int, why: str) -> tuple[Action, ...]:
+    if deployed is None or deployed.spec_replicas == replicas:
+        return ()
+    return (Scale(deployment=deployed.name, replicas=replicas, why=why),)
+
+
+def remove(deployed: DeploymentView, why: str) -> Delete:
+    return Delete(api_version="apps/v1", kind="Deployment", name=deployed.name, why=why)

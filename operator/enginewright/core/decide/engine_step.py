@@ -1,0 +1,122 @@
+"""Third step: is there a proven engine for this spec? Looked up first, built only when nobody has built it yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from enginewright.core.conditions import Verdict, bad, unknown
+from enginewright.core.decide import build, repair
+from enginewright.core.decide.jobs import live
+from enginewright.core.decide.source_step import SourceResult, missing_store
+from enginewright.core.decide.world import LOOK_AGAIN, World
+from enginewright.core.manifests import revision_name
+from enginewright.core.observed import EngineRecord
+from enginewright.core.placement import Placement, place
+from enginewright.core.plan import Action, Delete
+from enginewright.core.problems import Problem
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.request import build_request, store_claim
+from enginewright.core.status import BuildStatus
+from enginewright_builder.contract import CandidateSummary, ResolvedSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineResult:
+    """``revision`` is what would be served, known as soon as the fingerprint is. ``candidates`` are those of a build
+    that shipped nothing."""
+
+    verdict: Verdict
+    fingerprint: str = ""
+    revision: str = ""
+    placement: Placement | None = None
+    record: EngineRecord | None = None
+    cache_hit: bool = False
+    memory: BuildStatus | None = None
+    candidates: tuple[CandidateSummary, ...] = ()
+    actions: tuple[Action, ...] = ()
+    requeue: float | None = None
+
+
+def engine_step(world: World, source: SourceResult) -> EngineResult:
+    if source.resolved is None:
+        missing = missing_store(world)
+        verdict = (
+            bad(Condition.ENGINE_BUILT, *missing)
+            if missing
+            else unknown(Condition.ENGINE_BUILT, Reason.WAITING_FOR_SOURCE, "Builds start when the source is resolved.")
+        )
+        return EngineResult(verdict=verdict, memory=world.memory.build, requeue=LOOK_AGAIN if missing else None)
+    placement = place(world.spec, source.resolved.size_bytes, world.config)
+    if isinstance(placement, Problem):
+        return EngineResult(
+            verdict=bad(Condition.ENGINE_BUILT, Reason.INVALID_SPEC, str(placement)), memory=world.memory.build
+        )
+    return _for_fingerprint(world, source.resolved, placement)
+
+
+def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placement) -> EngineResult:
+    request = build_request(world.obj.name, world.spec, resolved, placement, world.config)
+    fingerprint = request.fingerprint()
+    remembered = world.memory.build
+    memory = remembered if remembered and remembered.fingerprint == fingerprint else None
+    result = EngineResult(
+        verdict=unknown(Condition.ENGINE_BUILT, Reason.WAITING_FOR_SOURCE, ""),
+        fingerprint=fingerprint,
+        revision=revision_name(fingerprint, world.spec, placement, world.config),
+        placement=placement,
+        memory=memory,
+    )
+    record = world.observed.records.get(fingerprint)
+    if record and record.store_claim == store_claim(world.spec) and record.outcome.engine:
+        return _present(world, result, record)
+    done = build.build_step(world, request, fingerprint, placement, memory)
+    return replace(
+        result,
+        verdict=done.verdict,
+        memory=done.memory,
+        candidates=done.candidates,
+        requeue=done.requeue,
+        record=done.record,
+        cache_hit=bool(done.record and done.record.outcome.cache_hit),
+        actions=_stop_superseded(world, fingerprint) + done.actions,
+    )
+
+
+def _present(world: World, result: EngineResult, record: EngineRecord) -> EngineResult:
+    mended = repair.repair_step(world, result.revision, record, result.memory)
+    if mended.verdict:
+        return replace(result, verdict=mended.verdict, memory=mended.memory, actions=mended.actions)
+    cache_hit = _cache_hit(world, record)
+    # Another object may have built it while our Job still runs: what it would do is done.
+    actions = _stop_superseded(world, "") + mended.actions
+    return replace(
+        result, record=record, cache_hit=cache_hit, actions=actions, verdict=build.present_verdict(record, cache_hit)
+    )
+
+
+def _cache_hit(world: World, record: EngineRecord) -> bool:
+    """Whether this object got the engine without building it. What status says stays said; else its own Job, or the
+    memory of one, tells."""
+    told = world.memory.engine
+    if told and told.fingerprint == record.fingerprint and told.cache_hit is not None:
+        return told.cache_hit
+    remembered = world.memory.build
+    own = any(job.fingerprint == record.fingerprint for job in world.observed.jobs) or bool(
+        remembered and remembered.fingerprint == record.fingerprint and remembered.job
+    )
+    return record.outcome.cache_hit or not own
+
+
+def _stop_superseded(world: World, fingerprint: str) -> tuple[Action, ...]:
+    """Deletes every running build but the one of ``fingerprint``."""
+    return tuple(
+        action
+        for job in world.observed.jobs
+        if job.fingerprint and job.fingerprint != fingerprint and live(job) and not (job.outcome and job.outcome.ok)
+        for action in (
+            Delete(
+                api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="its engine is no longer wanted"
+            ),
+            Delete(api_version="v1", kind="ConfigMap", name=job.name, why="the request of a superseded build"),
+        )
+    )

@@ -1,0 +1,180 @@
+"""What a Job and its pods tell: why nothing happens yet, and why it ended without a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from enginewright.core.observed import JobView, PodView
+from enginewright.core.placement import Placement
+from enginewright.core.reasons import Reason
+from enginewright_builder.contract import EXIT_USER, ErrorReport
+
+IMAGE_REASONS = frozenset(
+    {
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "ImageInspectError",
+    }
+)
+PENDING_REASONS = frozenset(
+    {Reason.UNSCHEDULABLE, Reason.IMAGE_PULL_FAILED, Reason.BUILD_PENDING, Reason.WAITING_FOR_QUEUE}
+)
+# What may come after a failure: wait for a change, wait for a change of the spec (not only of the engine's part of it),
+# try again for ever, try again a few times.
+Retry = Literal["never", "spec", "always", "limited"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """Something that keeps a pod from working, and what to do."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailure:
+    """Why a Job ended without a result."""
+
+    reason: str
+    message: str
+    retry: Retry
+
+
+def live(job: JobView) -> bool:
+    """Whether its pods run or will."""
+    return not (job.succeeded or job.failed or job.deleting)
+
+
+def explain(error: ErrorReport) -> str:
+    """The builder's error as a sentence: field, value, remedy."""
+    where = f"{error.field}: " if error.field else ""
+    value = f" (got {error.value})" if error.value else ""
+    remedy = f"; {error.remedy}" if error.remedy else ""
+    return f"{where}{error.message}{value}{remedy}."
+
+
+def wanted_hardware(placement: Placement | None) -> str:
+    """What the scheduler looks for, in the user's words."""
+    if placement is None:
+        return ""
+    wants = [f"{name}: {amount}" for name, amount in sorted(placement.limits.items())]
+    if placement.claim:
+        wants.append(f"a device of class {placement.claim.device_class} ({placement.claim.expression})")
+    nodes = [f"{key}={value}" for key, value in sorted(placement.node_selector.items())]
+    for key, values in _affinity(placement):
+        nodes.append(f"{key} in ({', '.join(values)})")
+    text = f" It asks for {' and '.join(wants)}" if wants else ""
+    if nodes:
+        text += f"{' on' if wants else ' It asks for'} nodes labelled {', '.join(nodes)}"
+    return f"{text}; check with: kubectl describe nodes." if text else ""
+
+
+def _affinity(placement: Placement) -> Iterable[tuple[str, list[str]]]:
+    affinity = placement.node_affinity or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    for term in required.get("nodeSelectorTerms", ()):
+        for expression in term.get("matchExpressions", ()):
+            yield expression["key"], list(expression.get("values", ()))
+
+
+def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: str) -> Trouble | None:
+    """Why the newest waiting pod does not start, or None when it just takes its time."""
+    waiting = [pod for pod in pods if pod.phase == "Pending" and not pod.deleting]
+    if not waiting:
+        return None
+    pod = newest(waiting)
+    if pod.unschedulable:
+        return Trouble(
+            reason=Reason.UNSCHEDULABLE,
+            message=f"No node can take pod {pod.name}: {pod.unschedulable.rstrip('.')}.{wanted_hardware(placement)}",
+        )
+    if pod.waiting_reason in IMAGE_REASONS:
+        detail = f" {pod.waiting_message.rstrip('.')}." if pod.waiting_message else ""
+        return Trouble(
+            reason=Reason.IMAGE_PULL_FAILED,
+            message=f"Pod {pod.name} cannot get its image ({pod.waiting_reason}; {images}).{detail} Check the "
+            f"image's name and the pull secrets.",
+        )
+    if pod.waiting_reason.endswith("Error"):
+        return Trouble(
+            reason=Reason.BUILD_PENDING,
+            message=f"Pod {pod.name} cannot start ({pod.waiting_reason}): {pod.waiting_message}",
+        )
+    return None
+
+
+def newest(pods: Iterable[PodView]) -> PodView:
+    return max(pods, key=lambda pod: (pod.created or datetime.min.replace(tzinfo=UTC), pod.name))
+
+
+def pod_end(pods: Iterable[PodView], too_slow: str) -> JobFailure | None:
+    """Why the newest pod that ended badly did so, as far as Kubernetes knows."""
+    ended = [pod for pod in pods if pod.exit_code not in (None, 0) or pod.reason or pod.disrupted]
+    if not ended:
+        return None
+    pod = newest(ended)
+    if pod.terminated_reason == "OOMKilled":
+        return JobFailure(
+            reason=Reason.OUT_OF_MEMORY,
+            retry="limited",
+            message=f"Pod {pod.name} ran out of memory; raise spec.engine.resources.limits.memory or lower "
+            f"spec.engine.maxBatchSize.",
+        )
+    if pod.reason == "NodeLost":
+        return JobFailure(
+            reason=Reason.NODE_LOST, retry="always", message=f"Node {pod.node} of pod {pod.name} is gone."
+        )
+    if pod.reason == "Evicted" or pod.disrupted:
+        why = f": {pod.message.rstrip('.')}" if pod.message else ""
+        return JobFailure(reason=Reason.EVICTED, retry="always", message=f"Pod {pod.name} was evicted{why}.")
+    if pod.reason == "DeadlineExceeded":
+        return JobFailure(
+            reason=Reason.BUILD_DEADLINE_EXCEEDED,
+            retry="spec",
+            message=f"Pod {pod.name} did not finish in time; {too_slow}.",
+        )
+    if pod.exit_code == EXIT_USER:
+        return JobFailure(
+            reason=Reason.BUILD_FAILED,
+            retry="never",
+            message=f"Pod {pod.name} refused its input; kubectl logs {pod.name} says why.",
+        )
+    return JobFailure(
+        reason=Reason.BUILD_FAILED,
+        retry="limited",
+        message=f"Pod {pod.name} ended with exit code {pod.exit_code}; kubectl logs {pod.name} says why.",
+    )
+
+
+def job_failure(job: JobView, *, never_started: bool, too_slow: str) -> JobFailure:
+    """Why a finished Job has no result. ``never_started`` says that its pod was last seen waiting, ``too_slow`` what to
+    do about one that ran out of time."""
+    error = job.outcome.error if job.outcome else None
+    if error and error.family == "user":
+        return JobFailure(reason=error.reason, message=explain(error), retry="never")
+    if job.failure_reason == "DeadlineExceeded":
+        if never_started:
+            return JobFailure(
+                reason=Reason.BUILD_DEADLINE_EXCEEDED,
+                retry="always",
+                message=f"Job {job.name} could not start before its deadline.",
+            )
+        return JobFailure(
+            reason=Reason.BUILD_DEADLINE_EXCEEDED,
+            retry="spec",
+            message=f"Job {job.name} did not finish in time; {too_slow}.",
+        )
+    if error:
+        again: Retry = "always" if error.family == "transient" and error.reason != Reason.OUT_OF_MEMORY else "limited"
+        return JobFailure(reason=error.reason, message=explain(error), retry=again)
+    if end := pod_end(job.pods, too_slow):
+        return end
+    said = job.failure_message or "it left no result"
+    return JobFailure(reason=Reason.BUILD_FAILED, retry="limited", message=f"Job {job.name} failed: {said}.")

@@ -1,0 +1,67 @@
+"""The two conditions that people wait for and are paged by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from enginewright.core.conditions import Verdict, bad, good
+from enginewright.core.decide.serving import Serving, current
+from enginewright.core.decide.world import count
+from enginewright.core.observed import DeploymentView, Observed
+from enginewright.core.reasons import Condition, Reason
+
+
+def available_verdict(serving: Serving, revision: str) -> Verdict:
+    """True while any proven engine answers behind the Service; ``revision`` is the one that the spec asks for."""
+    if not serving.traffic:
+        return bad(Condition.AVAILABLE, Reason.NO_REPLICA, "No replica is ready behind the Service.")
+    if revision in serving.traffic:
+        return good(Condition.AVAILABLE, Reason.SERVING, f"Revision {revision} answers.")
+    others = ", ".join(sorted(other or "of a replica that is gone" for other in serving.traffic))
+    return good(
+        Condition.AVAILABLE,
+        Reason.SERVING_PREVIOUS,
+        f"Revision {others} answers; that of the current spec does not yet.",
+    )
+
+
+def ready_verdict(observed: Observed, revision: str, wanted: int, before: Iterable[Verdict]) -> Verdict:
+    """True only when the engine of the current generation serves on all wanted replicas and nothing else gets traffic.
+
+    ``before`` are the conditions that must be True first, in the order of the walk: the first that is not tells why.
+    """
+    for verdict in before:
+        if not verdict.ok:
+            return bad(Condition.READY, verdict.reason, verdict.message)
+    if wanted == 0:
+        return bad(Condition.READY, Reason.NO_REPLICA, "spec.replicas is 0: nothing serves, as asked.")
+    if short := _shortfall(observed, revision, wanted):
+        return bad(Condition.READY, Reason.REPLICAS_NOT_READY, short)
+    return good(Condition.READY, Reason.SERVING, f"Revision {revision} serves on {count(wanted, 'replica')}.")
+
+
+def _shortfall(observed: Observed, revision: str, wanted: int) -> str:
+    """What is missing from strict readiness; empty when nothing is."""
+    deployed = observed.deployment(revision)
+    if deployed is None or deployed.deleting or not _complete(deployed, wanted):
+        ready = deployed.ready if deployed else 0
+        return f"{ready} of {count(wanted, 'replica')} of revision {revision} ready."
+    if any(other.revision != revision for other in observed.deployments):
+        return "Another revision still runs."
+    if observed.service is None or observed.service.revision != revision:
+        return f"The Service does not select revision {revision} alone yet."
+    if any(endpoint.revision != revision for endpoint in observed.endpoints):
+        return "A replica of another revision may still get traffic."
+    answering = sum(endpoint.ready and not endpoint.terminating for endpoint in observed.endpoints)
+    if answering < wanted:
+        return f"{answering} of {count(wanted, 'replica')} behind the Service."
+    return ""
+
+
+def _complete(deployed: DeploymentView, wanted: int) -> bool:
+    return (
+        current(deployed)
+        and deployed.spec_replicas == wanted == deployed.replicas
+        and deployed.ready >= wanted
+        and deployed.available >= wanted
+    )

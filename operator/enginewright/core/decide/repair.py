@@ -1,0 +1,105 @@
+"""What if the store has lost or damaged an engine that the index still lists?
+
+Servers check before they load, and say so by the exit code of their verify container. Then the index entry goes and the
+engine is built again, a few times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enginewright.core.conditions import Verdict, bad, parse_timestamp
+from enginewright.core.decide.jobs import Trouble
+from enginewright.core.decide.world import World
+from enginewright.core.labels import CONTAINER_VERIFY
+from enginewright.core.manifests import record_name
+from enginewright.core.observed import EngineRecord, PodView
+from enginewright.core.plan import Action, Delete
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import BuildStatus
+from enginewright_builder.contract import EXIT_USER
+
+MAX_REPAIRS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """With a ``verdict`` the record is given up in this pass; without one it stands."""
+
+    verdict: Verdict | None = None
+    memory: BuildStatus | None = None
+    actions: tuple[Action, ...] = ()
+
+
+def refusing(pods: tuple[PodView, ...], revision: str) -> tuple[PodView, ...]:
+    """The replicas of ``revision`` whose verify container says that the engine is not what was published."""
+    return tuple(
+        pod
+        for pod in pods
+        if pod.revision == revision
+        and not pod.deleting
+        and not pod.ready
+        and pod.failed_container == CONTAINER_VERIFY
+        and pod.exit_code == EXIT_USER
+    )
+
+
+def refusal(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
+    found = refusing(pods, revision)
+    if not found:
+        return None
+    said = found[0].terminated_message.strip() or f"kubectl logs {found[0].name} -c {CONTAINER_VERIFY} says why"
+    return Trouble(
+        reason=Reason.ENGINE_REFUSED, message=f"Replica {found[0].name} refuses the engine before loading it: {said}"
+    )
+
+
+def repair_step(world: World, revision: str, record: EngineRecord, memory: BuildStatus | None) -> Repair:
+    found = refusing(world.observed.pods, revision)
+    if not found or world.spec.suspend:
+        return Repair()
+    repairs = (memory.repairs if memory else None) or 0
+    if stale := tuple(pod for pod in found if repairs and _before(pod, record)):
+        return Repair(actions=tuple(_restart(pod) for pod in stale))
+    if repairs >= MAX_REPAIRS:
+        return Repair()
+    return _give_up(world, record, memory or BuildStatus(fingerprint=record.fingerprint), repairs + 1, found[0])
+
+
+def _before(pod: PodView, record: EngineRecord) -> bool:
+    """Whether the pod is older than the engine as it is now: it looked at what was there before the repair."""
+    built = parse_timestamp(record.outcome.built)
+    return built is not None and pod.created is not None and pod.created <= built
+
+
+def _restart(pod: PodView) -> Delete:
+    return Delete(
+        api_version="v1",
+        kind="Pod",
+        name=pod.name,
+        why="it refused the engine that has been built again since; a new replica looks again",
+    )
+
+
+def _give_up(world: World, record: EngineRecord, memory: BuildStatus, repairs: int, pod: PodView) -> Repair:
+    """The finished build Job goes too: its old success would bring the record right back."""
+    done = tuple(
+        Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="its engine is lost")
+        for job in world.observed.jobs
+        if job.fingerprint == record.fingerprint and not job.deleting
+    )
+    drop = Delete(
+        api_version="v1",
+        kind="ConfigMap",
+        name=record_name(record.fingerprint, world.spec.store.uri),
+        why=f"replica {pod.name} found that the store has lost this engine",
+    )
+    message = (
+        f"The store lost engine {record.fingerprint[:8]} or part of it ({pod.terminated_message.strip() or pod.name}); "
+        f"it is built again ({repairs} of {MAX_REPAIRS})."
+    )
+    return Repair(
+        verdict=bad(Condition.ENGINE_BUILT, Reason.ENGINE_LOST, message),
+        memory=memory.model_copy(update={"repairs": repairs, "attempts": (memory.attempts or 0) + 1, "failures": None}),
+        actions=(drop, *done),
+    )

@@ -1,0 +1,123 @@
+"""Last step: everything that was found, as status, events and one plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.conditions import Verdict, bad, merge
+from enginewright.core.decide import blocks
+from enginewright.core.decide.engine_step import EngineResult
+from enginewright.core.decide.proof import accuracy_verdict, objective_verdict
+from enginewright.core.decide.readiness import available_verdict, ready_verdict
+from enginewright.core.decide.rollout import RolloutResult
+from enginewright.core.decide.scale_step import ScaleResult
+from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.source_step import SourceResult
+from enginewright.core.decide.world import Memory, World, earliest
+from enginewright.core.events import decision_event, transitions
+from enginewright.core.observed import ObjectView, Observed
+from enginewright.core.plan import Plan
+from enginewright.core.problems import Problem, summarise
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import StatusModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What the steps found, in the order of the walk."""
+
+    source: SourceResult
+    engine: EngineResult
+    serving: Serving
+    scale: ScaleResult
+    rollout: RolloutResult
+
+
+def report(world: World, found: Findings) -> Plan:
+    accuracy = accuracy_verdict(world.spec, found.engine)
+    first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
+    ready = ready_verdict(world.observed, found.engine.revision, found.scale.wanted, first)
+    verdicts = (
+        ready,
+        available_verdict(found.serving, found.engine.revision),
+        found.source.verdict,
+        found.engine.verdict,
+        accuracy,
+        objective_verdict(world.spec, found.engine),
+        found.rollout.verdict,
+        found.scale.verdict,
+    )
+    old = world.obj.status.get("conditions")
+    decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
+    return Plan(
+        actions=found.source.actions + found.engine.actions + found.rollout.actions,
+        events=transitions(old, verdicts) + decided,
+        status={
+            "observedGeneration": world.obj.generation,
+            "conditions": merge(old, verdicts, world.obj.generation, world.now),
+            **_blocks(world, found, ready),
+        },
+        requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue),
+        recommendation=found.scale.recommendation,
+        watch_queue=found.scale.watch or found.rollout.watch,
+    )
+
+
+def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
+    serving, observed = found.serving, world.observed
+    shown = blocks.shown_record(world, found.engine, serving)
+    engine = blocks.engine_block(world, found.engine, shown, serving)
+    replicas_ready = sum(deployment.ready for deployment in observed.deployments)
+    parts: dict[str, StatusModel | None] = {
+        "source": found.source.memory,
+        "build": found.engine.memory,
+        "engine": engine,
+        "placement": blocks.placement_block(found.engine.placement),
+        "rollout": found.rollout.memory,
+        "autoscaling": found.scale.memory,
+        "batching": blocks.batching_block(shown),
+        "summary": blocks.summary_block(
+            engine, found.scale.memory, found.engine.placement, replicas_ready, found.scale.wanted, ready.reason
+        ),
+    }
+    status: dict[str, Any] = {name: block.as_json() for name, block in parts.items() if block is not None}
+    if candidates := _candidates(world, found):
+        status["candidates"] = candidates
+    if found.engine.fingerprint:
+        status["fingerprint"] = found.engine.fingerprint
+    status["replicas"] = sum(deployment.replicas for deployment in observed.deployments)
+    status["readyReplicas"] = replicas_ready
+    status["selector"] = labels.as_selector(labels.model_selector(world.obj.name))
+    return status
+
+
+def _candidates(world: World, found: Findings) -> list[Any]:
+    """Of the newest build that measured any; they stay until another one did."""
+    outcome = found.engine.record.outcome if found.engine.record else None
+    measured = found.engine.candidates or (outcome.candidates if outcome else ())
+    if measured:
+        return [candidate.as_json() for candidate in blocks.candidate_blocks(measured)]
+    told = world.obj.status.get("candidates")
+    return list(told) if isinstance(told, list) else []
+
+
+def refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -> Plan:
+    """A spec that makes no sense changes nothing but what is said: what serves goes on serving."""
+    serving = Serving.of(observed, Memory.of(obj.status).rollout)
+    served = serving.stable.revision if serving.stable else ""
+    verdicts = (bad(Condition.READY, Reason.INVALID_SPEC, summarise(problems)), available_verdict(serving, served))
+    old = obj.status.get("conditions")
+    spoken = {verdict.type for verdict in verdicts}
+    kept = [entry for entry in old if entry.get("type") not in spoken] if isinstance(old, list) else []
+    summary = {**(obj.status.get("summary") or {}), "reason": str(Reason.INVALID_SPEC)}
+    return Plan(
+        events=transitions(old, verdicts),
+        status={
+            **obj.status,
+            "observedGeneration": obj.generation,
+            "summary": summary,
+            "conditions": merge(old, verdicts, obj.generation, observed.now) + kept,
+        },
+    )

@@ -1,0 +1,81 @@
+"""What the parts of a rollout share: target, result, and moves that never leave traffic without a replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enginewright.core.conditions import Verdict, bad
+from enginewright.core.decide import children
+from enginewright.core.decide.analysis import starting_trouble, waiting_trouble
+from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.world import World, count
+from enginewright.core.observed import DeploymentView, EngineRecord
+from enginewright.core.placement import Placement
+from enginewright.core.plan import Action
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import RolloutStatus
+
+PROGRESS_CHECK = 15.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The revision that the spec asks for, with all that its Deployment is made of."""
+
+    revision: str
+    record: EngineRecord
+    placement: Placement
+    replicas: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutResult:
+    """``watch`` asks for the replicas to be scraped: an analysis is under way."""
+
+    verdict: Verdict
+    memory: RolloutStatus
+    actions: tuple[Action, ...] = ()
+    requeue: float | None = None
+    watch: bool = False
+
+
+def route_safely(world: World, serving: Serving, revision: str, why: str) -> tuple[Action, ...]:
+    """The Service selects ``revision``, or all of them while only others are ready: some answer beats none."""
+    wanted = serving.deployment(revision)
+    others_ready = any(other.ready for other in serving.alive if other.revision != revision)
+    blind = revision != children.EVERY and others_ready and not (wanted and wanted.ready)
+    return children.route(world, children.EVERY if blind else revision, why)
+
+
+def remove_others(serving: Serving, kept: set[str], why: str) -> tuple[Action, ...]:
+    """Removes all revisions but ``kept``, sparing those that are ready while none of ``kept`` is."""
+    safe = any(deployment.ready for deployment in serving.alive if deployment.revision in kept)
+    return tuple(
+        children.remove(other, why)
+        for other in serving.alive
+        if other.revision not in kept and (safe or not other.ready)
+    )
+
+
+def back_to(world: World, serving: Serving, stable: DeploymentView, wanted: int, why: str) -> tuple[Action, ...]:
+    """Only ``stable``, at full strength."""
+    return (
+        route_safely(world, serving, stable.revision, why)
+        + children.resize(stable, wanted, why)
+        + remove_others(serving, {stable.revision}, why)
+    )
+
+
+def starting(world: World, target: Target, deployed: DeploymentView | None, wanted: int) -> Verdict:
+    """How far a revision is that is getting ready, or why it does not."""
+    trouble = starting_trouble(world, deployed, target.revision) or waiting_trouble(
+        world, target.placement, target.revision
+    )
+    if trouble:
+        return bad(Condition.ROLLOUT_COMPLETE, trouble.reason, trouble.message)
+    ready = deployed.available if deployed else 0
+    return bad(
+        Condition.ROLLOUT_COMPLETE,
+        Reason.PROGRESSING,
+        f"Revision {target.revision}: {ready} of {count(wanted, 'replica')} ready.",
+    )

@@ -1,0 +1,135 @@
+"""Fifth step: which revisions run, with how many replicas, and which of them the Service selects.
+
+Three situations: the wanted engine is not there (keep what serves), nothing else serves (settle the wanted revision),
+or another revision serves (shift from it, see :mod:`~enginewright.core.decide.shift`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from enginewright.core.conditions import Verdict, bad, good, unknown
+from enginewright.core.decide import children
+from enginewright.core.decide.engine_step import EngineResult
+from enginewright.core.decide.rollout import (
+    PROGRESS_CHECK,
+    RolloutResult,
+    Target,
+    back_to,
+    remove_others,
+    route_safely,
+    starting,
+)
+from enginewright.core.decide.serving import Serving, current
+from enginewright.core.decide.shift import shift
+from enginewright.core.decide.world import World, count
+from enginewright.core.observed import DeploymentView
+from enginewright.core.plan import Action
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import RolloutStatus
+
+
+def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: int) -> RolloutResult:
+    memory = world.memory.rollout or RolloutStatus()
+    if world.spec.suspend:
+        return RolloutResult(memory=memory, verdict=_suspended(serving, engine.revision))
+    if engine.record is None or engine.placement is None:
+        return _keep(world, engine, serving, memory, wanted)
+    target = Target(revision=engine.revision, record=engine.record, placement=engine.placement, replicas=wanted)
+    if serving.stable is None or serving.stable.revision == target.revision:
+        return _settle(world, target, serving, memory)
+    return shift(world, target, serving.stable, serving, memory)
+
+
+def _suspended(serving: Serving, revision: str) -> Verdict:
+    if serving.stable and serving.stable.revision == revision and len(serving.alive) == 1:
+        return good(Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} serves; no other revision runs.")
+    return bad(
+        Condition.ROLLOUT_COMPLETE, Reason.SUSPENDED, "spec.suspend is true: no rollout is started or continued."
+    )
+
+
+def _keep(world: World, engine: EngineResult, serving: Serving, memory: RolloutStatus, wanted: int) -> RolloutResult:
+    """No engine for this spec yet: the stable revision goes on alone, at full strength."""
+    stable = serving.stable
+    serves = ""
+    actions: tuple[Action, ...] = ()
+    if stable:
+        serves = f" Revision {stable.revision} goes on serving."
+        actions = back_to(world, serving, stable, wanted, "the engine of the current spec is not built")
+    elif engine.revision:
+        actions = remove_others(serving, {engine.revision}, "superseded before it was ready")
+    memory = RolloutStatus(stable=stable.revision if stable else None, rolled_back=memory.rolled_back)
+    return RolloutResult(
+        memory=memory,
+        actions=actions,
+        verdict=unknown(
+            Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_ENGINE, f"Rolls out when the engine is built.{serves}"
+        ),
+    )
+
+
+def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:
+    """The wanted revision is the only one to rely on: run it, send it the traffic, remove the others."""
+    deployed = serving.deployment(target.revision)
+    strangers = tuple(pod for pod in world.observed.pods if pod.revision != target.revision)
+    if world.spec.rollout.strategy == "Recreate" and deployed is None and (strangers or serving.alive):
+        return _wait_for_room(serving, memory, target, len(strangers))
+    actions = (
+        children.run(world, target.revision, target.record, target.placement, f"revision {target.revision} is wanted")
+        + children.protect(world)
+        + route_safely(world, serving, target.revision, f"traffic goes to revision {target.revision}")
+        + children.resize(deployed, target.replicas, f"{count(target.replicas, 'replica')} wanted")
+    )
+    if _drained(world, serving, target.revision):
+        actions += remove_others(serving, {target.revision}, f"revision {target.revision} has taken over")
+    return replace(_judge(world, target, deployed, memory), actions=actions)
+
+
+def _wait_for_room(serving: Serving, memory: RolloutStatus, target: Target, pods: int) -> RolloutResult:
+    memory = RolloutStatus(candidate=target.revision, step="Draining", rolled_back=memory.rolled_back)
+    return RolloutResult(
+        memory=memory,
+        requeue=PROGRESS_CHECK,
+        actions=tuple(children.remove(other, "strategy Recreate stops the old first") for other in serving.alive),
+        verdict=bad(
+            Condition.ROLLOUT_COMPLETE,
+            Reason.DRAINING,
+            f"Strategy Recreate: {count(pods, 'old replica')} to stop before revision {target.revision} starts.",
+        ),
+    )
+
+
+def _drained(world: World, serving: Serving, revision: str) -> bool:
+    """Whether others may go: they get no traffic any more, or nobody relied on them."""
+    if serving.stable is None:
+        return True
+    routed = world.observed.service is not None and world.observed.service.revision == revision
+    return routed and set(serving.traffic) == {revision}
+
+
+def _judge(world: World, target: Target, deployed: DeploymentView | None, memory: RolloutStatus) -> RolloutResult:
+    """Complete once all replicas were ready and every other revision is gone; losing a replica later is no rollout."""
+    revision, wanted = target.revision, target.replicas
+    others = [other.revision for other in world.observed.deployments if other.revision != revision]
+    full = deployed is not None and current(deployed) and deployed.available >= wanted
+    was_complete = memory.stable == revision and memory.step == "Complete"
+    if deployed and not others and (was_complete or full):
+        return RolloutResult(
+            memory=RolloutStatus(stable=revision, step="Complete"),
+            verdict=good(
+                Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} serves; no other revision runs."
+            ),
+        )
+    proven = revision if deployed and deployed.ready and memory.stable not in others else memory.stable
+    memory = RolloutStatus(
+        stable=proven, candidate=revision, step="Draining" if full else "Starting", rolled_back=memory.rolled_back
+    )
+    verdict = starting(world, target, deployed, wanted)
+    if full:
+        verdict = bad(
+            Condition.ROLLOUT_COMPLETE,
+            Reason.DRAINING,
+            f"Revision {revision} took over; revision {', '.join(others)} stops.",
+        )
+    return RolloutResult(memory=memory, requeue=PROGRESS_CHECK, verdict=verdict)

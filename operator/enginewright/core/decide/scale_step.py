@@ -1,0 +1,128 @@
+"""Fourth step: how many replicas are wanted?
+
+While two revisions run, the number is that of the stable one, which the candidate follows; it may rise but not fall, so
+that capacity is never taken from under a rollout and the figures of its analysis stay comparable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from enginewright.core.conditions import Verdict, good, parse_timestamp, timestamp, unknown
+from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.world import World, count
+from enginewright.core.observed import DeploymentView
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.scaling import ScaleDecision, ScaleLimits, decide_replicas, limits_of
+from enginewright.core.status import MAX_DECISIONS, AutoscalingStatus, DecisionStatus
+
+# Queue depth in status is for people: it is refreshed this often, or with a decision.
+REFRESH_SECONDS = 10.0
+# A decision that could not be carried out yet is not noted again within this time.
+SAME_DECISION_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleResult:
+    """``decision`` is what changed in this pass, ``recommendation`` the scaler's wish to be kept for stabilisation."""
+
+    wanted: int
+    verdict: Verdict
+    memory: AutoscalingStatus | None = None
+    decision: DecisionStatus | None = None
+    recommendation: int | None = None
+    watch: bool = False
+    requeue: float | None = None
+
+
+def scale_step(world: World, serving: Serving) -> ScaleResult:
+    stable = serving.stable
+    if world.spec.suspend:
+        wanted = stable.spec_replicas if stable else 0
+        return ScaleResult(
+            wanted=wanted,
+            memory=world.memory.autoscaling,
+            verdict=unknown(
+                Condition.SCALING_ACTIVE, Reason.SUSPENDED, "spec.suspend is true: replicas are left as they are."
+            ),
+        )
+    if world.spec.autoscaling is None:
+        wanted = 1 if world.spec.replicas is None else world.spec.replicas
+        return ScaleResult(
+            wanted=wanted,
+            verdict=good(
+                Condition.SCALING_ACTIVE, Reason.MANUAL, f"{count(wanted, 'replica')}, as spec.replicas says."
+            ),
+        )
+    limits = limits_of(world.spec.autoscaling)
+    if stable is None:
+        return _first(world, limits, watch=bool(serving.alive))
+    return _automatic(world, serving, stable, limits)
+
+
+def _first(world: World, limits: ScaleLimits, watch: bool) -> ScaleResult:
+    """Nobody serves, so nothing is queued: the last known number, or the least."""
+    last = world.memory.autoscaling.desired_replicas if world.memory.autoscaling else None
+    wanted = limits.clamp(last or limits.min_replicas)
+    memory = (world.memory.autoscaling or AutoscalingStatus()).model_copy(update={"desired_replicas": wanted})
+    return ScaleResult(
+        wanted=wanted,
+        memory=memory,
+        watch=watch,
+        verdict=unknown(
+            Condition.SCALING_ACTIVE, Reason.WAITING_FOR_ENGINE, "Scaling starts when the first replica is ready."
+        ),
+    )
+
+
+def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: ScaleLimits) -> ScaleResult:
+    current = stable.spec_replicas
+    before = world.memory.autoscaling or AutoscalingStatus()
+    rolling = len(serving.alive) > 1
+    if rolling:
+        # A rollout that moves replicas from one revision to the other does not change how many are wanted.
+        asked = [deployment.spec_replicas for deployment in serving.alive]
+        current = limits.clamp(max(before.desired_replicas or 0, *asked))
+    found = decide_replicas(world.observed.signals, current, limits, world.observed.monotonic)
+    wanted = max(found.replicas, current) if rolling else found.replicas
+    decision = _decision(world, before, current, wanted, found.message)
+    return ScaleResult(
+        wanted=wanted,
+        recommendation=found.recommendation,
+        watch=True,
+        decision=decision,
+        memory=_remember(world, before, wanted, decision, found),
+        requeue=REFRESH_SECONDS,
+        verdict=_verdict(found),
+    )
+
+
+def _verdict(found: ScaleDecision) -> Verdict:
+    say = unknown if found.hold else good
+    return say(Condition.SCALING_ACTIVE, found.reason, found.message)
+
+
+def _decision(world: World, before: AutoscalingStatus, current: int, wanted: int, why: str) -> DecisionStatus | None:
+    if wanted == current:
+        return None
+    if before.decisions:
+        last, made = before.decisions[0], parse_timestamp(before.decisions[0].time)
+        recent = made is not None and world.now - made < timedelta(seconds=SAME_DECISION_SECONDS)
+        if recent and (last.from_, last.to) == (current, wanted):
+            return None
+    return DecisionStatus(time=timestamp(world.now), from_=current, to=wanted, reason=why)
+
+
+def _remember(
+    world: World, before: AutoscalingStatus, wanted: int, decision: DecisionStatus | None, found: ScaleDecision
+) -> AutoscalingStatus:
+    update: dict[str, object] = {"desired_replicas": wanted}
+    if decision:
+        update["decisions"] = (decision, *before.decisions)[:MAX_DECISIONS]
+    depth = None if found.queue_depth is None else round(found.queue_depth)
+    taken = parse_timestamp(before.queue_depth_time)
+    due = taken is None or world.now - taken >= timedelta(seconds=REFRESH_SECONDS)
+    if depth != before.queue_depth and (due or decision):
+        update |= {"queue_depth": depth, "queue_depth_time": timestamp(world.now)}
+    return before.model_copy(update=update)

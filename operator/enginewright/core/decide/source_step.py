@@ -1,0 +1,224 @@
+"""Second step: what is the source? Its content digests, found once by a small Job and remembered in status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
+from enginewright.core.decide import backoff
+from enginewright.core.decide.jobs import JobFailure, job_failure, live, pod_trouble
+from enginewright.core.decide.world import LOOK_AGAIN, World
+from enginewright.core.manifests import request_configmap, resolve_job, resolve_job_name
+from enginewright.core.observed import JobView
+from enginewright.core.plan import Action, Create, Delete
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.request import resolve_request, source_claims, source_key, store_claim
+from enginewright.core.status import FailureStatus, SourceStatus
+from enginewright_builder.contract import ResolvedSource
+
+RETRY_HINT = "Change the spec, or annotate the object with enginewright.io/retry=<anything new> to try again."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceResult:
+    verdict: Verdict
+    memory: SourceStatus
+    resolved: ResolvedSource | None = None
+    actions: tuple[Action, ...] = ()
+    requeue: float | None = None
+
+
+def source_step(world: World) -> SourceResult:
+    key = source_key(world.spec)
+    remembered = world.memory.source
+    memory = remembered if remembered and remembered.key == key else SourceStatus(key=key)
+    superseded = _delete_superseded(world, resolve_job_name(world.obj.name, key))
+    result = _resolved(memory, known(memory)) if memory.digest else _resolve(world, _forgive(world, memory))
+    return SourceResult(
+        verdict=result.verdict,
+        memory=result.memory,
+        resolved=result.resolved,
+        actions=superseded + result.actions,
+        requeue=result.requeue,
+    )
+
+
+def missing_claim(world: World) -> tuple[str, str] | None:
+    """Reason and message when a volume that a Job would mount does not exist."""
+    for claim in source_claims(world.spec):
+        if claim not in world.observed.claims:
+            return Reason.VOLUME_MISSING, (
+                f"PersistentVolumeClaim {claim}, which spec.source or its data names, does not "
+                f"exist in namespace {world.obj.namespace}: create it or correct the uri."
+            )
+    return missing_store(world)
+
+
+def missing_store(world: World) -> tuple[str, str] | None:
+    claim = store_claim(world.spec)
+    if claim in world.observed.claims:
+        return None
+    return Reason.STORE_MISSING, (
+        f"PersistentVolumeClaim {claim} of spec.store.uri {world.spec.store.uri} does not exist "
+        f"in namespace {world.obj.namespace}: create it or correct the uri."
+    )
+
+
+def known(memory: SourceStatus) -> ResolvedSource:
+    return ResolvedSource(
+        digest=memory.digest or "",
+        format=memory.format or "",
+        size_bytes=memory.size_bytes or 0,
+        evaluation_digest=memory.evaluation_digest or "",
+        calibration_digest=memory.calibration_digest or "",
+    )
+
+
+def _forgive(world: World, memory: SourceStatus) -> SourceStatus:
+    """Looking is cheap, so any new spec and any new retry annotation forget old errors. The time of the last failure
+    stays: it tells an old Job from a new one."""
+    if memory.retry in (None, world.retry) and memory.generation in (None, world.obj.generation):
+        return memory
+    return SourceStatus(key=memory.key, last_failure_time=memory.last_failure_time)
+
+
+def _resolve(world: World, memory: SourceStatus) -> SourceResult:
+    job = world.observed.job(resolve_job_name(world.obj.name, memory.key))
+    if job and not job.deleting and not _counted(job, memory):
+        return _watch(world, job, memory)
+    if memory.failure:
+        return _failed(memory, memory.failure)
+    return _start(world, job, memory)
+
+
+def _counted(job: JobView, memory: SourceStatus) -> bool:
+    """Whether this Job's failure is remembered already: the Job was there before the failure was."""
+    last = parse_timestamp(memory.last_failure_time)
+    return last is not None and job.created <= last and not live(job)
+
+
+def _start(world: World, old: JobView | None, memory: SourceStatus) -> SourceResult:
+    attempts = memory.attempts or 0
+    if missing := missing_claim(world):
+        return SourceResult(verdict=bad(Condition.SOURCE_RESOLVED, *missing), memory=memory, requeue=LOOK_AGAIN)
+    if world.spec.suspend:
+        return SourceResult(
+            memory=memory,
+            verdict=bad(
+                Condition.SOURCE_RESOLVED, Reason.SUSPENDED, "spec.suspend is true: the source is not looked at."
+            ),
+        )
+    if wait := backoff.remaining(memory.last_failure_time, attempts, world.now):
+        return SourceResult(verdict=_retrying(memory), memory=memory, requeue=wait)
+    name = resolve_job_name(world.obj.name, memory.key)
+    verdict = bad(Condition.SOURCE_RESOLVED, Reason.RESOLVING, f"Job {name} looks at {world.spec.source.uri}.")
+    if old:
+        clear = () if old.deleting else (_delete(old, "an earlier attempt, in the way of the next"),)
+        return SourceResult(verdict=verdict, memory=memory, actions=clear, requeue=1.0)
+    request = resolve_request(world.obj.name, world.spec, world.config)
+    return SourceResult(
+        verdict=verdict,
+        memory=memory,
+        actions=(
+            Create(manifest=request_configmap(world.owner, name, request), why="the request of the resolve Job"),
+            Create(
+                manifest=resolve_job(world.owner, world.spec, world.config), why="the source's digests are not known"
+            ),
+        ),
+    )
+
+
+def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
+    outcome = job.outcome
+    if outcome and outcome.ok and outcome.source:
+        found = outcome.source
+        return _resolved(
+            SourceStatus(
+                key=memory.key,
+                digest=found.digest,
+                format=found.format,
+                size_bytes=found.size_bytes,
+                evaluation_digest=found.evaluation_digest or None,
+                calibration_digest=found.calibration_digest or None,
+            ),
+            found,
+        )
+    if not live(job):
+        return _count(
+            world, memory, job_failure(job, never_started=False, too_slow="check that the source can be read")
+        )
+    if world.spec.suspend:
+        return SourceResult(
+            memory=memory,
+            actions=(_delete(job, "spec.suspend is true"),),
+            verdict=bad(
+                Condition.SOURCE_RESOLVED, Reason.SUSPENDED, "spec.suspend is true: the source is not looked at."
+            ),
+        )
+    trouble = pod_trouble(job.pods, None, f"builder image {world.config.images.builder}")
+    verdict = (
+        bad(Condition.SOURCE_RESOLVED, trouble.reason, trouble.message)
+        if trouble
+        else bad(Condition.SOURCE_RESOLVED, Reason.RESOLVING, f"Job {job.name} looks at {world.spec.source.uri}.")
+    )
+    return SourceResult(verdict=verdict, memory=memory)
+
+
+def _count(world: World, memory: SourceStatus, failure: JobFailure) -> SourceResult:
+    attempts = (memory.attempts or 0) + 1
+    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and attempts >= backoff.LIMIT)
+    told = FailureStatus(reason=failure.reason, message=failure.message)
+    memory = SourceStatus(
+        key=memory.key,
+        attempts=attempts,
+        last_failure_time=timestamp(world.now),
+        retry=world.retry,
+        generation=world.obj.generation,
+        failure=told if final else None,
+        last_failure=told,
+    )
+    if final:
+        return _failed(memory, told)
+    return SourceResult(
+        verdict=_retrying(memory),
+        memory=memory,
+        requeue=backoff.remaining(memory.last_failure_time, attempts, world.now),
+    )
+
+
+def _retrying(memory: SourceStatus) -> Verdict:
+    attempts = memory.attempts or 0
+    why = memory.last_failure.message if memory.last_failure else "The last attempt failed."
+    when = backoff.next_attempt(memory.last_failure_time, attempts)
+    return bad(Condition.SOURCE_RESOLVED, Reason.RESOLVE_RETRYING, f"{why} Attempt {attempts + 1} starts {when}.")
+
+
+def _failed(memory: SourceStatus, failure: FailureStatus) -> SourceResult:
+    return SourceResult(
+        memory=memory, verdict=bad(Condition.SOURCE_RESOLVED, failure.reason, f"{failure.message} {RETRY_HINT}")
+    )
+
+
+def _resolved(memory: SourceStatus, found: ResolvedSource) -> SourceResult:
+    return SourceResult(
+        memory=memory,
+        resolved=found,
+        verdict=good(
+            Condition.SOURCE_RESOLVED,
+            Reason.RESOLVED,
+            f"{found.format}, {found.size_bytes / 1e6:.1f} MB, {found.digest}.",
+        ),
+    )
+
+
+def _delete_superseded(world: World, name: str) -> tuple[Action, ...]:
+    """Resolve Jobs of a source that is no longer asked for."""
+    return tuple(
+        _delete(job, "the source changed")
+        for job in world.observed.jobs
+        if not job.fingerprint and job.name != name and not job.deleting
+    )
+
+
+def _delete(job: JobView, why: str) -> Delete:
+    return Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why=why)

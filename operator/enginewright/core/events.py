@@ -1,0 +1,92 @@
+"""Events about the object: one for each transition worth a line, none for what merely goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from enginewright.core.conditions import Verdict, find
+from enginewright.core.plan import Event
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import DecisionStatus
+
+# The apiserver's limit on an event's note, in bytes.
+NOTE_LIMIT = 1024
+
+ACTIONS = {
+    Condition.READY: "Serve",
+    Condition.AVAILABLE: "Serve",
+    Condition.SOURCE_RESOLVED: "Resolve",
+    Condition.ENGINE_BUILT: "Build",
+    Condition.ACCURACY_VERIFIED: "Verify",
+    Condition.OBJECTIVE_MET: "Measure",
+    Condition.ROLLOUT_COMPLETE: "Rollout",
+    Condition.SCALING_ACTIVE: "Scale",
+}
+# Said by another condition's event, or no news.
+QUIET = frozenset(
+    {
+        Reason.WAITING_FOR_SOURCE,
+        Reason.WAITING_FOR_ENGINE,
+        Reason.NO_OBJECTIVE,
+        Reason.MANUAL,
+        Reason.STEADY,
+        Reason.HOLDING,
+        Reason.SCALING,
+        Reason.BUILD_PENDING,
+        Reason.SUSPENDED,
+    }
+)
+# Not True, yet nothing is wrong.
+UNDER_WAY = frozenset(
+    {
+        Reason.RESOLVING,
+        Reason.BUILDING,
+        Reason.WAITING_FOR_QUEUE,
+        Reason.PROGRESSING,
+        Reason.ANALYSING,
+        Reason.WAITING_FOR_PROMOTION,
+        Reason.DRAINING,
+    }
+)
+
+
+def transitions(old: object, verdicts: Iterable[Verdict]) -> tuple[Event, ...]:
+    """An event for every condition whose status or reason is not what ``old`` says."""
+    return tuple(_event(verdict) for verdict in verdicts if _is_news(find(old, verdict.type), verdict))
+
+
+def decision_event(decision: DecisionStatus) -> Event:
+    note = f"From {decision.from_} to {decision.to} replicas: {decision.reason}"
+    return Event(type="Normal", reason=Reason.SCALING, action=ACTIONS[Condition.SCALING_ACTIVE], note=shorten(note))
+
+
+def shorten(note: str) -> str:
+    """At most :data:`NOTE_LIMIT` bytes of UTF-8, never half a character."""
+    raw = note.encode()
+    if len(raw) <= NOTE_LIMIT:
+        return note
+    return raw[: NOTE_LIMIT - len("…".encode())].decode(errors="ignore") + "…"
+
+
+def _is_news(before: object, verdict: Verdict) -> bool:
+    if verdict.reason in QUIET:
+        return False
+    told = before if isinstance(before, dict) else {}
+    if (told.get("status"), told.get("reason")) == (verdict.status, verdict.reason):
+        return False
+    # Why it is not ready is told by the condition that is in the way; that nothing serves yet is no news.
+    if verdict.type == Condition.READY:
+        return verdict.ok or verdict.reason == Reason.INVALID_SPEC
+    if verdict.type == Condition.AVAILABLE:
+        return verdict.ok or told.get("status") == "True"
+    return True
+
+
+def _event(verdict: Verdict) -> Event:
+    wrong = verdict.status == "False" and verdict.reason not in UNDER_WAY
+    return Event(
+        type="Warning" if wrong else "Normal",
+        reason=str(verdict.reason),
+        action=ACTIONS[verdict.type],
+        note=shorten(verdict.message),
+    )
