@@ -125,6 +125,9 @@ def test_the_apiserver_admits_all_of_it(helm: str, kubectl: list[str], tmp_path:
         subprocess.run([*kubectl, "create", "namespace", namespace], check=True, capture_output=True, timeout=60)
     enforced = [*kubectl, "label", "namespace", "enginewright-system", "pod-security.kubernetes.io/enforce=restricted"]
     subprocess.run(enforced, check=True, capture_output=True, timeout=60)
+    # No controller makes it here, and a pod needs one.
+    account = [*kubectl, "--namespace=enginewright-system", "create", "serviceaccount", "default"]
+    subprocess.run(account, check=True, capture_output=True, timeout=60)
     subprocess.run([*kubectl, "apply", "--server-side", "-f", str(CHART / "crds")], check=True, timeout=60)
     for case, values in CASES.items():
         found = objects(rendered(helm, values))
