@@ -1,7 +1,8 @@
 """The engine store: immutable folders, one a fingerprint, complete exactly when their manifest is there.
 
-Publishing: all files are copied into a hidden folder of the store, flushed to disk, the manifest last; then one rename makes
-the engine visible. A rename onto an existing folder fails, so of two publishers one wins and the other verifies the winner.
+Publishing: all files are copied into a hidden folder of the store, flushed to disk, the manifest last; then one rename
+makes the engine visible. A rename onto an existing folder fails, so of two publishers one wins and the other verifies
+the winner.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ SPARE_BYTES = 16 << 20
 def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) -> Manifest | None:
     """The engine's manifest, or None when the store has no complete engine of this fingerprint.
 
-    A folder without a manifest is absent. Raises :class:`UserError` ``StoreMissing`` when the store itself is not there,
-    :class:`TransientError` ``EngineCorrupt`` when a file does not have its digest.
+    A folder without a manifest is absent. Raises :class:`UserError` ``StoreMissing`` when the store itself is not
+    there, :class:`TransientError` ``EngineCorrupt`` when a file does not have its digest.
     """
     _check_fingerprint(fingerprint)
     _check_present(store_path)
@@ -46,15 +47,16 @@ def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) ->
     except VerificationError as error:
         raise TransientError("EngineCorrupt", f"engine {fingerprint[:12]} in the store is damaged: {error}",
                              field="spec.store.uri", value=str(folder),
-                             remedy=f"remove the folder {folder.name} from the store; it is then built again") from error
+                             remedy=f"remove the folder {folder.name} from the store; it is then built again"
+                             ) from error
 
 
 def publish(staging: Path, store_path: Path, fingerprint: str, *, model_name: str, outcome: Outcome) -> Manifest:
     """Publishes all files below ``staging`` as ``<store>/<fingerprint>/`` and returns the manifest that is now there.
 
     All or nothing for a reader at any time. When someone else published this fingerprint first, theirs is verified and
-    returned. ``outcome.manifest_digest`` is left empty inside the manifest (it cannot hold its own digest); take it from
-    :func:`manifest_digest`. Raises :class:`UserError` ``StoreMissing``, ``StoreReadOnly`` or ``StoreFull``, and
+    returned. ``outcome.manifest_digest`` is left empty inside the manifest (it cannot hold its own digest); take it
+    from :func:`manifest_digest`. Raises :class:`UserError` ``StoreMissing``, ``StoreReadOnly`` or ``StoreFull``, and
     :class:`TransientError` ``EngineCorrupt`` when the other publisher's engine is damaged.
     """
     if winner := lookup(store_path, fingerprint):

@@ -1,8 +1,8 @@
 """Is this engine whole? Checks the manifest and every digest before a server loads it. Standard library only.
 
-``python3 -m enginewright_builder.verify DIR [--fingerprint FP]`` runs as an init container of the serving pod: exit status
-0 and one line when the engine is whole, 2 and the reason when it is not. The line also becomes the container's termination
-message, which the operator puts into a condition.
+``python3 -m enginewright_builder.verify DIR [--fingerprint FP]`` runs as an init container of the serving pod: exit
+status 0 and one line when the engine is whole, 2 and the reason when it is not. The line also becomes the container's
+termination message, which the operator puts into a condition.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class VerificationError(ValueError):
 def verify(folder: Path, fingerprint: str = "", *, check_digests: bool = True) -> Manifest:
     """The manifest of an engine that is whole. Raises :class:`VerificationError`.
 
-    Files that the manifest does not name are refused too: Triton would read a ``config.pbtxt`` or version put there later.
-    Bytecode caches are passed over: a server that may write leaves them beside ``model.py``.
+    Files that the manifest does not name are refused too: Triton would read a ``config.pbtxt`` or version put there
+    later. Bytecode caches are passed over: a server that may write leaves them beside ``model.py``.
     """
     manifest = _read_manifest(folder)
     if fingerprint and manifest.fingerprint != fingerprint:

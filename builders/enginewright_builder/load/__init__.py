@@ -1,7 +1,7 @@
 """Asynchronous load on a Triton server: closed loop (N in flight) and open loop (arrivals at a rate).
 
-Light on purpose (NumPy and tritonclient only): it shares its cores with the server in the sweep, and runs in a small pod in
-a cluster. ``python -m enginewright_builder.load --help`` is the same by hand.
+Light on purpose (NumPy and tritonclient only): it shares its cores with the server in the sweep, and runs in a small
+pod in a cluster. ``python -m enginewright_builder.load --help`` is the same by hand.
 """
 
 from enginewright_builder.load.channels import Channels

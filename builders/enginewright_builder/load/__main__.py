@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import tritonclient.grpc.aio as triton
+from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from enginewright_builder.load import (
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0 when the run ended as asked (failed requests are in the figures), 2 for bad input or no server."""
     options = _parser().parse_args(arguments)
     try:
-        result, reconnects = asyncio.run(_run(options))
+        text = Path(options.jsonl).read_text() if options.jsonl else ""
+        lines = [line for line in text.splitlines() if line.strip()]
+        result, reconnects = asyncio.run(_run(options, lines))
     except (OSError, ValueError, KeyError, InferenceServerException) as error:
         print(f"load: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -48,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _run(options: argparse.Namespace) -> tuple[LoadResult, int]:
-    requests = await _requests(options)
+async def _run(options: argparse.Namespace, lines: Sequence[str]) -> tuple[LoadResult, int]:
+    requests = await _requests(options, lines)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
@@ -67,7 +70,7 @@ async def _run(options: argparse.Namespace) -> tuple[LoadResult, int]:
         return result, channels.reconnects
 
 
-async def _requests(options: argparse.Namespace) -> list[Request]:
+async def _requests(options: argparse.Namespace, lines: Sequence[str]) -> list[Request]:
     if options.inputs:
         with np.load(options.inputs, allow_pickle=False) as archive:
             data = {name: archive[name] for name in archive.files}
@@ -77,8 +80,7 @@ async def _requests(options: argparse.Namespace) -> list[Request]:
         config = (await client.get_model_config(options.model, as_json=True))["config"]
     batched = int(config.get("max_batch_size", 0)) > 0
     if options.jsonl:
-        return [_from_json(options.model, described["inputs"], json.loads(line), batched)
-                for line in Path(options.jsonl).read_text().splitlines() if line.strip()]
+        return [_from_json(options.model, described["inputs"], json.loads(line), batched) for line in lines]
     shapes = dict(_shape(text) for text in options.shape)
     return [encode(options.model, _made_up(described["inputs"], shapes, options.batch, batched))]
 
@@ -93,14 +95,15 @@ def _from_json(model: str, described: Sequence[Mapping[str, Any]], line: Mapping
 
 
 def _made_up(described: Sequence[Mapping[str, Any]], shapes: Mapping[str, tuple[int, ...]], batch: int,
-             batched: bool) -> dict[str, np.ndarray]:
+             batched: bool) -> dict[str, NDArray[Any]]:
     """Ones: valid as token ids and as masks. Free dimensions come from ``--shape``."""
     arrays = {}
     for entry in described:
         declared = [int(size) for size in entry["shape"]][1 if batched else 0:]
         shape = shapes.get(entry["name"], tuple(declared))
         if any(size < 0 for size in shape):
-            raise ValueError(f"input {entry['name']!r} has free dimensions {declared}: give --shape {entry['name']}:N[,N]")
+            raise ValueError(f"input {entry['name']!r} has free dimensions {declared}: "
+                             f"give --shape {entry['name']}:N[,N]")
         dtype = triton_to_np_dtype(entry["datatype"])
         arrays[entry["name"]] = np.ones((batch, *shape) if batched else shape,
                                         dtype=dtype if dtype is not np.object_ else "S1")
@@ -128,7 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", required=True)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--closed", type=_positive, default=8, metavar="N", help="keep N requests in flight (default 8)")
-    mode.add_argument("--rate", type=_positive_number, default=0.0, metavar="R", help="send R requests a second, whatever happens")
+    mode.add_argument("--rate", type=_positive_number, default=0.0, metavar="R",
+                      help="send R requests a second, whatever happens")
     parser.add_argument("--arrivals", choices=("poisson", "constant"), default="poisson", help="with --rate")
     parser.add_argument("--seed", type=int, default=0, help="of Poisson arrivals")
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -143,7 +147,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--reconnect-seconds", type=float, default=0.0,
                         help="renew every connection this often, so that new replicas behind a Service get traffic")
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one request")
-    parser.add_argument("--retries", type=int, default=0, help="further tries when the server is unreachable (default 0)")
+    parser.add_argument("--retries", type=int, default=0,
+                        help="further tries when the server is unreachable (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import itertools
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 import grpc.aio
@@ -33,9 +34,9 @@ class _Connection:
 
 
 class Channels:
-    """``count`` connections used in turn. With ``reconnect_seconds`` each is replaced when it is that old: a new connection
-    is made and ready first, then the old one ends its calls in flight and closes, so that no request is lost and new
-    replicas behind a Service get their share."""
+    """``count`` connections used in turn. With ``reconnect_seconds`` each is replaced when it is that old: a new
+    connection is made and ready first, then the old one ends its calls in flight and closes, so that no request is lost
+    and new replicas behind a Service get their share."""
 
     def __init__(self, url: str, *, count: int = 4, reconnect_seconds: float = 0.0,
                  connect_seconds: float = 10.0) -> None:
@@ -106,8 +107,8 @@ class Channels:
             await connection.idle.wait()
         await connection.channel.close()
 
-    def _spawn(self, work: object) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

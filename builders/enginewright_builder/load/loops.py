@@ -25,8 +25,8 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
                       enough: Callable[[LoadResult], bool] | None = None) -> LoadResult:
     """Keeps ``concurrency`` requests in flight for ``seconds`` after ``warmup_seconds`` that are not measured.
 
-    Ends earlier after ``max_requests`` (0: no limit), when ``stop`` is set, or when ``enough`` says so of the figures so
-    far, asked a few times a second.
+    Ends earlier after ``max_requests`` (0: no limit), when ``stop`` is set, or when ``enough`` says so of the figures
+    so far, asked a few times a second.
     """
     recorder, halt = Recorder(), asyncio.Event()
     payloads = itertools.cycle(requests)
@@ -57,7 +57,8 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
 async def open_loop(channels: Channels, requests: Sequence[Request], arrivals: Iterable[float], *, seconds: float,
                     warmup_seconds: float = 0.0, max_outstanding: int = 10_000, timeout: float = 30.0,  # noqa: ASYNC109
                     retries: int = 0, stop: asyncio.Event | None = None) -> LoadResult:
-    """Sends at ``arrivals`` (seconds from the start, ascending), whatever the server does; latency counts from the arrival.
+    """Sends at ``arrivals`` (seconds from the start, ascending), whatever the server does; latency counts from the
+    arrival.
 
     An arrival that finds ``max_outstanding`` requests in flight is not sent and counts as error ``NOT_SENT``.
     """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
@@ -18,7 +20,7 @@ class Request:
     batch: int
 
 
-def encode(model: str, inputs: Mapping[str, np.ndarray], *, batch: int | None = None) -> Request:
+def encode(model: str, inputs: Mapping[str, NDArray[Any]], *, batch: int | None = None) -> Request:
     """One ModelInfer request. ``batch`` defaults to the leading size of the first input."""
     if not inputs:
         raise ValueError("a request needs at least one input")
@@ -31,7 +33,7 @@ def encode(model: str, inputs: Mapping[str, np.ndarray], *, batch: int | None = 
     return Request(message.SerializeToString(), batch if batch is not None else (len(first) if first.ndim else 1))
 
 
-def decode(payload: bytes) -> dict[str, np.ndarray]:
+def decode(payload: bytes) -> dict[str, NDArray[Any]]:
     """Outputs of one ModelInfer response by name (numbers only)."""
     message = service_pb2.ModelInferResponse.FromString(payload)
     outputs = {}
@@ -41,7 +43,7 @@ def decode(payload: bytes) -> dict[str, np.ndarray]:
     return outputs
 
 
-def split(inputs: Mapping[str, np.ndarray], batch: int) -> list[dict[str, np.ndarray]]:
+def split(inputs: Mapping[str, NDArray[Any]], batch: int) -> list[dict[str, NDArray[Any]]]:
     """Whole batches of ``batch`` rows; a last one that is too short is left out, unless it is the only one."""
     rows = {name: len(array) for name, array in inputs.items()}
     if len(set(rows.values())) != 1:
@@ -53,7 +55,7 @@ def split(inputs: Mapping[str, np.ndarray], batch: int) -> list[dict[str, np.nda
     return [{name: array[start:start + batch] for name, array in inputs.items()} for start in starts]
 
 
-def _raw(array: np.ndarray) -> bytes:
+def _raw(array: NDArray[Any]) -> bytes:
     if array.dtype.kind in "OSU":
         return bytes(serialize_byte_tensor(array.astype(np.object_)).item())
     return np.ascontiguousarray(array).tobytes()

@@ -14,8 +14,9 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Seconds on one monotonic clock. ``due`` is when the call should have started: in an open loop a late start counts as
-    latency (no coordinated omission); in a closed loop it is the start. ``error`` is a gRPC status name, empty if none."""
+    """Seconds on one monotonic clock. ``due`` is when the call should have started: in an open loop a late start counts
+    as latency (no coordinated omission); in a closed loop it is the start. ``error`` is a gRPC status name, empty if
+    none."""
 
     due: float
     end: float
@@ -86,7 +87,8 @@ def nearest_rank(ordered: Sequence[float], percentile: float) -> float:
     return float(ordered[max(0, math.ceil(percentile / 100 * len(ordered)) - 1)])
 
 
-def throughput_interval(completed: Sequence[Call], begin: float, finish: float, slices: int = 10) -> tuple[float, float]:
+def throughput_interval(completed: Sequence[Call], begin: float, finish: float, slices: int = 10
+                        ) -> tuple[float, float]:
     """95 % interval of throughput by batch means: the window cut into slices, Student's t over their rates.
 
     Slices rather than single calls, because calls that share a batch or a queue are not independent.

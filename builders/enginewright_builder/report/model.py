@@ -31,7 +31,8 @@ class AccuracyEvidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The source model as it is (eager PyTorch, or the given ONNX), measured like the candidates. None: not measured."""
+    """The source model as it is (eager PyTorch, or the given ONNX), measured like the candidates. None: not
+    measured."""
 
     name: str
     batch: int
@@ -52,7 +53,8 @@ class Hardware:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildReport:
-    """``command`` reproduces the build by hand. ``steps`` are seconds a step; ``versions`` of runtime, exporter, server.
+    """``command`` reproduces the build by hand. ``steps`` are seconds a step; ``versions`` of runtime, exporter,
+    server.
 
     ``sweep`` is None for an engine that was offered but not served. Fields are only ever added within one ``version``.
     """

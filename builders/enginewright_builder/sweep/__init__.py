@@ -15,7 +15,8 @@ from enginewright_builder.sweep.bench import CALL_TIMEOUT, Bench, make_requests,
 from enginewright_builder.sweep.objective import met
 from enginewright_builder.sweep.result import Layers, Point, ServicePoint, SweepResult
 from enginewright_builder.sweep.search import Search, Space, reason
-from enginewright_builder.triton.repository import available_cores, write_model
+from enginewright_builder.system import available_cpus
+from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
 __all__ = ["Layers", "Point", "ServicePoint", "SweepResult", "sweep"]
@@ -31,12 +32,12 @@ def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], worksp
           progress: Callable[[float, str], None] = lambda fraction, detail: None) -> SweepResult:
     """``inputs`` are evaluation-like requests, each with its batch in front (of at most ``max_batch_size``).
 
-    ``batching`` and ``instances`` hold what the user fixed; the rest is searched for. ``progress`` gets the share of the
-    sweep done, 0 to 1. Raises :class:`UserError` ``ServerLoadFailed``, or ``ServerMissing`` when there is no tritonserver
-    on this machine.
+    ``batching`` and ``instances`` hold what the user fixed; the rest is searched for. ``progress`` gets the share of
+    the sweep done, 0 to 1. Raises :class:`UserError` ``ServerLoadFailed``, or ``ServerMissing`` when there is no
+    tritonserver on this machine.
     """
     space = Space.of(max_batch_size=max_batch_size, batching=batching, instances=instances,
-                     cores=cores or available_cores(), gpus=len(gpus))
+                     cores=cores or available_cpus(), gpus=len(gpus))
     root = workspace_repository(workspace)
     first = ServingChoice(max_batch_size=max_batch_size, instance_count=space.instances[0])
     shutil.rmtree(root / model_name, ignore_errors=True)  # of an attempt that was cut off

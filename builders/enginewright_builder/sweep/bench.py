@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact, Tensors
@@ -115,7 +116,8 @@ class Bench:
 
 
 def layers(before: Mapping[str, Any], after: Mapping[str, Any], client_mean_ms: float) -> Layers:
-    """Mean milliseconds a request: Triton's cumulative counters over the window, and what the client saw beside them."""
+    """Mean milliseconds a request: Triton's cumulative counters over the window, and what the client saw beside
+    them."""
 
     def mean_ms(part: str) -> float:
         count = int(after[part]["count"]) - int(before[part]["count"])
@@ -136,7 +138,7 @@ def curve_batches(max_batch_size: int) -> list[int]:
     return sizes
 
 
-def resized(sample: Tensors, batch: int) -> dict[str, np.ndarray]:
+def resized(sample: Tensors, batch: int) -> dict[str, NDArray[Any]]:
     """``batch`` rows of the sample, repeated as needed."""
     return {name: np.resize(array, (batch, *array.shape[1:])) for name, array in sample.items()}
 

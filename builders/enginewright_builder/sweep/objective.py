@@ -12,7 +12,8 @@ WORTH = 1.03
 
 
 def met(point: Point, objective: ObjectiveRequest) -> bool:
-    """True when no latency is asked for. Throughput is asked of all replicas together, so one replica cannot miss it."""
+    """True when no latency is asked for. Throughput is asked of all replicas together, so one replica cannot miss
+    it."""
     return not point.errors and (objective.latency_ms <= 0 or point.objective_ms <= objective.latency_ms)
 
 
@@ -30,8 +31,8 @@ def score(point: Point, objective: ObjectiveRequest) -> tuple[int, float]:
 
 
 def clearly_better(challenger: Point, incumbent: Point, objective: ObjectiveRequest) -> bool:
-    """Better by score, and by more than noise: at equal concurrency the 95 % intervals of throughput must not contain each
-    other's value, and the gain must be worth it. Meeting an objective that the other misses always counts."""
+    """Better by score, and by more than noise: at equal concurrency the 95 % intervals of throughput must not contain
+    each other's value, and the gain must be worth it. Meeting an objective that the other misses always counts."""
     if score(challenger, objective) <= score(incumbent, objective):
         return False
     if met(challenger, objective) != met(incumbent, objective):

@@ -54,8 +54,8 @@ class ServicePoint:
 class SweepResult:
     """``best`` is the point shipped; ``capacity`` its throughput (inferences a second of one replica at the objective).
 
-    ``cold_start_seconds`` is the first load of the model in a server that runs, ``first_inference_ms`` the first request
-    after it; neither is part of any point.
+    ``cold_start_seconds`` is the first load of the model in a server that runs, ``first_inference_ms`` the first
+    request after it; neither is part of any point.
     """
 
     serving: ServingChoice

@@ -1,7 +1,7 @@
 """The search: few measurements, from a good start, one coordinate at a time. It knows nothing of servers.
 
-1. One instance count and delay (the user's, or 1 and 0), concurrency climbed by factors of 4 until the score falls: the knee.
-2. At that concurrency, instances doubled while that is clearly better.
+1. One instance count and delay (the user's, or 1 and 0), concurrency climbed by factors of 4 until the score falls: the
+knee. 2. At that concurrency, instances doubled while that is clearly better.
 3. At that concurrency, the queue delay: 500 µs first, then longer if it helped, else shorter.
 4. Concurrency once more around the winner, since the configuration changed.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.sweep.objective import clearly_better, met, replicas_needed, score
@@ -20,6 +21,7 @@ DELAYS_US = (0, 100, 500, 2000, 5000)
 FIRST_DELAY_US = 500
 CONCURRENCY_STEP = 4
 
+Coordinate = Literal["instance_count", "max_queue_delay_us"]
 Measure = Callable[[ServingChoice, int, Point | None], Awaitable[Point]]
 
 
@@ -80,7 +82,7 @@ class Search:
             concurrency *= CONCURRENCY_STEP
         return best
 
-    async def _climb(self, best: Point, coordinate: str, values: Iterable[int]) -> Point:
+    async def _climb(self, best: Point, coordinate: Coordinate, values: Iterable[int]) -> Point:
         """Follows ``values`` from the incumbent on, until one is not clearly better at the same concurrency.
 
         One request in flight can use one instance only, so the comparison is made with at least two for each instance.
@@ -88,7 +90,7 @@ class Search:
         for value in values:
             if not self._may():
                 break
-            serving = dataclasses.replace(best.serving, **{coordinate: value})
+            serving = _with(best.serving, coordinate, value)
             concurrency = max(best.concurrency, 2 * serving.instance_count)
             rival = best if concurrency == best.concurrency else await self._point(best.serving, concurrency)
             if not self._may():
@@ -132,7 +134,7 @@ class Search:
     def _may(self) -> bool:
         return self.left > 0 and self.time_left()
 
-    def _note(self, coordinate: str, value: int, point: Point, rival: Point, better: bool) -> None:
+    def _note(self, coordinate: Coordinate, value: int, point: Point, rival: Point, better: bool) -> None:
         what = f"{value} instances" if coordinate == "instance_count" else f"a queue delay of {value} µs"
         verdict = "clearly better" if better else "no clear gain"
         self.notes.append(f"{what}: {point.throughput:,.0f} against {rival.throughput:,.0f} inferences/s at "
@@ -142,9 +144,9 @@ class Search:
 def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     """The choice in words."""
     chosen, threads = best.serving, f" of {best.threads} threads" if best.threads > 1 else ""
-    text = (f"{_count(chosen.instance_count, 'instance')}{threads}, queue delay {chosen.max_queue_delay_us} µs, batches "
-            f"of up to {chosen.max_batch_size}: {best.throughput:,.0f} inferences/s with p{objective.latency_percentile:g} "
-            f"{best.objective_ms:.1f} ms at {_count(best.concurrency, 'request')} in flight")
+    text = (f"{_count(chosen.instance_count, 'instance')}{threads}, queue delay {chosen.max_queue_delay_us} µs, "
+            f"batches of up to {chosen.max_batch_size}: {best.throughput:,.0f} inferences/s "
+            f"with p{objective.latency_percentile:g} {best.objective_ms:.1f} ms at {_count(best.concurrency, 'request')} in flight")
     if objective.latency_ms > 0:
         text += (f", within the objective of {objective.latency_ms:g} ms" if met(best, objective) else
                  f"; the objective of {objective.latency_ms:g} ms is missed, and nothing measured was faster")
@@ -153,6 +155,12 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     if replicas := replicas_needed(best, objective):
         text += f". {objective.throughput:,.0f} inferences/s take {_count(replicas, 'replica')}"
     return ". ".join([text, *search.notes]) + f". {_count(len(search.points), 'measurement')}."
+
+
+def _with(serving: ServingChoice, coordinate: Coordinate, value: int) -> ServingChoice:
+    if coordinate == "instance_count":
+        return dataclasses.replace(serving, instance_count=value)
+    return dataclasses.replace(serving, max_queue_delay_us=value)
 
 
 def _count(number: int, noun: str) -> str:

@@ -15,8 +15,6 @@ from pathlib import Path
 from enginewright_builder.errors import UserError
 
 BINARY_VARIABLE = "TRITONSERVER_BIN"
-# The repository is about to be published: importing its model.py must not leave a bytecode cache in it.
-CLEAN = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +29,12 @@ class Installation:
 def find(scratch: Path) -> Installation:
     """``TRITONSERVER_BIN``, else ``tritonserver`` in PATH, else the one that the ``nvidia-pytriton`` wheel carries.
 
-    The first two are used as they are. For the wheel, backends are copied below ``scratch``: the Python backend changes the
-    mode of its stub at every load, which only the owner may do. Raises :class:`UserError` ``ServerMissing``.
+    The first two are used as they are. For the wheel, backends are copied below ``scratch``: the Python backend changes
+    the mode of its stub at every load, which only the owner may do. Raises :class:`UserError` ``ServerMissing``.
     """
     named = os.environ.get(BINARY_VARIABLE) or shutil.which("tritonserver")
     if named:
-        return Installation(binary=Path(named), environment={"PATH": _path(), **CLEAN})
+        return Installation(binary=Path(named), environment={"PATH": _path()})
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise UserError("ServerMissing", "there is no tritonserver on this machine", field=BINARY_VARIABLE,
@@ -62,7 +60,6 @@ def _from_wheel(package: Path, scratch: Path) -> Installation:
     libraries = [str(package.parent / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR") or "",
                  os.environ.get("LD_LIBRARY_PATH", "")]
     environment = {
-        **CLEAN,
         "PATH": _path(),
         "LD_LIBRARY_PATH": os.pathsep.join(part for part in libraries if part),
         # The embedded interpreter finds its home by itself, but not a virtual environment's packages.

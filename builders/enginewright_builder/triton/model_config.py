@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from google.protobuf import text_format
+from numpy.typing import NDArray
 from tritonclient.grpc import model_config_pb2 as schema
 
 from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
@@ -29,10 +31,10 @@ BACKENDS = ("python", "onnxruntime", "tensorrt")
 class ServedModel:
     """All that a ``config.pbtxt`` says.
 
-    ``interface`` has the batch first in every shape, as in :class:`ExportedModel`; with ``serving.max_batch_size`` 0 the
-    shapes are written whole. ``gpus`` empty means CPU; several get ``serving.instance_count`` instances each. ``profiles``
-    are TensorRT optimisation profile indices, ``graph_batches`` the batch sizes captured as CUDA graphs. ``warmup`` is one
-    batch of inputs (its leading size is the batch); None leaves warm-up out.
+    ``interface`` has the batch first in every shape, as in :class:`ExportedModel`; with ``serving.max_batch_size`` 0
+    the shapes are written whole. ``gpus`` empty means CPU; several get ``serving.instance_count`` instances each.
+    ``profiles`` are TensorRT optimisation profile indices, ``graph_batches`` the batch sizes captured as CUDA graphs.
+    ``warmup`` is one batch of inputs (its leading size is the batch); None leaves warm-up out.
     """
 
     name: str
@@ -48,8 +50,8 @@ class ServedModel:
 
 
 def model_config(model: ServedModel) -> schema.ModelConfig:
-    """Raises :class:`UserError` ``InterfaceInvalid`` for a type or shape that Triton cannot take, ``ServingInvalid`` for a
-    backend it does not have or preferred batch sizes above the maximum."""
+    """Raises :class:`UserError` ``InterfaceInvalid`` for a type or shape that Triton cannot take, ``ServingInvalid``
+    for a backend it does not have or preferred batch sizes above the maximum."""
     _check_serving(model)
     config = schema.ModelConfig(name=model.name, max_batch_size=model.serving.max_batch_size,
                                 default_model_filename=model.default_model_filename)
@@ -114,8 +116,8 @@ def _check_serving(model: ServedModel) -> None:
         raise UserError("ServingInvalid", f"no Triton backend {model.triton_backend!r}", field="spec.engine.backend",
                         value=model.triton_backend, remedy=f"use one of {', '.join(BACKENDS)}")
     if serving.max_batch_size < 0 or serving.instance_count < 1 or serving.max_queue_delay_us < 0:
-        raise UserError("ServingInvalid", "max batch size and queue delay must be at least 0, instance count at least 1",
-                        field="spec.batching", value=serving, remedy="correct the number")
+        raise UserError("ServingInvalid", "max batch size and queue delay must be at least 0, "
+                        "instance count at least 1", field="spec.batching", value=serving, remedy="correct the number")
     wrong = [size for size in serving.preferred_batch_sizes if not 1 <= size <= serving.max_batch_size]
     if wrong:
         raise UserError("ServingInvalid",
@@ -157,8 +159,8 @@ def _fill_instances(config: schema.ModelConfig, model: ServedModel) -> None:
 
 
 def _fill_graphs(config: schema.ModelConfig, model: ServedModel) -> None:
-    """CUDA graphs for exactly the wanted batches. Each spec names every input's dims: replay needs fixed shapes, so a model
-    with other free dimensions gets none."""
+    """CUDA graphs for exactly the wanted batches. Each spec names every input's dims: replay needs fixed shapes, so a
+    model with other free dimensions gets none."""
     if not model.graph_batches:
         return
     dims = {spec.name: tensor_dims(spec, batched=model.serving.max_batch_size > 0) for spec in model.interface.inputs}
@@ -197,14 +199,14 @@ def warmup_data(config: schema.ModelConfig, warmup: Tensors) -> dict[str, bytes]
     return files
 
 
-def _warmup_array(warmup: Tensors, name: str, *, batched: bool) -> np.ndarray:
+def _warmup_array(warmup: Tensors, name: str, *, batched: bool) -> NDArray[Any]:
     if name not in warmup:
         raise UserError("InterfaceInvalid", f"warm-up data lacks input {name!r}", field="spec.interface", value=name,
                         remedy=f"give all inputs; there are {', '.join(sorted(warmup))}")
     return np.ascontiguousarray(warmup[name][0] if batched else warmup[name])
 
 
-def _raw(array: np.ndarray) -> bytes:
+def _raw(array: NDArray[Any]) -> bytes:
     if array.dtype != np.object_:
         return array.tobytes()
     texts = [item if isinstance(item, bytes) else str(item).encode() for item in array.ravel()]

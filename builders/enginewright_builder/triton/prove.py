@@ -7,9 +7,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import numpy as np
+from numpy.typing import NDArray
 
 from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
@@ -30,8 +32,8 @@ class Case:
 class Proof:
     """``worst_difference`` is the largest ``max|served − expected| / max|expected|`` over all cases and outputs.
 
-    ``load_seconds`` counts from the start of the server process to model ready, warm-up included. ``memory_bytes`` is the
-    resident memory of the server's process tree, or its device memory on a GPU, with the model loaded and used.
+    ``load_seconds`` counts from the start of the server process to model ready, warm-up included. ``memory_bytes`` is
+    the resident memory of the server's process tree, or its device memory on a GPU, with the model loaded and used.
     """
 
     load_seconds: float
@@ -43,8 +45,8 @@ class Proof:
 
 def prove(repository: Path, model_name: str, cases: Sequence[Case], *, tolerance: float = 0.01,
           deadline_seconds: float = 120.0, gpus: tuple[int, ...] = ()) -> Proof:
-    """Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the server does not get ready in
-    time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
+    """Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the server does not get ready
+    in time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
     if not cases:
         raise ValueError("a proof needs at least one case")
     return asyncio.run(_prove(repository, model_name, cases, tolerance, deadline_seconds, gpus))
@@ -80,8 +82,9 @@ async def _infer(channels: Channels, server: TritonServer, model: str, inputs: T
                         ) from None
 
 
-def difference(served: np.ndarray | None, expected: np.ndarray) -> float:
-    """``max|served − expected| / max|expected|``; infinite for a missing output, another size, or NaN in one place only."""
+def difference(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
+    """``max|served − expected| / max|expected|``; infinite for a missing output, another size, or NaN in one place
+    only."""
     if served is None or served.size != expected.size:
         return float("inf")
     if not expected.size:
@@ -98,8 +101,8 @@ def difference(served: np.ndarray | None, expected: np.ndarray) -> float:
 
 def _differs(model: str, output: str, case: int, off: float, tolerance: float) -> UserError:
     return UserError("ServedAnswersDiffer",
-                     f"output {output!r} of {model!r} as served differs from the engine's own answer to request {case} by "
-                     f"{off:.3g} of its largest value; at most {tolerance:g} is allowed",
+                     f"output {output!r} of {model!r} as served differs from the engine's own answer to request {case} "
+                     f"by {off:.3g} of its largest value; at most {tolerance:g} is allowed",
                      field="spec.engine", value=f"{off:.3g}",
-                     remedy="the server runs this engine with another runtime version or device: use the server image that "
-                            "belongs to this builder")
+                     remedy="the server runs this engine with another runtime version or device: use the server image "
+                            "that belongs to this builder")

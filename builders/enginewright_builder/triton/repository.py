@@ -10,6 +10,7 @@ from pathlib import Path
 
 from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact, Tensors
+from enginewright_builder.system import available_cpus
 from enginewright_builder.triton.model_config import ServedModel, model_config, to_text, warmup_data
 
 CONFIG_FILE = "config.pbtxt"
@@ -64,17 +65,7 @@ def served_model(model_name: str, artifact: Artifact, serving: ServingChoice, *,
 
 def threads_per_instance(instances: int, cores: int = 0) -> int:
     """Cores shared out over the instances, at least one each."""
-    return max(1, (cores or available_cores()) // instances)
-
-
-def available_cores() -> int:
-    """Cores of this process: its affinity, cut by the container's CPU quota where there is one."""
-    cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+    return max(1, (cores or available_cpus()) // instances)
 
 
 def _main_file(names: Iterable[str]) -> str:

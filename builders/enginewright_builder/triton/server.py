@@ -30,9 +30,9 @@ LOG_TAIL_LINES = 40
 class TritonServer:
     """An async context manager around one tritonserver with explicit model control.
 
-    Python-backend models get shared memory regions under a name of this server's own, so that it can clear what a killed
-    stub leaves. A missing library makes Triton hang rather than fail, so every wait has a deadline, and the error carries
-    the tail of Triton's log.
+    Python-backend models get shared memory regions under a name of this server's own, so that it can clear what a
+    killed stub leaves. A missing library makes Triton hang rather than fail, so every wait has a deadline, and the
+    error carries the tail of Triton's log.
     """
 
     def __init__(self, repository: Path, *, models: tuple[str, ...] = (), ready_seconds: float = 120.0,
@@ -140,7 +140,7 @@ class TritonServer:
         """Returns when the model is gone; one that was not loaded is fine."""
         if not await self.model_ready(model):
             return
-        await self._http.post(f"/v2/repository/models/{model}/unload", json={"parameters": {"unload_dependents": False}})
+        await self._http.post(f"/v2/repository/models/{model}/unload")
         deadline = time.monotonic() + STOP_SECONDS
         while await self.model_ready(model):
             if time.monotonic() > deadline:
@@ -160,7 +160,8 @@ class TritonServer:
         return answer.raise_for_status().text
 
     async def memory_bytes(self) -> int:
-        """Device memory in use where the server has GPUs (as Triton measures it), else resident memory of its processes."""
+        """Device memory in use where the server has GPUs (as Triton measures it), else resident memory of its
+        processes."""
         if self.gpus:
             lines = (await self.metrics()).splitlines()
             return int(sum(float(line.split()[-1]) for line in lines if line.startswith("nv_gpu_memory_used_bytes{")))

@@ -4,13 +4,17 @@ Copied beside the model into the version folder; it may import only the standard
 All requests of one call that have equal shapes run as one batch; nothing is padded. An error answers the request that
 caused it and leaves the others alone.
 
-``config.pbtxt`` parameters: ``model_file`` (default ``model.onnx``), ``threads`` of one instance (default: ONNX Runtime's
-own choice), and any ``session.*`` entry of ONNX Runtime's session configuration.
+``config.pbtxt`` parameters: ``model_file`` (default ``model.onnx``), ``threads`` of one instance (default: ONNX
+Runtime's own choice), and any ``session.*`` entry of ONNX Runtime's session configuration.
 """
+
+from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 # Before the import: ONNX Runtime otherwise tries to persist a telemetry identifier, on a root that is read-only.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -18,10 +22,15 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import numpy as np
 import onnxruntime as ort
 import triton_python_backend_utils as pb_utils
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+# A request's place in the call, and its inputs.
+Member = tuple[int, Arrays]
 
 
 class TritonPythonModel:
-    def initialize(self, args):
+    def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
         parameters = {key: entry["string_value"] for key, entry in config.get("parameters", {}).items()}
         self.batched = config["max_batch_size"] > 0
@@ -33,9 +42,9 @@ class TritonPythonModel:
         path = Path(args["model_repository"]) / args["model_version"] / parameters.get("model_file", "model.onnx")
         self.session = ort.InferenceSession(str(path), session_options(parameters), providers=providers(args))
 
-    def execute(self, requests):
-        responses = [None] * len(requests)
-        groups = {}
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        responses: list[Any] = [None] * len(requests)
+        groups: dict[Any, list[Member]] = {}
         for index, request in enumerate(requests):
             try:
                 inputs = self.read(request)
@@ -50,11 +59,11 @@ class TritonPythonModel:
                 responses[index] = response
         return responses
 
-    def finalize(self):
+    def finalize(self) -> None:
         self.session = None
 
-    def read(self, request):
-        inputs = {}
+    def read(self, request: Any) -> Arrays:
+        inputs: Arrays = {}
         for name in self.input_names:
             tensor = pb_utils.get_input_tensor_by_name(request, name)
             if tensor is None:
@@ -68,7 +77,7 @@ class TritonPythonModel:
             raise ValueError(f"inputs have different batch sizes: {sizes}")
         return inputs
 
-    def answer(self, group, requests):
+    def answer(self, group: Sequence[Member], requests: Sequence[Any]) -> list[tuple[int, Any]]:
         """One run for the group; if it fails, one for each, so that only the guilty request gets an error."""
         try:
             outputs = self.run([inputs for _, inputs in group])
@@ -76,33 +85,34 @@ class TritonPythonModel:
             if len(group) == 1:
                 return [(group[0][0], failed(error))]
             return [pair for member in group for pair in self.answer([member], requests)]
-        return [(index, self.respond(requests[index], arrays)) for (index, _), arrays in zip(group, outputs)]
+        return [(index, self.respond(requests[index], arrays))
+                for (index, _), arrays in zip(group, outputs, strict=True)]
 
-    def run(self, batch):
+    def run(self, batch: Sequence[Arrays]) -> list[list[NDArray[Any]]]:
         """Outputs of each member; a single member goes in and out without a copy."""
         if len(batch) == 1:
             return [self.session.run(self.output_names, batch[0])]
         joined = {name: np.concatenate([inputs[name] for inputs in batch]) for name in self.input_names}
         outputs = self.session.run(self.output_names, joined)
         total = len(joined[self.input_names[0]])
-        for name, array in zip(self.output_names, outputs):
+        for name, array in zip(self.output_names, outputs, strict=True):
             if not array.ndim or len(array) != total:
                 raise ValueError(f"output {name!r} of shape {array.shape} cannot be split over a batch of {total}")
         sizes = np.cumsum([len(inputs[self.input_names[0]]) for inputs in batch])[:-1]
         parts = [np.split(array, sizes) for array in outputs]  # views
         return [[part[position] for part in parts] for position in range(len(batch))]
 
-    def respond(self, request, arrays):
+    def respond(self, request: Any, arrays: Sequence[NDArray[Any]]) -> Any:
         wanted = set(request.requested_output_names()) or set(self.output_names)
         tensors = []
-        for name, array in zip(self.output_names, arrays):
+        for name, array in zip(self.output_names, arrays, strict=True):
             if name in wanted:
                 whole = array[:, None] if name in self.scalar_outputs and array.ndim == 1 else array
                 tensors.append(pb_utils.Tensor(name, np.ascontiguousarray(whole)))
         return pb_utils.InferenceResponse(output_tensors=tensors)
 
 
-def session_options(parameters):
+def session_options(parameters: Mapping[str, str]) -> ort.SessionOptions:
     options = ort.SessionOptions()
     if threads := int(parameters.get("threads", "0")):
         options.intra_op_num_threads = threads
@@ -113,18 +123,18 @@ def session_options(parameters):
     return options
 
 
-def providers(args):
+def providers(args: Mapping[str, str]) -> list[Any]:
     cpu = "CPUExecutionProvider"
     if args["model_instance_kind"] != "GPU" or "CUDAExecutionProvider" not in ort.get_available_providers():
         return [cpu]
     return [("CUDAExecutionProvider", {"device_id": args["model_instance_device_id"]}), cpu]
 
 
-def texts(array):
+def texts(array: NDArray[Any]) -> NDArray[Any]:
     """Triton sends strings as bytes, ONNX Runtime takes ``str``."""
     decoded = [item.decode() if isinstance(item, bytes) else item for item in array.ravel()]
     return np.array(decoded, dtype=np.object_).reshape(array.shape)
 
 
-def failed(error):
+def failed(error: Exception) -> Any:
     return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,25 @@
+"""``report.html``: one file, no network, light and dark, on a phone and on paper."""
+
+from __future__ import annotations
+
+import jinja2
+
+from enginewright_builder.report import charts, words
+from enginewright_builder.report.model import BuildReport
+
+FORMATS = {name: getattr(words, name) for name in ("milliseconds", "per_second", "size", "ratio", "share", "seconds",
+                                                   "significant")}
+
+
+def render(report: BuildReport) -> str:
+    """The whole page. Every value is escaped: names and reasons come from users' models."""
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("enginewright_builder.report"), autoescape=True,
+                                     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(FORMATS)
+    fastest = max((candidate.throughput or 0.0 for candidate in report.candidates), default=0.0)
+    return environment.get_template("report.html.jinja").render(
+        report=report, engine=report.engine, sweep=report.sweep, headline=words.headline(report),
+        objective=words.objective_sentence(report), advice=words.layer_advice(report), scatter=charts.pareto(report),
+        bars=charts.layer_bars(report), verdict=words.verdict, engine_name=words.engine_name,
+        metric=words.METRICS.get(report.accuracy.metric, report.accuracy.metric), offered=words.is_offered(report),
+        fastest=max(fastest, report.reference.throughput or 0.0))
