@@ -17,7 +17,7 @@ from pathlib import Path
 from cluster import assembly, binaries, dns, host, image_store, network, node, pki, sweep, volumes
 from cluster.component import await_ready, halt_together, is_running, launch, record_path
 from cluster.packages import system_program
-from cluster.paths import cache_dir, local_cluster
+from cluster.paths import cache_dir, cached_directories, local_cluster
 from cluster.provider import kubectl
 from cluster.settings import NODE_NAME
 from cluster.steps import ClusterError, say, step
@@ -102,9 +102,10 @@ class Local:
         sweep.remove_tree(self.paths.volumes / namespace / claim)
 
     def purge(self) -> None:
-        """`down`, and remove the cache: binaries, images, logs."""
+        """`down`, and remove what the cluster cached: binaries, images, logs."""
         self.down()
-        sweep.remove_tree(cache_dir())
+        for path in cached_directories():
+            sweep.remove_tree(path)
 
     def _up(self) -> None:
         fresh = not self.paths.kubeconfig.exists()
@@ -126,11 +127,14 @@ class Local:
             self._remove_pods()
         image_store.load_own(self.paths)
         self._start(wait=("kube-apiserver",))
-        others = tuple(name for name in parts if name not in ("etcd", "containerd", "kube-apiserver"))
-        self._start(*others, wait=others)
         pki.write_kubeconfig(self.paths.kubeconfig, self.paths.pki, "admin", assembly.ENDPOINT.url)
+        others = tuple(name for name in parts if name not in ("etcd", "containerd", "kube-apiserver"))
+        self._start(*others, wait=())
+        # Applied while these start: it is there when the controllers begin.
+        self._apply_dns()
+        self._start(wait=others)
         self._await_node()
-        self._deploy_dns()
+        self._await_dns()
 
     def _start(self, *names: str, wait: tuple[str, ...]) -> None:
         """Start `names`, then wait for those of `wait`; what is not waited for starts up beside what comes next."""
@@ -183,12 +187,14 @@ class Local:
             return False
         return node.is_ready(found, datetime.fromtimestamp(started).astimezone())
 
-    def _deploy_dns(self) -> None:
+    def _apply_dns(self) -> None:
+        kubectl(
+            self.kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=enginewright-cluster",
+            "-f", "-", text=dns.manifests(node.host_resolvers()),
+        )  # fmt: skip
+
+    def _await_dns(self) -> None:
         with step("DNS ready"):
-            kubectl(
-                self.kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=enginewright-cluster",
-                "-f", "-", text=dns.manifests(node.host_resolvers()),
-            )  # fmt: skip
             kubectl(
                 self.kubeconfig, "rollout", "status", f"--namespace={dns.NAMESPACE}", f"deployment/{dns.NAME}",
                 "--timeout=90s", log=self.paths.log("kubelet"),

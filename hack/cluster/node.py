@@ -118,7 +118,7 @@ def kube_proxy_config(paths: ClusterPaths) -> str:
             "hostnameOverride": NODE_NAME,
             "clientConnection": {"kubeconfig": str(paths.config / "kube-proxy.kubeconfig")},
             "clusterCIDR": POD_CIDR,
-            "conntrack": {"maxPerCore": 0},
+            "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
             "nodePortAddresses": ["primary"],
             "healthzBindAddress": f"127.0.0.1:{KUBE_PROXY_HEALTH_PORT}",
             "metricsBindAddress": "127.0.0.1:10249",

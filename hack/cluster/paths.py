@@ -84,6 +84,12 @@ def containerd_root() -> Path:
     return cache_dir() / "containerd"
 
 
+def cached_directories() -> list[Path]:
+    """What the cluster keeps in the cache, which others may use, too."""
+    cache = cache_dir()
+    return [*(cache / name for name in ("bin", "containerd", "kind", "locks", "logs")), *cache.glob("go-*")]
+
+
 def control_plane(directory: Path) -> ClusterPaths:
     """A control plane of its own, wholly inside `directory`."""
     directory = directory.absolute()
