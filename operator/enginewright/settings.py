@@ -27,8 +27,10 @@ def read_settings(path: Path | None) -> OperatorConfig:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise SettingsError(f"{path}: is not YAML: {error}") from error
+    if not isinstance(document, dict | None):
+        raise SettingsError(f"{path}: expected fields and their values, got {type(document).__name__}")
     try:
-        config = load(OperatorConfig, json.dumps({} if document is None else document, default=str))
+        config = load(OperatorConfig, json.dumps(document or {}, default=str))
     except ContractError as error:
         raise SettingsError(f"{path}: {error}") from error
     _refuse_negative(path, config)

@@ -1,0 +1,105 @@
+"""What a restart mends is unhealthy, and nothing else is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from enginewright.reconcile.health import Health, HealthLimits, Watching
+from enginewright.reconcile.http import health_app, metrics_app
+from enginewright.reconcile.metrics import Metrics
+
+LIMITS = HealthLimits(loop_lag=10, oldest_pass=300, resync_age=3600, watchers_missing=60)
+WHOLE = Watching(True, frozenset({"pods@*", "jobs@*"}), frozenset({"pods@*", "jobs@*"}))
+NO_JOBS = Watching(True, WHOLE.expected, frozenset({"pods@*"}))
+
+
+@dataclass
+class Process:
+    now: float = 1000.0
+    watching: Watching = WHOLE
+    oldest: float = 0.0
+    resync: float | None = 1000.0
+    health: Health = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.health = Health(watching=lambda: self.watching, oldest_pass=lambda: self.oldest,
+                             last_resync=lambda: self.resync, limits=LIMITS, clock=lambda: self.now)  # fmt: skip
+
+
+def test_idle_is_healthy() -> None:
+    assert Process().health.problems() == []
+    assert Process().health.unready() == []
+
+
+@pytest.mark.parametrize(
+    ("process", "expected"),
+    [
+        (Process(oldest=301), ["a pass has been running for 301 s"]),
+        (Process(watching=Watching(False, WHOLE.expected, frozenset())), ["the watching thread has ended"]),
+        (Process(resync=-2601), ["no full resync for 3600 s"]),
+    ],
+)
+def test_what_hangs_is_unhealthy(process: Process, expected: list[str]) -> None:
+    assert process.health.problems() == expected
+
+
+def test_a_watch_that_is_missing_for_long_is_unhealthy_and_unready_at_once() -> None:
+    process = Process()
+    process.health.tick(0.0)
+    process.watching = NO_JOBS
+    process.now += 59
+    process.health.tick(0.0)
+    assert process.health.problems() == []
+    assert process.health.unready() == ["not watching yet: jobs@*"]
+    process.now += 2
+    assert process.health.problems() == ["no watch on jobs@*"]
+    process.watching = WHOLE
+    process.health.tick(0.0)
+    assert process.health.problems() == []
+
+
+def test_a_late_loop_is_remembered_until_the_next_probe() -> None:
+    process = Process()
+    process.health.tick(20.0)
+    process.health.tick(0.0)
+    assert process.health.problems() == ["event loop is 16.0 s late"]
+    for _ in range(5):
+        process.health.tick(0.0)
+    assert process.health.problems() == []
+
+
+def test_before_the_first_resync_it_lives_but_is_not_ready() -> None:
+    process = Process(resync=None)
+    assert process.health.problems() == []
+    assert process.health.unready() == ["first resync is not done"]
+
+
+async def test_probes_over_http() -> None:
+    process = Process(oldest=301)
+    async with TestClient(TestServer(health_app(process.health))) as client:
+        bad = await client.get("/healthz")
+        assert (bad.status, await bad.text()) == (503, "a pass has been running for 301 s\n")
+        process.oldest = 0
+        good = await client.get("/readyz")
+        assert (good.status, await good.text()) == (200, "ok\n")
+
+
+async def test_metrics_over_http() -> None:
+    metrics = Metrics()
+    metrics.acted("apply", "Deployment")
+    metrics.scraped("direct", False)
+    metrics.called("list", "pods", 200, 0.02)
+    metrics.gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: 3)
+    async with TestClient(TestServer(metrics_app(metrics.registry))) as client:
+        page = await (await client.get("/metrics")).text()
+    for line in (
+        'enginewright_actions_total{kind="Deployment",verb="apply"} 1.0',
+        'enginewright_scrapes_total{result="failed",source="direct"} 1.0',
+        'enginewright_api_request_seconds_count{code="200",resource="pods",verb="list"} 1.0',
+        'enginewright_reconcile_passes_total{result="bug"} 0.0',
+        "enginewright_queue_length 3.0",
+    ):
+        assert line in page.splitlines()

@@ -1,0 +1,140 @@
+"""The work queue: once in it, once in work, nothing lost. Time is the event loop's own, turned by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from enginewright.reconcile.queue import Backoff, WorkQueue
+
+BACKOFF = Backoff(first=1.0, most=60.0)
+
+
+@pytest.fixture
+async def queue() -> AsyncIterator[WorkQueue[str]]:
+    made: WorkQueue[str] = WorkQueue(chance=lambda: 1.0)
+    yield made
+    made.close()
+
+
+def due_in(queue: WorkQueue[str], key: str) -> float:
+    return queue._timers[key].when() - asyncio.get_running_loop().time()
+
+
+async def test_a_key_is_queued_once_however_often_it_is_added(queue: WorkQueue[str]) -> None:
+    for _ in range(3):
+        queue.add("a")
+    assert len(queue) == 1
+
+
+async def test_a_key_added_while_in_work_runs_once_more_and_never_at_the_same_time(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done("a")
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_keys_come_in_the_order_they_were_added(queue: WorkQueue[str]) -> None:
+    for key in "cab":
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
+
+
+async def test_a_waiting_worker_wakes_up_on_the_next_key(queue: WorkQueue[str]) -> None:
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    assert await waiting == "a"
+
+
+async def test_of_two_delays_the_earlier_holds(queue: WorkQueue[str]) -> None:
+    queue.add_after("a", 50)
+    queue.add_after("a", 100)
+    assert due_in(queue, "a") == pytest.approx(50, abs=1)
+    queue.add_after("a", 10)
+    assert due_in(queue, "a") == pytest.approx(10, abs=1)
+    assert queue.delayed == 1
+
+
+async def test_a_delay_that_has_passed_puts_the_key_into_the_queue(queue: WorkQueue[str]) -> None:
+    queue.add_after("a", 0.001)
+    assert await asyncio.wait_for(queue.get(), 10) == "a"
+    assert queue.delayed == 0
+
+
+async def test_a_pass_drops_the_delay_because_it_will_set_its_own(queue: WorkQueue[str]) -> None:
+    queue.add_after("a", 50)
+    queue.add("a")
+    await queue.get()
+    assert queue.delayed == 0
+
+
+async def test_failures_in_a_row_wait_longer_and_a_success_starts_over(queue: WorkQueue[str]) -> None:
+    assert [queue.retry("a", BACKOFF) for _ in range(4)] == [1, 2, 4, 8]
+    queue.succeeded("a")
+    assert queue.retry("a", BACKOFF) == 1
+
+
+async def test_what_the_server_asks_for_is_the_least(queue: WorkQueue[str]) -> None:
+    assert queue.retry("a", BACKOFF, at_least=30) == 30
+
+
+async def test_a_forgotten_key_leaves_nothing(queue: WorkQueue[str]) -> None:
+    queue.retry("a", BACKOFF)
+    queue.forget("a")
+    assert queue.delayed == 0
+    assert queue.retry("a", BACKOFF) == 1
+
+
+@given(failures=st.integers(1, 10_000), chance=st.floats(0, 1))
+def test_backoff_stays_between_half_and_whole_and_under_the_most(failures: int, chance: float) -> None:
+    delay = BACKOFF.delay(failures, lambda: chance)
+    whole = min(60.0, 2.0 ** min(failures - 1, 10))
+    assert whole / 2 <= delay <= whole
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Whatever happens in whatever order: every added key is worked on after it was added, none twice at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: WorkQueue[int] = WorkQueue()
+        self.owed: set[int] = set()
+        self.working: list[int] = []
+
+    @rule(key=st.integers(0, 4))
+    def add(self, key: int) -> None:
+        self.queue.add(key)
+        self.owed.add(key)
+
+    @rule()
+    def take(self) -> None:
+        if len(self.queue):
+            key = asyncio.run(asyncio.wait_for(self.queue.get(), 10))
+            assert key not in self.working
+            self.working.append(key)
+            self.owed.discard(key)
+
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        if self.working:
+            key = data.draw(st.sampled_from(self.working))
+            self.working.remove(key)
+            self.queue.done(key)
+
+    @invariant()
+    def owed_keys_wait_or_follow_their_pass(self) -> None:
+        assert len(self.queue) == len(self.owed - set(self.working))
+
+
+TestQueueMachine = QueueMachine.TestCase

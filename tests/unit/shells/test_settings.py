@@ -1,0 +1,64 @@
+"""The settings file: read strictly, with errors that name the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from enginewright.core.config import Images, OperatorConfig
+from enginewright.settings import SettingsError, read_settings
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_no_file_gives_the_defaults() -> None:
+    assert read_settings(None) == OperatorConfig()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "# nothing\n"])
+def test_an_empty_file_gives_the_defaults(tmp_path: Path, text: str) -> None:
+    assert read_settings(written(tmp_path, text)) == OperatorConfig()
+
+
+def test_fields_are_read(tmp_path: Path) -> None:
+    config = read_settings(written(tmp_path, """
+        images: {builder: "b:1", server: "s:1", operator: "o:1"}
+        server_backends: [python, tensorrt]
+        server_resources: {requests: {cpu: "2"}, limits: {memory: 4Gi}}
+        job_ttl: 60
+        """))  # fmt: skip
+    assert config.images == Images(builder="b:1", server="s:1", operator="o:1")
+    assert config.server_backends == ("python", "tensorrt")
+    assert (config.server_resources.requests, config.server_resources.limits) == ({"cpu": "2"}, {"memory": "4Gi"})
+    assert config.job_ttl == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("imagse: {}", "unknown field 'imagse'"),
+        ("images: {bilder: x}", "images: unknown field 'bilder'"),
+        ("job_ttl: soon", "job_ttl: expected int, got 'soon'"),
+        ("job_ttl: -1", "job_ttl: got -1, expected 0 or more"),
+        ("pull_policy: Sometimes", "pull_policy: got 'Sometimes'"),
+        ("server_backends: python", "server_backends: expected a list"),
+        ("server_resources: {requests: {cpu: 2}}", "requests.cpu: expected str, got 2"),
+        ("[1]", "expected fields and their values, got list"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_settings(written(tmp_path, text))
+    assert expected in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        read_settings(tmp_path / "none.yaml")

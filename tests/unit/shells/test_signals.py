@@ -1,0 +1,189 @@
+"""The scraper, against real metrics endpoints on loopback addresses and a clock that is turned by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from enginewright.clients.prometheus import PrometheusClient
+from enginewright.clients.triton import TritonClient
+from enginewright.core.observed import Sample
+from enginewright.core.scaling import ScaleLimits
+from enginewright.observe.keys import Key
+from enginewright.observe.signals import Signals, Target
+from enginewright.observe.window import Window
+
+KEY = Key("ns", "m")
+LIMITS = ScaleLimits(min_replicas=1, max_replicas=8, target=4.0)
+
+
+@dataclass
+class Fleet:
+    """Replicas on 127.0.0.x, one port: what each has queued, None for one that answers 500."""
+
+    queued: dict[str, float | None] = field(default_factory=dict)
+    port: int = 0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        sockname = request.get_extra_info("sockname")
+        depth = self.queued[sockname[0]]
+        if depth is None:
+            return web.Response(status=500)
+        return web.Response(text=f'nv_inference_pending_request_count{{model="m",version="1"}} {depth}\n'
+                                 f'nv_inference_request_failure{{model="m",reason="BACKEND"}} {depth}\n')  # fmt: skip
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[Fleet]:
+    fleet = Fleet()
+    app = web.Application()
+    app.router.add_get("/metrics", fleet.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "0.0.0.0", 0)
+    await site.start()
+    fleet.port = int(runner.addresses[0][1])
+    yield fleet
+    await runner.cleanup()
+
+
+class PortTriton(TritonClient):
+    """Triton's port is fixed in a cluster and free in a test."""
+
+    port = 0
+
+    async def scrape(self, address: str, port: int = 0) -> object:  # type: ignore[override]
+        return await super().scrape(address, self.port)
+
+
+@dataclass
+class Heard:
+    woken: list[Key] = field(default_factory=list)
+    scrapes: list[tuple[str, bool]] = field(default_factory=list)
+    now: float = 100.0
+
+
+@pytest.fixture
+async def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+async def signals(fleet: Fleet, heard: Heard) -> AsyncIterator[Signals]:
+    async with PortTriton(deadline=5) as triton, PrometheusClient() as prometheus:
+        triton.port = fleet.port
+        made = Signals(triton, prometheus, wake=heard.woken.append, clock=lambda: heard.now,
+                       scraped=lambda *what: heard.scrapes.append(what), period=0.01)  # fmt: skip
+        yield made
+        await made.close()
+
+
+def target(*addresses: str, current: int = 1, limits: ScaleLimits | None = LIMITS) -> Target:
+    replicas = {f"pod-{address[-1]}": address for address in addresses}
+    return Target(replicas=replicas, current=current, limits=limits)
+
+
+async def test_one_round_is_one_sample_of_all_replicas(signals: Signals, fleet: Fleet, heard: Heard) -> None:
+    fleet.queued = {"127.0.0.1": 3, "127.0.0.2": 0, "127.0.0.3": None}
+    window = Window(0.0)
+    await signals.round(KEY, target(*fleet.queued), window)
+    assert window.view().samples == (
+        Sample(time=100.0, ready=3, pending={"pod-1": 3.0, "pod-2": 0.0}, missing=1),
+    )
+    assert heard.scrapes == [("direct", True), ("direct", True), ("direct", False)]
+
+
+async def test_failures_are_counted_from_the_first_scrape(signals: Signals, fleet: Fleet) -> None:
+    window = Window(0.0)
+    for depth in (5, 7):
+        fleet.queued = {"127.0.0.1": depth}
+        await signals.round(KEY, target("127.0.0.1"), window)
+    assert window.view().failures == {"pod-1": 2.0}
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """The scraper says nothing when it has done a round, so it is looked at until it has, or the test fails."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_a_deep_queue_wakes_the_object_up_and_a_quiet_one_does_not(
+    signals: Signals, fleet: Fleet, heard: Heard
+) -> None:
+    fleet.queued = {"127.0.0.1": 4}
+    signals.watch(KEY, target("127.0.0.1"))
+    await until(lambda: len(heard.scrapes) > 5)
+    settled = len(heard.woken)
+    await until(lambda: len(heard.scrapes) > 12)
+    assert len(heard.woken) == settled
+    fleet.queued = {"127.0.0.1": 40}
+    await until(lambda: len(heard.woken) > settled)
+    assert set(heard.woken) == {KEY}
+
+
+async def test_without_limits_samples_are_kept_and_nobody_is_woken(
+    signals: Signals, fleet: Fleet, heard: Heard
+) -> None:
+    fleet.queued = {"127.0.0.1": 400}
+    signals.watch(KEY, target("127.0.0.1", limits=None))
+    await until(lambda: len(heard.scrapes) > 5)
+    window = signals.window(KEY)
+    assert window is not None
+    assert window.samples
+    assert heard.woken == []
+
+
+async def test_a_changed_target_goes_on_with_the_same_window(signals: Signals, fleet: Fleet, heard: Heard) -> None:
+    fleet.queued = {"127.0.0.1": 1, "127.0.0.2": 2}
+    signals.watch(KEY, target("127.0.0.1", limits=None))
+    await until(lambda: heard.scrapes)
+    heard.now = 200.0
+    signals.watch(KEY, target("127.0.0.2", limits=None))
+    await until(lambda: (window := signals.window(KEY)) and "pod-2" in window.samples[-1].pending)
+    window = signals.window(KEY)
+    assert window is not None
+    assert window.started == 100.0
+    assert len(signals) == 1
+
+
+async def test_forgetting_stops_the_task_and_drops_the_window(signals: Signals, fleet: Fleet) -> None:
+    fleet.queued = {"127.0.0.1": 1}
+    signals.watch(KEY, target("127.0.0.1"))
+    await signals.forget(KEY)
+    await signals.forget(KEY)
+    assert signals.window(KEY) is None
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("scraper")]
+    signals.recommend(KEY, 3)
+    assert len(signals) == 0
+
+
+async def test_a_defect_in_a_round_does_not_blind_the_scaler(
+    signals: Signals, fleet: Fleet, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.queued = {"127.0.0.1": 1}
+    whole = signals.round
+    broken = iter([True])
+
+    async def once_broken(*arguments: object) -> None:
+        if next(broken, False):
+            raise ZeroDivisionError
+        await whole(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(signals, "round", once_broken)
+    signals.watch(KEY, target("127.0.0.1", limits=None))
+    await until(lambda: heard.scrapes)
+
+
+async def test_prometheus_that_is_away_makes_missing_samples(
+    signals: Signals, heard: Heard, unused_tcp_port: int
+) -> None:
+    window = Window(0.0)
+    away = Target(replicas={"pod-1": "127.0.0.1"}, current=1, prometheus=f"http://127.0.0.1:{unused_tcp_port}")
+    await signals.round(KEY, away, window)
+    assert window.view().samples == (Sample(time=100.0, ready=1, pending={}, missing=1),)
+    assert heard.scrapes == [("prometheus", False)]

@@ -1,0 +1,126 @@
+"""Queue depth out of Triton's metrics, over a real socket where the wire matters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginewright.clients.errors import TransientError
+from enginewright.clients.signals import NoSignalError
+from enginewright.clients.triton import LARGEST_PAGE, TritonClient, parse_metrics
+
+PAGE = """# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
+# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="minilm",version="1"} 12
+# HELP nv_inference_request_failure Number of failed inference requests, all batch sizes
+# TYPE nv_inference_request_failure counter
+nv_inference_request_failure{model="minilm",reason="OTHER",version="1"} 1
+nv_inference_request_failure{model="minilm",reason="BACKEND",version="1"} 2
+nv_inference_request_failure{model="minilm",reason="CANCELED",version="1"} 4
+nv_inference_request_failure{model="minilm",reason="REJECTED",version="1"} 8
+# HELP nv_inference_pending_request_count Instantaneous number of pending requests awaiting execution per-model.
+# TYPE nv_inference_pending_request_count gauge
+nv_inference_pending_request_count{model="minilm",version="1"} 3
+nv_inference_pending_request_count{model="minilm",version="2"} 4
+nv_inference_pending_request_count{gpu_uuid="GPU-1",model="minilm",version="1"} 0
+nv_inference_pending_request_count{model="tokenizer",version="1"} 5
+nv_inference_compute_infer_summary_us{model="minilm",version="1",quantile="0.5"} nan
+"""
+
+
+def test_pending_is_summed_over_versions_and_survives_the_zero_twin() -> None:
+    metrics = parse_metrics(PAGE)
+    assert metrics.pending == {"minilm": 7.0, "tokenizer": 5.0}
+    assert metrics.queued == 12.0
+    assert metrics.successes == {"minilm": 12.0}
+
+
+def test_what_the_client_gave_up_and_what_a_full_queue_turned_away_is_no_fault_of_the_engine() -> None:
+    assert parse_metrics(PAGE).broken == 3.0
+
+
+@pytest.mark.parametrize("page", ["", "# only comments\n", "nv_inference_request_success{model=\"m\"} 1\n"])
+def test_a_page_without_queue_depth_is_no_signal_and_not_zero(page: str) -> None:
+    with pytest.raises(NoSignalError):
+        parse_metrics(page)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    try:
+        parse_metrics("nv_inference_pending_request_count" + text)
+    except NoSignalError:
+        return
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[[Handler], Awaitable[int]]]:
+    runners = []
+
+    async def start(handler: Handler) -> int:
+        app = web.Application()
+        app.router.add_get("/metrics", handler)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        runners.append(runner)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        return int(runner.addresses[0][1])
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def test_scrape(serve: Callable[[Handler], Awaitable[int]]) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=PAGE)
+
+    async with TritonClient() as client:
+        assert (await client.scrape("127.0.0.1", await serve(answer))).queued == 12.0
+
+
+async def test_a_replica_that_hangs_is_given_up_on(serve: Callable[[Handler], Awaitable[int]]) -> None:
+    release = asyncio.Event()
+
+    async def answer(_: web.Request) -> web.Response:
+        await release.wait()
+        return web.Response(text=PAGE)
+
+    port = await serve(answer)
+    async with TritonClient(deadline=0.05) as client:
+        with pytest.raises(TransientError, match=r"no answer within 0.05 s"):
+            await client.scrape("127.0.0.1", port)
+    release.set()
+
+
+async def test_an_error_page_is_no_metrics_page(serve: Callable[[Handler], Awaitable[int]]) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=503, text=PAGE)
+
+    async with TritonClient() as client:
+        with pytest.raises(TransientError, match="answered 503"):
+            await client.scrape("127.0.0.1", await serve(answer))
+
+
+async def test_an_endless_page_is_refused(serve: Callable[[Handler], Awaitable[int]]) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=b"x" * (LARGEST_PAGE + 1))
+
+    async with TritonClient(deadline=30) as client:
+        with pytest.raises(NoSignalError, match="larger than"):
+            await client.scrape("127.0.0.1", await serve(answer))
+
+
+async def test_nobody_listens(unused_tcp_port: int) -> None:
+    async with TritonClient() as client:
+        with pytest.raises(TransientError, match="ClientConnectorError"):
+            await client.scrape("127.0.0.1", unused_tcp_port)

@@ -1,0 +1,164 @@
+"""From the apiserver's JSON to the core's views."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from enginewright.core import labels
+from enginewright.core.observed import EndpointView, PodView
+from enginewright.observe.pods import pod_view
+from enginewright.observe.views import (
+    claim_view,
+    deployment_view,
+    endpoint_views,
+    job_view,
+    object_view,
+    service_view,
+)
+
+CREATED = "2026-11-21T10:00:00Z"
+WHEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
+META: dict[str, Any] = {"name": "x", "creationTimestamp": CREATED, "uid": "u-1"}
+
+
+def pod(status: dict[str, Any], **metadata: Any) -> PodView:
+    return pod_view({"metadata": {**META, **metadata}, "spec": {}, "status": status})
+
+
+def container(name: str = "server", **state: Any) -> dict[str, Any]:
+    return {"name": name, "restartCount": state.pop("restarts", 0), **state}
+
+
+def test_a_pod_that_the_apiserver_has_only_just_made() -> None:
+    assert pod({}) == PodView(name="x", phase="Pending", created=WHEN)
+
+
+def test_a_ready_replica() -> None:
+    view = pod(
+        {"phase": "Running", "podIP": "10.0.0.7", "conditions": [{"type": "Ready", "status": "True"}],
+         "containerStatuses": [container(state={"running": {}})]},
+        labels={labels.REVISION: "abc"}, deletionTimestamp=CREATED,
+    )  # fmt: skip
+    assert (view.ready, view.ip, view.revision, view.deleting) == (True, "10.0.0.7", "abc", True)
+
+
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    [
+        ([{"reason": "ContainerCreating"}], "ContainerCreating"),
+        ([{"reason": "PodInitializing"}, {"reason": "ImagePullBackOff"}], "ImagePullBackOff"),
+        ([{"reason": "ErrImagePull"}, {"reason": "CrashLoopBackOff"}], "ErrImagePull"),
+    ],
+)
+def test_the_first_wait_that_tells_something(containers: list[dict[str, str]], expected: str) -> None:
+    statuses = [container(f"c{i}", state={"waiting": waiting}) for i, waiting in enumerate(containers)]
+    assert pod({"containerStatuses": statuses}).waiting_reason == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "container_name", "reason", "code"),
+    [
+        ({"containerStatuses": [container(state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}})]},
+         "server", "OOMKilled", 137),
+        ({"containerStatuses": [container(state={"waiting": {"reason": "CrashLoopBackOff"}}, restarts=3,
+                                          lastState={"terminated": {"exitCode": 1, "reason": "Error"}})]},
+         "server", "Error", 1),
+        ({"initContainerStatuses": [container("verify", state={"terminated": {"exitCode": 2, "reason": "Error"}})],
+          "containerStatuses": [container(state={"waiting": {"reason": "PodInitializing"}})]}, "verify", "Error", 2),
+        ({"initContainerStatuses": [container("verify", state={"terminated": {"exitCode": 0, "reason": "Completed"}})],
+          "containerStatuses": [container(state={"running": {}})]}, "", "Completed", 0),
+        ({"containerStatuses": [container(state={"running": {}})]}, "", "", None),
+    ],
+    ids=["out of memory", "crash loop tells its last end", "init container", "clean end is no failure", "running"],
+)  # fmt: skip
+def test_termination(status: dict[str, Any], container_name: str, reason: str, code: int | None) -> None:
+    view = pod(status)
+    assert (view.failed_container, view.terminated_reason, view.exit_code) == (container_name, reason, code)
+
+
+def test_an_unschedulable_pod_says_what_the_scheduler_said() -> None:
+    said = "0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb."
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    assert pod({"conditions": [scheduled]}).unschedulable == said
+    assert pod({"conditions": [{**scheduled, "reason": "SchedulingGated"}]}).unschedulable == ""
+
+
+def test_an_evicted_pod() -> None:
+    view = pod({"phase": "Failed", "reason": "Evicted", "message": "node was low on memory",
+                "conditions": [{"type": "DisruptionTarget", "status": "True"}]})  # fmt: skip
+    assert (view.reason, view.message, view.disrupted) == ("Evicted", "node was low on memory", True)
+
+
+def job(*conditions: dict[str, str], **status: Any) -> dict[str, Any]:
+    annotations = {labels.FINGERPRINT_FULL: "f" * 64}
+    return {"metadata": {**META, "annotations": annotations, "labels": {labels.FINGERPRINT: "f" * 32}},
+            "spec": {"suspend": False}, "status": {**status, "conditions": list(conditions)}}  # fmt: skip
+
+
+def test_jobs() -> None:
+    active = job_view(job(active=1), [], None, None)
+    assert (active.active, active.succeeded, active.failed, active.created) == (1, False, False, WHEN)
+    assert active.fingerprint == "f" * 64
+    assert job_view(job({"type": "Complete", "status": "True"}), [], None, None).succeeded
+    failed = job_view(
+        job({"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}), [], None, None
+    )
+    assert (failed.failed, failed.failure_reason, failed.failure_message) == (True, "DeadlineExceeded", "too long")
+
+
+def test_a_job_that_is_about_to_fail_already_tells_why() -> None:
+    view = job_view(job({"type": "FailureTarget", "status": "True", "reason": "PodFailurePolicy"}), [], None, None)
+    assert (view.failed, view.failure_reason) == (False, "PodFailurePolicy")
+
+
+def test_deployments() -> None:
+    raw = {
+        "metadata": {**META, "generation": 3, "labels": {labels.REVISION: "abc"},
+                     "annotations": {labels.MANIFEST_HASH: "h", labels.FINGERPRINT_FULL: "f" * 64}},
+        "spec": {"replicas": 0},
+        "status": {"observedGeneration": 2, "replicas": 4, "readyReplicas": 3, "availableReplicas": 2,
+                   "conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]},
+    }  # fmt: skip
+    view = deployment_view(raw)
+    assert (view.spec_replicas, view.replicas, view.ready, view.available) == (0, 4, 3, 2)
+    assert (view.revision, view.manifest_hash, view.fingerprint) == ("abc", "h", "f" * 64)
+    assert (view.generation, view.observed_generation, view.progress_deadline_exceeded) == (3, 2, True)
+    assert deployment_view({"metadata": META}).spec_replicas == 1
+
+
+def test_services() -> None:
+    assert service_view({"metadata": META, "spec": {"selector": {labels.REVISION: "abc"}}}).revision == "abc"
+    assert service_view({"metadata": META, "spec": {}}).revision == ""
+
+
+def endpoint(pod: str, **conditions: bool) -> dict[str, Any]:
+    return {"targetRef": {"name": pod}, "conditions": conditions}
+
+
+def test_endpoints_of_both_families_count_once_and_an_absent_condition_means_ready() -> None:
+    slices = [
+        {"endpoints": [endpoint("b", ready=True), endpoint("a", ready=False, terminating=True)]},
+        {"endpoints": [endpoint("b", ready=False), endpoint("gone")]},
+        {},
+    ]
+    assert endpoint_views(slices, {"a": "r1", "b": "r2"}) == (
+        EndpointView(pod="a", revision="r1", ready=False, terminating=True),
+        EndpointView(pod="b", revision="r2", ready=True),
+        EndpointView(pod="gone", revision="", ready=True),
+    )
+
+
+def test_claims() -> None:
+    assert claim_view({"metadata": META, "status": {"phase": "Bound"}}).phase == "Bound"
+    assert claim_view({"metadata": META}).phase == "Pending"
+
+
+def test_the_object_itself() -> None:
+    metadata = {**META, "namespace": "ns", "generation": 4, "resourceVersion": "77", "annotations": {"a": "b"}}
+    view = object_view({"metadata": metadata, "spec": {"suspend": True}})
+    assert (view.name, view.namespace, view.uid, view.generation) == ("x", "ns", "u-1", 4)
+    assert (view.resource_version, view.deleting) == ("77", False)
+    assert (view.annotations, view.spec, view.status) == ({"a": "b"}, {"suspend": True}, {})
