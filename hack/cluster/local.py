@@ -188,10 +188,11 @@ class Local:
         return node.is_ready(found, datetime.fromtimestamp(started).astimezone())
 
     def _apply_dns(self) -> None:
-        kubectl(
-            self.kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=enginewright-cluster",
-            "-f", "-", text=dns.manifests(node.host_resolvers()),
-        )  # fmt: skip
+        with step("DNS applied"):
+            kubectl(
+                self.kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=enginewright-cluster",
+                "-f", "-", text=dns.manifests(node.host_resolvers()),
+            )  # fmt: skip
 
     def _await_dns(self) -> None:
         with step("DNS ready"):
