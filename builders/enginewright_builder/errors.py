@@ -7,14 +7,18 @@
 
 from __future__ import annotations
 
-from enginewright_builder.contract import EXIT_TRANSIENT, EXIT_USER, ErrorFamily, ErrorReport
+import errno
+
+from enginewright_builder.contract import EXIT_BUG, EXIT_TRANSIENT, EXIT_USER, ContractError, ErrorFamily, ErrorReport
+
+EXIT_CODES: dict[ErrorFamily, int] = {"user": EXIT_USER, "transient": EXIT_TRANSIENT, "bug": EXIT_BUG}
 
 
 class BuilderError(Exception):
     """An error with a reason (CamelCase, shown in a condition), the field it concerns, its value, and the remedy."""
 
     family: ErrorFamily = "bug"
-    exit_code = 1
+    exit_code = EXIT_BUG
 
     def __init__(self, reason: str, message: str, *, field: str = "", value: object = "", remedy: str = "") -> None:
         super().__init__(message)
@@ -33,3 +37,41 @@ class UserError(BuilderError):
 class TransientError(BuilderError):
     family: ErrorFamily = "transient"
     exit_code = EXIT_TRANSIENT
+
+
+def classify(error: BaseException) -> BuilderError:
+    """Any exception as one of the three families; what nobody foresaw is a bug, with its own text."""
+    if isinstance(error, BuilderError):
+        return error
+    if isinstance(error, ContractError):
+        return UserError("RequestInvalid", str(error), field="request",
+                         remedy="operator and builder must speak the same contract version: use images of one release")
+    if isinstance(error, OSError):
+        return _classify_os(error)
+    if isinstance(error, MemoryError) or _is_allocator_failure(error):
+        return TransientError("OutOfMemory", f"the builder ran out of memory: {error or 'allocation failed'}",
+                              remedy="give the build more memory, or lower spec.engine.maxBatchSize")
+    if isinstance(error, KeyboardInterrupt):
+        return TransientError("Interrupted", "the build was interrupted before it published anything")
+    return BuilderError("InternalError", f"{type(error).__name__}: {error}")
+
+
+def _classify_os(error: OSError) -> BuilderError:
+    where = str(error.filename or "the store or the scratch volume")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UserError("StoreFull", f"no space left while writing {where}", field="spec.store.uri", value=where,
+                         remedy="enlarge the volume or remove engines that are no longer used")
+    if error.errno == errno.EROFS:
+        return UserError("StoreReadOnly", f"{where} is on a read-only file system", field="spec.store.uri", value=where,
+                         remedy="use a volume that the build pod may write to")
+    if error.errno in (errno.EIO, errno.ESTALE, errno.ETIMEDOUT):
+        return TransientError("StorageUnavailable", f"{where}: {error.strerror}")
+    if error.errno == errno.ENOMEM:
+        return TransientError("OutOfMemory", "the builder ran out of memory", remedy="give the build more memory")
+    return BuilderError("InternalError", f"{type(error).__name__}: {error}")
+
+
+def _is_allocator_failure(error: BaseException) -> bool:
+    """PyTorch and ONNX Runtime report a failed allocation as plain ``RuntimeError`` or a binding's own class."""
+    text = str(error).lower()
+    return any(mark in text for mark in ("can't allocate memory", "out of memory", "bad_alloc", "failed to allocate"))

@@ -1,0 +1,88 @@
+"""Evaluation and calibration sets as batches of model inputs, or made up where the user gives none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from enginewright_builder.data_files import EVALUATION, DataField, SampleFile, check_against
+from enginewright_builder.engines.base import Tensors
+from enginewright_builder.models.base import SourceModel
+from enginewright_builder.synthetic import DEFAULT_SIZE, example_inputs
+
+HELD_OUT, SYNTHETIC = "held-out", "synthetic"
+# What one forward pass takes during gate and calibration: small enough for any model that serves at all.
+GATE_BATCH = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSet:
+    """``batches`` cover every sample once. ``origin`` is ``held-out`` or ``synthetic``."""
+
+    batches: Sequence[Tensors]
+    count: int
+    origin: str
+
+    def request(self, batch: int) -> Tensors:
+        """``batch`` samples like the set's, taken round and round, in one shape."""
+        return next(self.requests(batch))
+
+    def requests(self, batch: int) -> Iterator[Tensors]:
+        """Endless requests of ``batch`` samples, each within one of the set's batches so that shapes agree."""
+        offset = 0
+        while True:
+            source = self.batches[offset % len(self.batches)]
+            size = len(next(iter(source.values())))
+            picks = np.arange(offset // len(self.batches) * batch, (offset // len(self.batches) + 1) * batch) % size
+            yield trimmed({name: array[picks] for name, array in source.items()})
+            offset += 1
+
+
+def trimmed(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Without the padding that every sample of the batch has at its end."""
+    mask = inputs.get("attention_mask")
+    if mask is None or mask.ndim != 2 or not mask.any():
+        return dict(inputs)
+    length = int(np.flatnonzero(mask.any(axis=0)).max()) + 1
+    return {name: np.ascontiguousarray(array[:, :length]) if array.shape[:2] == mask.shape else array
+            for name, array in inputs.items()}
+
+
+def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATION, batch: int = GATE_BATCH) -> SampleSet:
+    """Raises :class:`UserError` ``EvaluationDataInvalid`` or ``CalibrationDataInvalid``."""
+    if file.texts and model.tokenize is None:
+        raise where.invalid("the file holds texts, but the model brings no tokenizer", "text",
+                            "give tokenised arrays named as the inputs, or put the tokenizer's files beside the model")
+    checked = check_against(file, model.interface, where)
+    batches = _text_batches(checked.texts, model, batch) if checked.texts else _row_batches(checked.rows, batch)
+    return SampleSet(batches=batches, count=len(file), origin=HELD_OUT)
+
+
+def synthetic_set(model: SourceModel, count: int, seed: int = 0, batch: int = GATE_BATCH) -> SampleSet:
+    sizes = [min(batch, count - start) for start in range(0, count, batch)]
+    batches = [example_inputs(model.interface, size, seed + index, size=DEFAULT_SIZE, vocabulary=model.vocabulary)
+               for index, size in enumerate(sizes)]
+    return SampleSet(batches=batches, count=count, origin=SYNTHETIC)
+
+
+def _text_batches(texts: Sequence[str], model: SourceModel, batch: int) -> list[Tensors]:
+    assert model.tokenize is not None  # the caller has looked
+    return [model.tokenize(texts[start:start + batch]) for start in range(0, len(texts), batch)]
+
+
+def _row_batches(rows: Sequence[Mapping[str, np.ndarray]], batch: int) -> list[Tensors]:
+    """Stacks neighbours of equal shape: samples of free size are never padded, as nobody said with what."""
+    batches: list[Tensors] = []
+    group: list[Mapping[str, np.ndarray]] = []
+    for row in rows:
+        if group and (len(group) == batch or any(row[name].shape != group[0][name].shape for name in row)):
+            batches.append(_stack(group))
+            group = []
+        group.append(row)
+    return [*batches, _stack(group)]
+
+
+def _stack(rows: Sequence[Mapping[str, np.ndarray]]) -> Tensors:
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

@@ -1,0 +1,187 @@
+"""Evaluation and calibration files, read without PyTorch and without pickles.
+
+* ``.npz``: one array an input, named as the input, samples along axis 0.
+* ``.jsonl``: one object a line, either ``{"text": "…"}`` for models with a tokenizer, or ``{"<input>": […], …}``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from enginewright_builder.contract import Interface
+from enginewright_builder.errors import UserError
+from enginewright_builder.shapes import is_text_interface, numpy_dtype, shape_text, size_range
+
+_FORMATS = 'give .npz with one array an input, or .jsonl with {"text": …} or {"<input>": […]} on each line'
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleFile:
+    """Either ``texts``, or ``rows`` of one array an input without the batch dimension."""
+
+    texts: tuple[str, ...] = ()
+    rows: tuple[Mapping[str, np.ndarray], ...] = field(default=(), repr=False)
+
+    def __len__(self) -> int:
+        return len(self.texts) or len(self.rows)
+
+    def limited(self, samples: int) -> SampleFile:
+        """The first ``samples`` of it; 0 means all."""
+        return SampleFile(texts=self.texts[:samples], rows=self.rows[:samples]) if samples else self
+
+    def without(self, keys: set[str]) -> SampleFile:
+        kept = [index for index, key in enumerate(self.keys()) if key not in keys]
+        return SampleFile(texts=tuple(self.texts[index] for index in kept if self.texts),
+                          rows=tuple(self.rows[index] for index in kept if self.rows))
+
+    def keys(self) -> list[str]:
+        """One digest a sample: equal keys mean equal samples."""
+        if self.texts:
+            return [hashlib.sha256(text.strip().encode()).hexdigest() for text in self.texts]
+        return [_row_key(row) for row in self.rows]
+
+
+def _row_key(row: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(row):
+        digest.update(f"{name}:{row[name].dtype}:{row[name].shape}\n".encode())
+        digest.update(np.ascontiguousarray(row[name]).tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataField:
+    """Which field of the spec the file came from, and the reason its errors carry."""
+
+    path: str = "spec.accuracy.evaluation.uri"
+    reason: str = "EvaluationDataInvalid"
+
+    def invalid(self, message: str, value: object, remedy: str) -> UserError:
+        return UserError(self.reason, message, field=self.path, value=value, remedy=remedy)
+
+
+EVALUATION = DataField()
+CALIBRATION = DataField(path="spec.engine.calibration.uri", reason="CalibrationDataInvalid")
+
+
+def read_samples(path: Path, where: DataField = EVALUATION) -> SampleFile:
+    """Raises :class:`UserError` ``EvaluationDataInvalid`` (or ``CalibrationDataInvalid``)."""
+    if path.is_dir():
+        raise where.invalid(f"{path.name} is a folder", path, _FORMATS)
+    if path.suffix == ".npz":
+        samples = _read_npz(path, where)
+    elif path.suffix in (".jsonl", ".ndjson"):
+        samples = _read_jsonl(path, where)
+    else:
+        raise where.invalid(f"{path.name} is neither .npz nor .jsonl", path, _FORMATS)
+    if not len(samples):
+        raise where.invalid(f"{path.name} holds no samples", path, "give at least 8 samples like production's")
+    return samples
+
+
+def _read_npz(path: Path, where: DataField) -> SampleFile:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        raise where.invalid(f"{path.name} cannot be read: {error}", path,
+                            "write it with numpy.savez, from numeric arrays") from error
+    if not arrays:
+        raise where.invalid(f"{path.name} holds no arrays", path, _FORMATS)
+    counts = {name: array.shape[0] if array.ndim else -1 for name, array in arrays.items()}
+    if len(set(counts.values())) != 1 or -1 in counts.values():
+        stated = ", ".join(f"{name}: {arrays[name].shape}" for name in sorted(arrays))
+        raise where.invalid(f"{path.name}: arrays differ in their number of samples ({stated})", path,
+                            "put the samples along axis 0 of every array")
+    count = next(iter(counts.values()))
+    return SampleFile(rows=tuple({name: array[index] for name, array in arrays.items()} for index in range(count)))
+
+
+def _read_jsonl(path: Path, where: DataField) -> SampleFile:
+    texts: list[str] = []
+    rows: list[Mapping[str, np.ndarray]] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise where.invalid(f"{path.name} is not UTF-8 text: {error}", path, _FORMATS) from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        entry = _parse_line(line, f"{path.name}:{number}", path, where)
+        if isinstance(text := entry.get("text"), str):
+            texts.append(text)
+        else:
+            rows.append(_parse_row(entry, f"{path.name}:{number}", path, where))
+        if texts and rows:
+            raise where.invalid(f"{path.name}:{number}: texts and tensors are mixed", path, _FORMATS)
+    return SampleFile(texts=tuple(texts), rows=tuple(rows))
+
+
+def _parse_line(line: str, at: str, path: Path, where: DataField) -> dict[str, object]:
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise where.invalid(f"{at}: not JSON: {error}", path, _FORMATS) from error
+    if not isinstance(entry, dict) or not entry:
+        raise where.invalid(f"{at}: expected an object, got {line[:60]!r}", path, _FORMATS)
+    return entry
+
+
+def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) -> Mapping[str, np.ndarray]:
+    row = {}
+    for name, value in entry.items():
+        try:
+            row[name] = np.asarray(value)
+        except ValueError as error:
+            raise where.invalid(f"{at}: {name}: {error}", path, "write a full, rectangular list of numbers") from error
+        if row[name].dtype.kind not in "biuf":
+            raise where.invalid(f"{at}: {name}: expected numbers, got {str(value)[:60]!r}", path, _FORMATS)
+    return row
+
+
+def check_against(samples: SampleFile, interface: Interface, where: DataField = EVALUATION) -> SampleFile:
+    """Samples in the interface's own types. Raises as :func:`read_samples`, naming what was got and what is expected."""
+    if samples.texts:
+        if not is_text_interface(interface):
+            raise where.invalid("the file holds texts, but the model takes "
+                                f"{', '.join(spec.name for spec in interface.inputs)}", "text",
+                                "give arrays named as the inputs, in .npz or .jsonl")
+        return samples
+    expected = {spec.name: spec for spec in interface.inputs}
+    rows = []
+    for index, row in enumerate(samples.rows):
+        if set(row) != set(expected):
+            raise where.invalid(f"sample {index} has {', '.join(sorted(row))}; the model takes "
+                                f"{', '.join(sorted(expected))}", ", ".join(sorted(row)),
+                                "name the arrays exactly as the model's inputs")
+        rows.append({name: _fit(row[name], expected[name].dtype, expected[name].shape[1:], f"sample {index}: {name}", where)
+                     for name in expected})
+    return SampleFile(rows=tuple(rows))
+
+
+def _fit(array: np.ndarray, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField) -> np.ndarray:
+    wanted = numpy_dtype(dtype)
+    fits = array.ndim == len(shape) and all(low <= size <= high for size, (low, high)
+                                            in zip(array.shape, map(size_range, shape), strict=True))
+    if not fits:
+        raise where.invalid(f"{at} has shape {list(array.shape)}, expected {shape_text(shape)}", list(array.shape),
+                            "give each sample in the shape of the model's input, without the batch dimension")
+    if array.dtype != wanted and not _harmless(array, wanted):
+        raise where.invalid(f"{at} is {array.dtype}, expected {wanted}", array.dtype,
+                            f"write the array as {wanted}")
+    return array.astype(wanted, copy=False)
+
+
+def _harmless(array: np.ndarray, wanted: np.dtype[np.generic]) -> bool:
+    """JSON knows one kind of integer and one of float; files may be wider than the model. No value may change kind."""
+    if array.dtype.kind in "iu" and wanted.kind in "iu":
+        info = np.iinfo(wanted)
+        return array.size == 0 or bool(array.min() >= info.min and array.max() <= info.max)
+    return array.dtype.kind in "iuf" and wanted.kind == "f"

@@ -1,0 +1,80 @@
+"""The build report's content: everything someone needs to check or repeat what was claimed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from importlib import metadata
+
+from enginewright_builder.contract import BuildRequest, DeviceRequest, Outcome
+from enginewright_builder.data import SYNTHETIC, SampleSet
+from enginewright_builder.ladder import Climb
+from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
+from enginewright_builder.resolve import Resolved
+from enginewright_builder.sweep import SweepResult
+from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
+from enginewright_builder.triton.prove import Proof
+
+_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tensorrt", "numpy", "enginewright")
+
+
+def build_report(request: BuildRequest, outcome: Outcome, climbed: Climb, swept: SweepResult, proof: Proof,
+                 reference: str, evaluation: SampleSet, config_pbtxt: str, resolved: Resolved,
+                 steps: Mapping[str, float]) -> BuildReport:
+    if outcome.engine is None or outcome.serving is None:
+        raise ValueError("only a build that ended well has a report")
+    timing = climbed.reference
+    return BuildReport(
+        model_name=request.model_name, fingerprint=outcome.fingerprint, created=outcome.built,
+        command=command(request), source_uri=request.source.uri, source_digest=request.source.digest,
+        source_format=resolved.source.format, interface=climbed.artifact.interface,
+        reference=Reference(name=reference, batch=climbed.batch, p50_ms=timing.percentile(50),
+                            p95_ms=timing.percentile(95), p99_ms=timing.percentile(99), throughput=timing.throughput),
+        candidates=outcome.candidates, engine=outcome.engine,
+        accuracy=AccuracyEvidence(metric=climbed.accuracy.metric, value=climbed.accuracy.value, low=climbed.accuracy.low,
+                                  tolerance=request.accuracy.tolerance, samples=climbed.accuracy.samples,
+                                  evaluation=evaluation.origin),
+        objective=request.objective, serving=outcome.serving, config_pbtxt=config_pbtxt, sweep=swept,
+        hardware=Hardware(device=device_name(request.device), cores=available_cpus(), memory_bytes=memory_bytes(),
+                          architecture=request.device.architecture, gpus=request.device.products),
+        versions=versions(proof), steps=dict(steps), notes=_notes(resolved, evaluation, proof))
+
+
+def device_name(device: DeviceRequest) -> str:
+    if device.accelerator != "gpu":
+        return cpu_name()
+    return " ".join(filter(None, (device.products[0] if device.products else "GPU", device.mig_profile)))
+
+
+def versions(proof: Proof) -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {**found, "tritonserver": proof.server_version}
+
+
+def command(request: BuildRequest) -> str:
+    """The same build by hand. Options at their defaults are left out."""
+    engine, accuracy = request.engine, request.accuracy
+    options = {
+        "--model": request.source.uri,
+        "--evaluation": accuracy.evaluation.uri if accuracy.evaluation else "",
+        "--calibration": engine.calibration.uri if engine.calibration else "",
+        "--metric": accuracy.metric, "--tolerance": f"{accuracy.tolerance:g}", "--precision": engine.precision,
+        "--max-batch-size": str(engine.max_batch_size),
+        "--latency-ms": f"{request.objective.latency_ms:g}" if request.objective.latency_ms else "",
+    }
+    words = ["enginewright-build", *(word for option, value in options.items() if value for word in (option, value))]
+    return f"{shlex.join(words)} --output DIR"
+
+
+def _notes(resolved: Resolved, evaluation: SampleSet, proof: Proof) -> tuple[str, ...]:
+    notes = list(resolved.notes)
+    if evaluation.origin == SYNTHETIC:
+        notes.append("Accuracy was measured on synthetic inputs: give evaluation data like production's for a real proof.")
+    notes.append(f"As served, the largest difference to the engine's own answers was {proof.worst_difference:.2e} of the "
+                 "largest value.")
+    return tuple(notes)

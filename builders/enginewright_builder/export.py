@@ -1,0 +1,98 @@
+"""From source model to checked ONNX, the common ground of all engines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from enginewright_builder.engines.base import ExportedModel, Tensors
+from enginewright_builder.errors import UserError
+from enginewright_builder.models.base import SourceModel
+from enginewright_builder.ort_session import OrtRunner
+
+# What PyTorch's exporter writes natively, so nothing is converted; TensorRT 10 and ONNX Runtime both read it.
+OPSET = 18
+# Largest difference to the source's own outputs, relative to their largest magnitude. FP32 sums in another order differ
+# by 1e-6 or so; a wrong graph by far more.
+EXPORT_TOLERANCE = 1e-3
+
+
+def export_model(model: SourceModel, folder: Path, checks: Sequence[Tensors]) -> ExportedModel:
+    """Writes ``folder/model.onnx`` and compares its answers with the source's on ``checks``, batches of several sizes.
+
+    Raises :class:`UserError` ``ExportFailed``, or ``ExportMismatch`` with the figures.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "model.onnx"
+    model.export_onnx(path, OPSET)
+    graph = onnx.load(str(path), load_external_data=False)
+    _check_graph(path, graph)
+    _check_answers(model, path, checks)
+    return ExportedModel(path=path, interface=model.interface, opset=_opset(graph))
+
+
+def _opset(graph: onnx.ModelProto) -> int:
+    return next((entry.version for entry in graph.opset_import if entry.domain in ("", "ai.onnx")), 0)
+
+
+def _check_graph(path: Path, graph: onnx.ModelProto) -> None:
+    try:
+        onnx.checker.check_model(str(path))
+    except onnx.checker.ValidationError as error:
+        raise UserError("ExportFailed", f"the exported graph is invalid: {str(error).strip()[:300]}", field="spec.source",
+                        remedy="export the model to ONNX yourself and give the .onnx file") from error
+    constants = {tensor.name for tensor in graph.graph.initializer}
+    for value in graph.graph.input:
+        if value.name not in constants and value.type.tensor_type.shape.dim[0].HasField("dim_value"):
+            raise UserError("ExportFailed", f"the export froze the batch of input {value.name!r} to "
+                            f"{value.type.tensor_type.shape.dim[0].dim_value}", field="spec.source",
+                            remedy="make the forward pass free of Python numbers taken from the batch size")
+
+
+def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) -> None:
+    try:
+        runner = OrtRunner(path)
+    except Exception as error:  # ONNX Runtime's own classes
+        raise UserError("ExportFailed", f"ONNX Runtime cannot open the export: {str(error).strip()[:300]}",
+                        field="spec.source", remedy="export the model to ONNX yourself and give the .onnx file") from error
+    for inputs in checks:
+        batch = len(next(iter(inputs.values())))
+        expected = model.run(inputs)
+        try:
+            got = runner(inputs)
+        except Exception as error:
+            raise UserError("ExportMismatch", f"the export fails at batch {batch}: {str(error).strip()[:300]}",
+                            field="spec.source", value=batch,
+                            remedy="export the model to ONNX yourself and give the .onnx file") from error
+        for name, values in expected.items():
+            _compare(name, batch, values, got[name])
+    runner.close()
+
+
+def _compare(name: str, batch: int, expected: np.ndarray, got: np.ndarray) -> None:
+    if expected.shape != got.shape:
+        raise _mismatch(name, batch, f"has shape {list(got.shape)}, the source's {list(expected.shape)}")
+    worst = largest_difference(expected, got)
+    if not worst <= EXPORT_TOLERANCE:
+        raise _mismatch(name, batch, f"differs by {worst:.2e} of its largest value, more than {EXPORT_TOLERANCE:.0e}")
+
+
+def largest_difference(expected: np.ndarray, got: np.ndarray) -> float:
+    """``max|got − expected| / max|expected|`` over finite places; infinity where one is finite and the other is not."""
+    wide, other = expected.astype(np.float64), got.astype(np.float64)
+    finite = np.isfinite(wide)
+    if not np.array_equal(finite, np.isfinite(other)):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    scale = max(float(np.abs(wide[finite]).max()), 1e-6)
+    return float(np.abs(wide[finite] - other[finite]).max()) / scale
+
+
+def _mismatch(name: str, batch: int, what: str) -> UserError:
+    return UserError("ExportMismatch", f"the export answers otherwise than the source: {name!r} at batch {batch} {what}",
+                     field="spec.source", value=name,
+                     remedy="look for randomness or batch-dependent code in the forward pass, or give an ONNX file")

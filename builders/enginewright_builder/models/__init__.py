@@ -1,0 +1,38 @@
+"""Source models: one loader a format, each giving the unquantised reference that every candidate is held against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from enginewright_builder.contract import Interface
+from enginewright_builder.errors import UserError
+from enginewright_builder.models.base import SourceModel, Tokenize
+from enginewright_builder.sources.formats import Located
+
+__all__ = ["SourceModel", "Tokenize", "load_model"]
+
+
+def load_model(located: Located, interface: Interface | None = None, workspace: Path | None = None) -> SourceModel:
+    """Opens the source. ``interface`` is what the user stated, or None. ``workspace`` is where a loader
+    may write (default: beside the source).
+
+    Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
+    """
+    # Imported here: only the loader that is needed may cost the seconds that PyTorch or transformers take to import.
+    if located.format == "huggingface":
+        from enginewright_builder.models.huggingface import load_huggingface
+
+        return load_huggingface(located.path, interface)
+    if located.format == "exported-program":
+        from enginewright_builder.models.exported_program import load_exported_program
+
+        return load_exported_program(located.path, interface)
+    if located.format == "torchscript":
+        from enginewright_builder.models.torchscript import load_torchscript
+
+        return load_torchscript(located.path, interface)
+    if located.format == "onnx":
+        from enginewright_builder.models.onnx import load_onnx
+
+        return load_onnx(located.path, interface, workspace)
+    raise UserError("FormatUnknown", f"no loader for {located.format!r}", field="spec.source.format", value=located.format)

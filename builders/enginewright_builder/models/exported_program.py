@@ -1,0 +1,117 @@
+"""``.pt2``: programs saved by ``torch.export.save``. ``sources/exported_program.py`` has looked through the file before."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.errors import UserError
+from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
+from enginewright_builder.shapes import BATCH, UNBOUNDED, checked
+from enginewright_builder.sources.exported_program import check_exported_program
+from enginewright_builder.synthetic import example_inputs
+
+_FIELD = "spec.source.uri"
+
+
+def load_exported_program(path: Path, interface: Interface | None) -> TorchModel:
+    """Raises :class:`UserError` ``SourceCorrupt``, ``PickleRefused``, ``UnsupportedModel``, ``BatchFixed`` or
+    ``InterfaceInvalid``."""
+    check_exported_program(path)
+    program = _load(path)
+    # Guards are code: the graph answers without them.
+    program._guards_code = []
+    inputs = _inputs(program)
+    if interface is not None:
+        inputs = _renamed(inputs, checked(interface))
+    module = program.module(check_guards=False)
+    names = _output_names(program, interface)
+    with quiet(), torch.inference_mode():
+        seen = [observed_outputs(_call(module, Interface(inputs=inputs), size), names, 2) for size in (5, 7)]
+    return TorchModel(module, Interface(inputs=inputs, outputs=with_free_sizes(*seen)), name="PyTorch program, FP32")
+
+
+def _load(path: Path) -> torch.export.ExportedProgram:
+    before = os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    try:
+        with quiet():
+            return torch.export.load(str(path))
+    except Exception as error:  # the reader fails in many classes of its own
+        raise UserError("SourceCorrupt", f"{path.name} cannot be loaded: {str(error).strip()[:300]}", field=_FIELD,
+                        value=path, remedy="save it with the builder's PyTorch release or an older one "
+                                           f"({torch.__version__})") from error
+    finally:
+        if before is None:
+            del os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"]
+        else:
+            os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = before
+
+
+def _inputs(program: torch.export.ExportedProgram) -> tuple[TensorSpec, ...]:
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    ranges = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
+    specs = []
+    for name in program.graph_signature.user_inputs:
+        value = nodes[str(name)].meta.get("val") if str(name) in nodes else None
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            raise UserError("UnsupportedModel", f"input {name!r} is no tensor with a batch dimension", field=_FIELD,
+                            value=name, remedy="export the program with tensors only, the batch in front")
+        if isinstance(value.shape[0], int):
+            raise UserError("BatchFixed", f"input {name!r} is frozen to a batch of {value.shape[0]}", field=_FIELD,
+                            value=value.shape[0],
+                            remedy="export with dynamic_shapes={'…': {0: torch.export.Dim.DYNAMIC}}")
+        sizes = tuple(_size(size, ranges) for size in value.shape[1:])
+        specs.append(TensorSpec(name=str(name), dtype=str(value.dtype).removeprefix("torch."), shape=(BATCH, *sizes)))
+    return tuple(specs)
+
+
+def _size(size: int | torch.SymInt, ranges: dict[str, Any]) -> int | str:
+    if isinstance(size, int):
+        return size
+    bounds = ranges.get(str(size))
+    if bounds is None:
+        return str(size)
+    low, high = _bound(bounds.lower, 1), _bound(bounds.upper, UNBOUNDED)
+    return f"{max(low, 1)}..{high}" if high < UNBOUNDED else str(size)
+
+
+def _bound(value: Any, otherwise: int) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):  # infinities
+        return otherwise
+
+
+def _renamed(inputs: tuple[TensorSpec, ...], stated: Interface) -> tuple[TensorSpec, ...]:
+    """The user's names and ranges, by position: a program's own names come from its Python source."""
+    if len(inputs) != len(stated.inputs):
+        raise UserError("InterfaceInvalid", f"the program takes {len(inputs)} inputs, {len(stated.inputs)} are named",
+                        field="spec.interface.inputs", value=len(stated.inputs),
+                        remedy=f"name {', '.join(spec.name for spec in inputs)}, in this order")
+    for own, other in zip(inputs, stated.inputs, strict=True):
+        if own.dtype != other.dtype or len(own.shape) != len(other.shape):
+            raise UserError("InterfaceInvalid", f"input {other.name!r}: the program takes {own.dtype} {list(own.shape)}, "
+                            f"not {other.dtype} {list(other.shape)}", field=f"spec.interface.inputs[{other.name}]",
+                            value=list(other.shape), remedy="write what the program takes")
+    return tuple(dataclasses.replace(own, name=other.name,
+                                     shape=tuple(size if isinstance(size, int) else new for size, new
+                                                 in zip(own.shape, other.shape, strict=True)))
+                 for own, other in zip(inputs, stated.inputs, strict=True))
+
+
+def _output_names(program: torch.export.ExportedProgram, interface: Interface | None) -> list[str]:
+    if interface is not None and interface.outputs:
+        return [spec.name for spec in interface.outputs]
+    count = len(program.graph_signature.user_outputs)
+    return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
+
+
+def _call(module: Any, interface: Interface, size: int) -> Any:
+    example = example_inputs(interface, 2, size=size)
+    return module(*(torch.from_numpy(example[spec.name]) for spec in interface.inputs))

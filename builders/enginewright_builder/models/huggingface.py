@@ -1,0 +1,169 @@
+"""Hugging Face folders (``config.json`` and safetensors), and the sentence-transformers layout around them.
+
+Nothing is downloaded and no code of the model's is run.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Before transformers is imported: it reads these once.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import nn
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.engines.base import Tensors
+from enginewright_builder.errors import UserError
+from enginewright_builder.models.base import Tokenize
+from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
+from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
+from enginewright_builder.shapes import BATCH
+from enginewright_builder.sources.formats import check_config
+from enginewright_builder.synthetic import DEFAULT_VOCABULARY, example_inputs
+
+_FIELD = "spec.source.uri"
+# Outputs that are no answers: caches, per-layer states.
+_LEFT_OUT = frozenset({"past_key_values", "hidden_states", "attentions", "cross_attentions", "loss", "router_logits"})
+# Weights that a base model may lack without its answers being wrong: its pooler, whose output is then left out.
+_OPTIONAL_WEIGHTS = ("pooler.",)
+DEFAULT_TOKENS = 512
+
+
+def load_huggingface(path: Path, interface: Interface | None) -> TorchModel:
+    """Raises :class:`UserError` ``UnsupportedModel``, ``SourceCorrupt`` or ``InterfaceInvalid``."""
+    config = check_config(path / "config.json")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    modules = read_sentence_modules(path)
+    model, missing = _load_weights(path, config)
+    pooled = not any(name.startswith(_OPTIONAL_WEIGHTS) for name in missing)
+    tokenize, inputs = _text_inputs(path, model, interface) if model.main_input_name == "input_ids" else (
+        None, _image_inputs(model))
+    module: nn.Module
+    if modules is not None:
+        module, names = SentenceEmbedding(model, modules), ["sentence_embedding"]
+    else:
+        module, names = _Answers(model, pooled), []
+    module.eval()
+    return TorchModel(module, _observed(module, inputs, names), name="PyTorch eager, FP32", keywords=True,
+                      tokenize=tokenize, vocabulary=getattr(model.config, "vocab_size", None) or DEFAULT_VOCABULARY)
+
+
+def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    architectures = config.get("architectures") or []
+    kind = getattr(transformers, str(architectures[0]), None) if architectures else transformers.AutoModel
+    if kind is None:
+        raise UserError("UnsupportedModel", f"this builder does not know the architecture {architectures[0]!r}",
+                        field=_FIELD, value=architectures[0],
+                        remedy="export the model with torch.export.save or to ONNX")
+    try:
+        model, loading = kind.from_pretrained(path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
+                                              dtype=torch.float32, output_loading_info=True)
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
+        text = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+        raise UserError("SourceCorrupt", f"the folder cannot be loaded as {getattr(kind, '__name__', kind)}: {text}",
+                        field=_FIELD, value=path, remedy="check that config.json belongs to these weights") from error
+    missing = sorted(str(name) for name in loading.get("missing_keys", ()))
+    if needed := [name for name in missing if not name.startswith(_OPTIONAL_WEIGHTS)]:
+        raise UserError("SourceCorrupt", f"{len(needed)} weights are missing, such as {needed[0]}; they would be random",
+                        field=_FIELD, value=path, remedy="give the complete weights of this architecture")
+    model.config.use_cache = False
+    return model.eval(), missing
+
+
+class _Answers(nn.Module):
+    """The tensors a model answers with, by name, without caches and states of single layers."""
+
+    def __init__(self, model: Any, pooled: bool) -> None:
+        super().__init__()
+        self.model, self.pooled = model, pooled
+
+    def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        answers = self.model(**inputs, return_dict=True)
+        return {name: value for name, value in answers.items()
+                if isinstance(value, torch.Tensor) and name not in _LEFT_OUT and (self.pooled or name != "pooler_output")}
+
+
+def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[Tokenize | None, tuple[TensorSpec, ...]]:
+    if not any((path / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt")):
+        limit = _token_limit(path, model, None)
+        names = _input_names(interface, ["input_ids", "attention_mask"])
+        return None, _token_specs(names, limit)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # tokenizer files fail in as many ways as there are kinds of them
+        raise UserError("SourceCorrupt", f"the tokenizer cannot be loaded: {str(error).strip()[:200]}", field=_FIELD,
+                        value=path, remedy="copy all tokenizer files") from error
+    limit = _token_limit(path, model, tokenizer)
+    names = _input_names(interface, list(tokenizer.model_input_names))
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+
+    def tokenize(texts: Sequence[str]) -> Tensors:
+        encoded = tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="np")
+        return {name: np.asarray(encoded[name], dtype=np.int64) for name in names}
+
+    return tokenize, _token_specs(names, limit)
+
+
+def _input_names(interface: Interface | None, known: list[str]) -> list[str]:
+    if interface is None or not interface.inputs:
+        return known
+    names = [spec.name for spec in interface.inputs]
+    if unknown := [name for name in names if name not in (*known, "position_ids")]:
+        raise UserError("InterfaceInvalid", f"the model has no input {unknown[0]!r}; it takes {', '.join(known)}",
+                        field="spec.interface.inputs", value=unknown[0], remedy="name the model's own inputs, or leave "
+                                                                               "interface out: the source tells it")
+    return names
+
+
+def _token_specs(names: Sequence[str], limit: int) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(name=name, dtype="int64", shape=(BATCH, f"1..{limit}")) for name in names)
+
+
+def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
+    """The smallest of what the weights, the tokenizer and the sentence-transformers settings allow."""
+    limits = [getattr(model.config, "max_position_embeddings", None), getattr(tokenizer, "model_max_length", None)]
+    if model.config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+        # Their positions begin after the padding index (transformers, create_position_ids_from_input_ids).
+        limits[0] = model.config.max_position_embeddings - (model.config.pad_token_id or 0) - 1
+    settings = path / "sentence_bert_config.json"
+    if settings.is_file():
+        limits.append(json.loads(settings.read_text(encoding="utf-8")).get("max_seq_length"))
+    # Tokenizers say 1e30 when nobody set a limit.
+    return min((int(limit) for limit in limits if limit and 0 < limit < 1_000_000), default=DEFAULT_TOKENS)
+
+
+def _image_inputs(model: Any) -> tuple[TensorSpec, ...]:
+    config = model.config
+    if model.main_input_name != "pixel_values" or not hasattr(config, "num_channels"):
+        raise UserError("UnsupportedModel", f"models with {model.main_input_name!r} as input are not loaded from folders",
+                        field=_FIELD, value=model.main_input_name,
+                        remedy="export the model with torch.export.save or to ONNX")
+    size = getattr(config, "image_size", 224)
+    height, width = (size, size) if isinstance(size, int) else size
+    return (TensorSpec(name="pixel_values", dtype="float32", shape=(BATCH, config.num_channels, height, width)),)
+
+
+def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str]) -> Interface:
+    """The interface with outputs as seen: run twice, with two sizes of the free dimensions."""
+    seen = []
+    for size in (5, 7):
+        example = example_inputs(Interface(inputs=inputs), 2, size=size)
+        with quiet(), torch.inference_mode():
+            value = module(**{name: torch.from_numpy(array) for name, array in example.items()})
+        names = names or list(value)
+        seen.append(observed_outputs(value, names, 2))
+    return Interface(inputs=inputs, outputs=with_free_sizes(*seen))

@@ -1,0 +1,140 @@
+"""What all PyTorch sources share: running eagerly and exporting through ``torch.export`` to ONNX."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.engines.base import Tensors
+from enginewright_builder.errors import BuilderError, UserError, classify
+from enginewright_builder.models.base import Tokenize
+from enginewright_builder.onnx_names import finish_names, placeholder_names
+from enginewright_builder.shapes import BATCH, UNBOUNDED, size_range
+from enginewright_builder.synthetic import DEFAULT_VOCABULARY, example_inputs
+
+# More than one, or the exporter takes the batch for a constant (pytorch issue 148629).
+EXAMPLE_BATCH = 3
+EXAMPLE_SIZE = 16
+
+
+class TorchModel:
+    """A module called with keyword or positional tensors, in the order of ``interface.inputs``.
+
+    The module returns a tensor, a sequence or a mapping of tensors, in the order of ``interface.outputs``.
+    """
+
+    def __init__(self, module: torch.nn.Module, interface: Interface, *, name: str, keywords: bool = False,
+                 tokenize: Tokenize | None = None, vocabulary: int = DEFAULT_VOCABULARY) -> None:
+        self.module, self.interface, self.name = module, interface, name
+        self.tokenize, self.vocabulary, self._keywords = tokenize, vocabulary, keywords
+
+    def run(self, inputs: Tensors) -> Tensors:
+        with torch.inference_mode():
+            return named_outputs(self._call(inputs), [spec.name for spec in self.interface.outputs])
+
+    def _call(self, inputs: Tensors) -> Any:
+        tensors = {spec.name: torch.from_numpy(np.ascontiguousarray(inputs[spec.name])) for spec in self.interface.inputs}
+        return self.module(**tensors) if self._keywords else self.module(*tensors.values())
+
+    def export_onnx(self, path: Path, opset: int) -> None:
+        example = example_inputs(self.interface, EXAMPLE_BATCH, size=EXAMPLE_SIZE)
+        tensors = [torch.from_numpy(example[spec.name]) for spec in self.interface.inputs]
+        names = [spec.name for spec in self.interface.inputs]
+        shapes = [_dynamic_shape(spec) for spec in self.interface.inputs]
+        outputs = [spec.name for spec in self.interface.outputs]
+        with quiet(), torch.no_grad():
+            try:
+                torch.onnx.export(
+                    self.module, () if self._keywords else tuple(tensors), str(path),
+                    kwargs=dict(zip(names, tensors, strict=True)) if self._keywords else None,
+                    input_names=placeholder_names("in", names), output_names=placeholder_names("out", outputs),
+                    dynamic_shapes=dict(zip(names, shapes, strict=True)) if self._keywords else tuple(shapes),
+                    opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False)
+            except Exception as error:
+                raise export_failed(error) from error
+        finish_names(path, self.interface)
+
+
+def _dynamic_shape(spec: TensorSpec) -> dict[int, Any]:
+    """Every dimension that may vary is dynamic; ``torch.export`` finds out which of them are equal."""
+    return {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(spec.shape)
+            if size_range(size)[0] != size_range(size)[1]}
+
+
+def export_failed(error: Exception) -> BuilderError:
+    """The user's to mend, unless it is memory."""
+    if (known := classify(error)).reason != "InternalError":
+        return known
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    cause = error.__cause__ or error.__context__
+    detail = f" ({str(cause).strip().splitlines()[0][:200]})" if cause and str(cause).strip() else ""
+    return UserError("ExportFailed", f"PyTorch cannot export the model to ONNX: {text[:300]}{detail}",
+                     field="spec.source", remedy="export it to ONNX yourself and give the .onnx file, or make the forward "
+                                                 "pass free of branches on tensor values")
+
+
+def named_outputs(value: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
+    tensors = flatten(value)
+    return {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)}
+
+
+def flatten(value: Any) -> list[torch.Tensor]:
+    """Tensors of a tensor, sequence or mapping, in order. Raises :class:`UserError` ``UnsupportedModel``."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in flatten(item)]
+    raise UserError("UnsupportedModel", f"the model returns {type(value).__name__}, not tensors", field="spec.source",
+                    remedy="let the model return one tensor, or a tuple or dict of tensors")
+
+
+def observed_outputs(value: Any, names: Sequence[str], batch: int) -> tuple[TensorSpec, ...]:
+    """Output types and shapes as seen for a batch of ``batch``, with sizes other than the batch taken as they are."""
+    tensors = flatten(value)
+    if len(names) != len(tensors):
+        raise UserError("InterfaceInvalid", f"the model returns {len(tensors)} outputs, {len(names)} are named",
+                        field="spec.interface.outputs", value=", ".join(names), remedy="name every output, in order")
+    for name, tensor in zip(names, tensors, strict=True):
+        if tensor.dim() == 0 or tensor.shape[0] != batch:
+            raise UserError("UnsupportedModel", f"output {name!r} has shape {list(tensor.shape)} for a batch of {batch}",
+                            field="spec.source", remedy="let every output have the batch as its first dimension")
+    return tuple(TensorSpec(name=name, dtype=str(tensor.dtype).removeprefix("torch."), shape=(BATCH, *tensor.shape[1:]))
+                 for name, tensor in zip(names, tensors, strict=True))
+
+
+def with_free_sizes(small: tuple[TensorSpec, ...], large: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+    """Output shapes where those sizes that grew with the inputs' free sizes are free."""
+    return tuple(
+        TensorSpec(name=one.name, dtype=one.dtype,
+                   shape=tuple(size if size == other else f"{one.name}_{axis}"
+                               for axis, (size, other) in enumerate(zip(one.shape, two.shape, strict=True))))
+        for one, two in zip(small, large, strict=True))
+
+
+def has_free_sizes(interface: Interface) -> bool:
+    return any(size_range(size)[1] == UNBOUNDED or size_range(size)[0] != size_range(size)[1]
+               for spec in interface.inputs for size in spec.shape[1:])
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """The exporter prints its own progress; ours is structured, and goes to the same stream."""
+    level = logging.getLogger("torch.onnx").level
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.getLogger("torch.onnx").setLevel(level)

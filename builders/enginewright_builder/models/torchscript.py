@@ -1,0 +1,99 @@
+"""TorchScript: runs in PyTorch's own interpreter, which knows tensors and nothing of the machine.
+
+The format says neither types nor shapes, so the user does, in ``spec.interface``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from enginewright_builder.contract import Interface
+from enginewright_builder.engines.base import Tensors
+from enginewright_builder.errors import UserError
+from enginewright_builder.models.torch_base import (
+    EXAMPLE_BATCH,
+    EXAMPLE_SIZE,
+    TorchModel,
+    export_failed,
+    flatten,
+    observed_outputs,
+    quiet,
+    with_free_sizes,
+)
+from enginewright_builder.onnx_names import finish_names, placeholder_names
+from enginewright_builder.shapes import checked, size_range
+from enginewright_builder.synthetic import example_inputs
+
+
+class TorchScriptModel(TorchModel):
+    """Exported by tracing: ``torch.export`` does not take script modules."""
+
+    def export_onnx(self, path: Path, opset: int) -> None:
+        example = _tensors(self.interface, EXAMPLE_BATCH, EXAMPLE_SIZE)
+        specs = [*self.interface.inputs, *self.interface.outputs]
+        names = [*placeholder_names("in", [spec.name for spec in self.interface.inputs]),
+                 *placeholder_names("out", [spec.name for spec in self.interface.outputs])]
+        axes = {name: {axis: f"{name}_{axis}" if axis else "batch" for axis, size in enumerate(spec.shape)
+                       if size_range(size)[0] != size_range(size)[1]}
+                for name, spec in zip(names, specs, strict=True)}
+        count = len(self.interface.inputs)
+        with quiet(), torch.no_grad():
+            try:
+                # The older exporter: the newer one goes through torch.export, which refuses script modules.
+                torch.onnx.export(self.module, example, str(path), input_names=names[:count], output_names=names[count:],
+                                  dynamic_axes=axes, opset_version=min(opset, 20), dynamo=False)
+            except Exception as error:
+                raise export_failed(error) from error
+        finish_names(path, self.interface)
+
+
+def load_torchscript(path: Path, interface: Interface | None) -> TorchScriptModel:
+    """Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt`` or ``UnsupportedModel``."""
+    module = _load(path)
+    arguments = [argument.name for argument in module.forward.schema.arguments[1:]]
+    if interface is None or not interface.inputs:
+        example = ", ".join(f"{{name: {name}, dtype: float32, shape: [batch, 16]}}" for name in arguments)
+        raise UserError("InterfaceNeeded", "TorchScript does not say the types and shapes of its inputs",
+                        field="spec.interface", value="", remedy=f"write for example interface: {{inputs: [{example}]}}")
+    stated = checked(interface)
+    if len(stated.inputs) > len(arguments):
+        raise UserError("InterfaceInvalid", f"the model takes {len(arguments)} inputs, {len(stated.inputs)} are named",
+                        field="spec.interface.inputs", value=len(stated.inputs),
+                        remedy=f"name {', '.join(arguments)}, in this order")
+    return TorchScriptModel(module, _observed(module, stated), name="TorchScript, FP32")
+
+
+def _load(path: Path) -> torch.jit.ScriptModule:
+    try:
+        with quiet():
+            module: torch.jit.ScriptModule = torch.jit.load(str(path), map_location="cpu")
+            return module.eval()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise UserError("SourceCorrupt", f"{path.name} cannot be loaded: {str(error).strip().splitlines()[0][:200]}",
+                        field="spec.source.uri", value=path,
+                        remedy="copy the file again and state its digest in spec.source.digest") from error
+
+
+def _observed(module: torch.jit.ScriptModule, stated: Interface) -> Interface:
+    seen = []
+    for size in (5, 7):
+        try:
+            with quiet(), torch.inference_mode():
+                value = module(*_tensors(stated, 2, size))
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1][:200]
+            raise UserError("InterfaceInvalid", f"the model fails on inputs of the stated interface: {reason}",
+                            field="spec.interface.inputs", value=", ".join(spec.name for spec in stated.inputs),
+                            remedy="write the types and shapes that the model was made for") from error
+        count = len(flatten(value))
+        names = [spec.name for spec in stated.outputs] or (
+            ["output"] if count == 1 else [f"output_{index}" for index in range(count)])
+        seen.append(observed_outputs(value, names, 2))
+    return Interface(inputs=stated.inputs, outputs=with_free_sizes(*seen))
+
+
+def _tensors(interface: Interface, batch: int, size: int) -> tuple[torch.Tensor, ...]:
+    example: Tensors = example_inputs(interface, batch, size=size)
+    return tuple(torch.from_numpy(example[spec.name]) for spec in interface.inputs)

@@ -1,0 +1,69 @@
+"""Progress of a build as the operator, the plugin and people read it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Protocol, TextIO
+
+from enginewright_builder.contract import Outcome, Progress, dumps
+
+# Where each step of a build begins, as a fraction of the whole, from the times of a typical build on a CPU.
+STEPS: dict[str, float] = {
+    "resolve": 0.0, "fetch": 0.02, "export": 0.05, "ladder": 0.30, "sweep": 0.60, "repository": 0.88, "verify-load": 0.90,
+    "publish": 0.97, "done": 1.0,
+}
+
+
+class Sink(Protocol):
+    def progress(self, line: Progress) -> None: ...
+
+    def outcome(self, outcome: Outcome) -> None: ...
+
+
+class JsonLines:
+    """One JSON object a line. Keeps the stream it was made with: libraries that print are hushed elsewhere."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+
+    def progress(self, line: Progress) -> None:
+        self._write(dumps(line))
+
+    def outcome(self, outcome: Outcome) -> None:
+        self._write(outcome.to_json())
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+class Tracker:
+    """Turns progress within a step into progress of the whole, which never goes back."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._step, self._fraction = sink, "resolve", 0.0
+
+    @property
+    def current(self) -> str:
+        return self._step
+
+    def step(self, name: str, detail: str = "") -> Callable[[float, str], None]:
+        """Begins step ``name`` and returns what reports its own fraction, 0 to 1."""
+        names = list(STEPS)
+        begin, end = STEPS[name], STEPS[names[min(names.index(name) + 1, len(names) - 1)]]
+        self._step = name
+        self._report(begin, detail)
+
+        def report(fraction: float, text: str) -> None:
+            self._report(begin + (end - begin) * min(max(fraction, 0.0), 1.0), text)
+
+        return report
+
+    def note(self, detail: str) -> None:
+        """Something worth knowing at this point."""
+        self._report(self._fraction, detail)
+
+    def _report(self, fraction: float, detail: str) -> None:
+        self._fraction = max(self._fraction, fraction)
+        self._sink.progress(Progress(step=self._step, fraction=round(self._fraction, 4), detail=detail))

@@ -1,0 +1,78 @@
+"""Types and shapes of model interfaces in words and numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.errors import UserError
+
+BATCH = "batch"
+# Upper end of a free dimension about which nothing is said.
+UNBOUNDED = 1 << 31
+
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_DTYPES = {
+    "float32": np.float32, "float16": np.float16, "float64": np.float64, "int64": np.int64, "int32": np.int32,
+    "int16": np.int16, "int8": np.int8, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64,
+    "bool": np.bool_,
+}
+_TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "position_ids"})
+
+
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
+    """Raises :class:`UserError` ``InterfaceInvalid`` for a type that NumPy and Triton do not share."""
+    if name not in _DTYPES:
+        raise UserError("InterfaceInvalid", f"{name!r} is not a tensor type", field="spec.interface.inputs.dtype",
+                        value=name, remedy=f"use one of {', '.join(_DTYPES)}")
+    return np.dtype(_DTYPES[name])
+
+
+def size_range(size: int | str) -> tuple[int, int]:
+    """Smallest and largest size of one dimension: a number, a range ``1..512``, or a free dimension's name."""
+    if isinstance(size, int):
+        return size, size
+    if match := _RANGE.fullmatch(size):
+        return int(match[1]), int(match[2])
+    return 1, UNBOUNDED
+
+
+def shape_text(shape: tuple[int | str, ...]) -> str:
+    return f"[{', '.join(str(size) for size in shape)}]"
+
+
+def is_text_interface(interface: Interface) -> bool:
+    """Whether a tokenizer makes all inputs."""
+    return bool(interface.inputs) and all(spec.name in _TEXT_INPUTS for spec in interface.inputs)
+
+
+def checked(interface: Interface) -> Interface:
+    """A user's interface with the batch in front as ``batch``. Raises :class:`UserError` ``InterfaceInvalid``."""
+    if not interface.inputs:
+        raise UserError("InterfaceInvalid", "there are no inputs", field="spec.interface.inputs", value="[]",
+                        remedy="list every input with name, dtype and shape")
+    return Interface(inputs=tuple(_checked_spec(spec, "inputs") for spec in interface.inputs),
+                     outputs=tuple(_checked_spec(spec, "outputs") for spec in interface.outputs))
+
+
+def _checked_spec(spec: TensorSpec, side: str) -> TensorSpec:
+    field = f"spec.interface.{side}[{spec.name}]"
+    numpy_dtype(spec.dtype)
+    if not spec.shape:
+        if side == "outputs":
+            return spec
+        raise UserError("InterfaceInvalid", f"input {spec.name!r} has no shape", field=f"{field}.shape", value="[]",
+                        remedy="write for example [batch, 1..512]")
+    if isinstance(spec.shape[0], int) and spec.shape[0] != -1:
+        raise UserError("InterfaceInvalid", f"{spec.name!r} has the fixed size {spec.shape[0]} in front",
+                        field=f"{field}.shape", value=shape_text(spec.shape),
+                        remedy="the first dimension is the batch: write it as batch")
+    for size in spec.shape[1:]:
+        low, high = size_range(size)
+        if low < 1 or high < low:
+            raise UserError("InterfaceInvalid", f"{spec.name!r}: {size!r} is no size", field=f"{field}.shape",
+                            value=shape_text(spec.shape), remedy="write a positive number, a range such as 1..512, or a name")
+    return dataclasses.replace(spec, shape=(BATCH, *spec.shape[1:]))

@@ -1,0 +1,44 @@
+"""The one interface behind which every kind of source stands.
+
+A new scheme (object store, model hub) is a new module with a :class:`Fetcher` that is named in ``sources/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+# Bytes read or written at once, here and when hashing.
+CHUNK_BYTES = 4 << 20
+# Larger than any single-device model; stops a stream that never ends before it fills the node's disk.
+DEFAULT_SIZE_LIMIT = 200 << 30
+
+
+def _silent(fraction: float, detail: str) -> None:
+    """Progress nobody asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchContext:
+    """``mounts`` maps volume claims to folders. ``scratch`` may be written to. ``field`` names the spec field that holds
+    the URI, for messages. ``digest`` is what the user stated, empty if nothing."""
+
+    mounts: Mapping[str, str]
+    scratch: Path
+    field: str = "spec.source.uri"
+    digest: str = ""
+    size_limit: int = DEFAULT_SIZE_LIMIT
+    progress: Callable[[float, str], None] = _silent
+
+
+class Fetcher(Protocol):
+    """Makes what a URI names readable as a local file or folder."""
+
+    schemes: tuple[str, ...]
+
+    def fetch(self, uri: str, context: FetchContext) -> Path:
+        """Raises :class:`UserError` ``SourceNotFound``, ``SourceUriInvalid`` or ``SourceTooLarge``, and
+        :class:`TransientError` when trying again may help."""
+        ...

@@ -1,0 +1,75 @@
+"""Content digests: equal digest, equal content, wherever it lies.
+
+A file's digest is the SHA-256 of its bytes, so ``sha256sum`` gives the same. A folder's is the SHA-256 of this text:
+the line ``enginewright-directory-v1``, then one line ``<sha256 of the file>  <path relative to the folder>`` for each file
+in order of the paths' UTF-8 bytes. Left out: ``.git``, ``lost+found``, and names that begin with ``..`` (the kubelet's
+time-stamped folders in projected volumes, whose content appears once more under plain names). Modes and times do not
+count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from enginewright_builder.errors import UserError
+from enginewright_builder.sources.base import CHUNK_BYTES
+
+_HEADER = b"enginewright-directory-v1\n"
+_LEFT_OUT = frozenset({".git", "lost+found"})
+
+
+def content_digest(path: Path, field: str = "spec.source.uri") -> str:
+    """``sha256:<hex>``. Raises :class:`UserError` ``SourceUriInvalid`` where a link leaves the folder."""
+    if path.is_file():
+        return f"sha256:{file_sha256(path)}"
+    text = hashlib.sha256(_HEADER)
+    for relative, file in sorted_files(path, field):
+        text.update(f"{file_sha256(file)}  {relative}\n".encode())
+    return f"sha256:{text.hexdigest()}"
+
+
+def file_sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sorted_files(root: Path, field: str = "spec.source.uri") -> list[tuple[str, Path]]:
+    """Relative ``/``-separated paths and files below ``root``; links are followed inside ``root`` only."""
+    return sorted(_files(root.resolve(), field), key=lambda item: item[0].encode())
+
+
+def _files(root: Path, field: str) -> Iterator[tuple[str, Path]]:
+    for folder, names, files in os.walk(root, followlinks=False):
+        names[:] = [name for name in names if not _left_out(name)]
+        # A linked folder is listed among the folders but not walked: take its files, if it stays inside.
+        for name in [name for name in names if (Path(folder) / name).is_symlink()]:
+            linked = _inside(root, Path(folder) / name, field)
+            if Path(folder).resolve().is_relative_to(linked):
+                continue
+            for relative, file in _files(linked, field):
+                yield f"{(Path(folder) / name).relative_to(root).as_posix()}/{relative}", file
+        for name in files:
+            if not _left_out(name):
+                path = Path(folder) / name
+                yield path.relative_to(root).as_posix(), _inside(root, path, field)
+
+
+def _left_out(name: str) -> bool:
+    return name in _LEFT_OUT or name.startswith("..")
+
+
+def _inside(root: Path, path: Path, field: str) -> Path:
+    target = path.resolve()
+    if not target.is_relative_to(root):
+        raise UserError("SourceUriInvalid", f"{path.relative_to(root)} is a link to {target}, outside the folder",
+                        field=field, value=root, remedy="copy the files themselves, for example with cp -rL")
+    if not target.exists():
+        raise UserError("SourceNotFound", f"{path.relative_to(root)} is a link to nothing", field=field, value=root,
+                        remedy="copy the files themselves, for example with cp -rL")
+    return target

@@ -1,0 +1,168 @@
+"""What a source is, told by content and not by its name, and whether it is safe to open. No PyTorch here."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from enginewright_builder.errors import UserError
+from enginewright_builder.sources.exported_program import check_exported_program
+from enginewright_builder.sources.integrity import check_onnx, check_safetensors
+
+FORMATS = ("onnx", "huggingface", "exported-program", "torchscript")
+
+_FIELD = "spec.source.uri"
+_PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
+_PICKLE_REMEDY = ("a pickle can run any code when it is opened: convert the weights to safetensors "
+                  "(model.save_pretrained(DIR) does), or export the model with torch.export.save or to ONNX")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Located:
+    """``path`` is the file or folder a loader opens; ``notes`` is what the user should know, such as what was ignored."""
+
+    path: Path
+    format: str
+    notes: tuple[str, ...] = ()
+
+
+def locate(path: Path, wanted: str = "auto") -> Located:
+    """Finds the model in ``path``, checks that it is whole and safe, and that it is the format the user named.
+
+    Raises :class:`UserError` ``PickleRefused``, ``SourceCorrupt``, ``UnsupportedOperator``, ``FormatUnknown`` or
+    ``FormatMismatch``.
+    """
+    if wanted not in ("auto", *FORMATS):
+        raise UserError("FormatUnknown", f"{wanted!r} is not a known format", field="spec.source.format", value=wanted,
+                        remedy=f"write auto, {', '.join(FORMATS)}")
+    located = _locate_folder(path) if path.is_dir() else _locate_file(path)
+    if wanted not in ("auto", located.format):
+        raise UserError("FormatMismatch", f"the source is {located.format}, not {wanted}", field="spec.source.format",
+                        value=wanted, remedy=f"write {located.format} or auto")
+    return located
+
+
+def size_bytes(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _locate_folder(path: Path) -> Located:
+    weights = sorted(path.glob("*.safetensors"))
+    pickles = sorted(file for file in path.iterdir() if file.suffix in _PICKLE_SUFFIXES and is_pickle(file))
+    if (path / "config.json").is_file() and weights:
+        check_config(path / "config.json")
+        check_weight_index(path)
+        for file in weights:
+            check_safetensors(file)
+        ignored = ", ".join(file.name for file in pickles)
+        notes = (f"ignored {ignored}: safetensors are there, and pickles are never opened",) if ignored else ()
+        return Located(path=path, format="huggingface", notes=notes)
+    if pickles:
+        names = ", ".join(file.name for file in pickles)
+        raise UserError("PickleRefused", f"the folder holds its weights as pickle only ({names})", field=_FIELD,
+                        value=path, remedy=_PICKLE_REMEDY)
+    models = [file for pattern in ("*.onnx", "*.pt2", "*.pt", "*.ts") for file in sorted(path.glob(pattern))]
+    if len(models) == 1:
+        return _locate_file(models[0])
+    if len(models) > 1:
+        raise UserError("FormatUnknown", f"the folder holds {len(models)} models: {_names(models)}", field=_FIELD,
+                        value=path, remedy="name one of the files in the URI")
+    found = _names(sorted(path.iterdir())) or "nothing"
+    raise UserError("FormatUnknown", f"the folder is no model this builder knows; it holds {found}", field=_FIELD,
+                    value=path, remedy="give a folder with config.json and *.safetensors, or one .onnx, .pt2 or "
+                                       "TorchScript file")
+
+
+def _names(files: list[Path]) -> str:
+    return ", ".join(file.name for file in files[:8]) + (", …" if len(files) > 8 else "")
+
+
+def _locate_file(path: Path) -> Located:
+    if path.stat().st_size == 0:
+        raise UserError("SourceCorrupt", f"{path.name} is empty", field=_FIELD, value=path,
+                        remedy="copy the file again and state its digest")
+    if is_pickle(path):
+        raise UserError("PickleRefused", f"{path.name} is a pickle", field=_FIELD, value=path, remedy=_PICKLE_REMEDY)
+    if path.suffix == ".safetensors":
+        raise UserError("FormatUnknown", f"{path.name} holds weights but not what to compute with them", field=_FIELD,
+                        value=path, remedy="name the folder that has config.json beside it")
+    if zipfile.is_zipfile(path):
+        return _locate_archive(path)
+    if path.suffix in (".pt2", ".pt", ".ts", ".pth"):
+        raise UserError("SourceCorrupt", f"{path.name} is not a whole archive", field=_FIELD, value=path,
+                        remedy="copy the file again and state its digest")
+    check_onnx(path)
+    return Located(path=path, format="onnx")
+
+
+def _locate_archive(path: Path) -> Located:
+    members = _members(path)
+    if "constants.pkl" in members and any(name.startswith("code/") for name in members):
+        return Located(path=path, format="torchscript")
+    if "archive_format" in members or "serialized_exported_program.json" in members:
+        check_exported_program(path)
+        return Located(path=path, format="exported-program")
+    raise UserError("FormatUnknown", f"{path.name} is an archive, but neither TorchScript nor an exported program",
+                    field=_FIELD, value=path, remedy="give a file written by torch.export.save or torch.jit.save")
+
+
+def is_pickle(path: Path) -> bool:
+    """A bare pickle, or PyTorch's archive around one. TorchScript and exported programs are not meant: they have safe
+    readers of their own."""
+    with path.open("rb") as file:
+        head = file.read(2)
+    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return True
+    if not zipfile.is_zipfile(path):
+        return False
+    members = _members(path)
+    return "data.pkl" in members and "constants.pkl" not in members and "archive_format" not in members
+
+
+def _members(path: Path) -> set[str]:
+    """Names inside, without the folder that PyTorch puts around all of them. Raises ``SourceCorrupt``."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise UserError("SourceCorrupt", f"{path.name} is a damaged archive: {error}", field=_FIELD, value=path,
+                        remedy="copy the file again and state its digest") from error
+    roots = {name.split("/", 1)[0] for name in names}
+    wrapped = len(roots) == 1 and all("/" in name for name in names)
+    return {name.split("/", 1)[1] for name in names} if wrapped else set(names)
+
+
+def check_config(path: Path) -> dict[str, Any]:
+    """``config.json`` as a dict. Raises ``SourceCorrupt``, or ``UnsupportedModel`` where the model brings own code."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise UserError("SourceCorrupt", f"config.json: {error}", field=_FIELD, value=path,
+                        remedy="copy the folder again") from error
+    if not isinstance(config, dict):
+        raise UserError("SourceCorrupt", "config.json is not an object", field=_FIELD, value=path,
+                        remedy="copy the folder again")
+    if config.get("auto_map"):
+        raise UserError("UnsupportedModel", "the model needs Python code of its own (auto_map in config.json), which is "
+                        "never run", field=_FIELD, value=path, remedy="export it with torch.export.save or to ONNX")
+    return config
+
+
+def check_weight_index(path: Path) -> None:
+    """Every shard that the index names is there. Raises ``SourceCorrupt``."""
+    index = path / "model.safetensors.index.json"
+    if not index.is_file():
+        return
+    try:
+        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError, AttributeError) as error:
+        raise UserError("SourceCorrupt", f"{index.name}: {error}", field=_FIELD, value=path,
+                        remedy="copy the folder again") from error
+    if missing := sorted(name for name in shards if not (path / name).is_file()):
+        raise UserError("SourceCorrupt", f"{missing[0]} is named in {index.name} but not there", field=_FIELD, value=path,
+                        remedy="copy all shards")

@@ -1,0 +1,50 @@
+"""Time in a build: the budget that measurements share, and how long each step took."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from enginewright_builder.progress import Tracker
+
+# Shares of the time budget, and what each measurement takes at least and at most, in seconds: more adds no certainty.
+MEASURE_SHARE, MEASURE_SECONDS = 0.10, (2.0, 10.0)
+SWEEP_SHARE, SWEEP_SECONDS = 0.40, (8.0, 45.0)
+
+
+class Budget:
+    """Time left of the request's ``build_budget_seconds``. It shrinks measurements; the gate is never shortened."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock, self._begin = seconds, clock, clock()
+
+    @property
+    def spent(self) -> float:
+        return self._clock() - self._begin
+
+    def share(self, part: float, bounds: tuple[float, float]) -> float:
+        """``part`` of what is left, within ``bounds``."""
+        low, high = bounds
+        return max(low, min(high, part * (self._seconds - self.spent)))
+
+
+class Steps:
+    """Seconds of each step, for the report."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker, self.seconds = tracker, dict[str, float]()
+
+    @contextmanager
+    def step(self, name: str, detail: str = "") -> Iterator[Callable[[float, str], None]]:
+        begin = time.monotonic()
+        try:
+            yield self.tracker.step(name, detail)
+        finally:
+            self.seconds[name] = round(time.monotonic() - begin, 3)
+
+
+def now() -> str:
+    """RFC 3339, UTC, whole seconds: as Kubernetes writes times."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,39 @@
+"""Inputs made up from an interface, where the user gives none: seeded, so that two builds see the same."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.engines.base import Tensors
+from enginewright_builder.shapes import UNBOUNDED, numpy_dtype, size_range
+
+# Size of a free dimension about which nothing better is known.
+DEFAULT_SIZE = 64
+# Integers that any embedding table is likely to have.
+DEFAULT_VOCABULARY = 100
+
+
+def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int = DEFAULT_SIZE,
+                   vocabulary: int = DEFAULT_VOCABULARY) -> Tensors:
+    """One batch: ``size`` (within each range) for free dimensions, token identifiers below ``vocabulary``."""
+    rng = np.random.default_rng(seed)
+    return {spec.name: _values(spec, (batch, *_sizes(spec, size)), rng, vocabulary) for spec in interface.inputs}
+
+
+def _sizes(spec: TensorSpec, size: int) -> tuple[int, ...]:
+    ranges = map(size_range, spec.shape[1:])
+    return tuple(min(max(size, low), high if high < UNBOUNDED else max(size, low)) for low, high in ranges)
+
+
+def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, vocabulary: int) -> np.ndarray:
+    dtype = numpy_dtype(spec.dtype)
+    if spec.name == "attention_mask":
+        return np.ones(shape, dtype)
+    if spec.name in ("token_type_ids", "position_ids"):
+        return np.zeros(shape, dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(0, min(vocabulary, np.iinfo(dtype).max), shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)

@@ -1,0 +1,60 @@
+"""What this process may use of the machine it runs on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def available_cpus(cgroup: Path = _CGROUP) -> int:
+    """Whole CPUs this process may run on: its affinity, cut by the container's quota; at least 1."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_quota(cgroup)
+    return max(1, min(usable, round(quota) if quota else usable))
+
+
+def _cgroup_quota(cgroup: Path) -> float | None:
+    """CPUs by quota, cgroup v2 (``cpu.max``) or v1 (``cpu.cfs_quota_us``); None without a quota."""
+    try:
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:
+        limit = int((cgroup / "cpu/cpu.cfs_quota_us").read_text())
+        return limit / int((cgroup / "cpu/cpu.cfs_period_us").read_text()) if limit > 0 else None
+    except (OSError, ValueError):
+        return None
+
+
+def memory_bytes() -> int:
+    """Physical memory of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def cpu_flags() -> frozenset[str]:
+    return frozenset(_cpuinfo("flags").split())
+
+
+def cpu_name() -> str:
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def _cpuinfo(key: str) -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == key:
+                return value.strip()
+    except OSError:
+        pass
+    return ""
+
+
+def limit_threads(count: int) -> None:
+    """Sets the pools of numeric libraries; only has an effect before they are imported."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, str(count))

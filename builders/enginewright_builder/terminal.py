@@ -1,0 +1,66 @@
+"""Progress and outcome for people at a terminal."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from enginewright_builder.contract import CandidateSummary, EngineSummary, ErrorReport, Outcome, Progress
+
+_COLOURS = {"Shipped": "green", "AccuracyRefused": "yellow", "Failed": "red", "Offered": "cyan"}
+
+
+class Terminal:
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream)
+        self._bar = Bar(TextColumn("[bold]{task.fields[step]:<12}"), BarColumn(bar_width=30),
+                        TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), TextColumn("{task.description}"),
+                        console=self._console)
+        self._task = self._bar.add_task("", total=1.0, step="")
+        self._bar.start()
+
+    def progress(self, line: Progress) -> None:
+        self._bar.update(self._task, completed=line.fraction, description=line.detail, step=line.step)
+
+    def outcome(self, outcome: Outcome) -> None:
+        self._bar.stop()
+        if outcome.candidates:
+            self._console.print(_table(outcome.candidates))
+        if outcome.error:
+            self._console.print(_error(outcome.error))
+        if outcome.engine:
+            self._console.print(_engine(outcome.engine, outcome.cache_hit, outcome.build_seconds))
+
+
+def _table(candidates: tuple[CandidateSummary, ...]) -> Table:
+    table = Table("candidate", "verdict", "p50 ms", "p99 ms", "inferences/s", "accuracy", "MB", "why", box=None)
+    for one in candidates:
+        style = _COLOURS.get(one.verdict, "")
+        table.add_row(f"{one.backend} {one.precision}", one.verdict, _number(one.p50_ms, 2), _number(one.p99_ms, 2),
+                      _number(one.throughput, 1), _number(one.accuracy, 4),
+                      _number(one.size_bytes / 1e6 if one.size_bytes else None, 1), one.reason, style=style)
+    return table
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _error(error: ErrorReport) -> str:
+    lines = [f"[bold red]{error.reason}[/]: {error.message}"]
+    if error.field:
+        lines.append(f"  at {error.field}" + (f": {error.value}" if error.value else ""))
+    if error.remedy:
+        lines.append(f"  [green]do this:[/] {error.remedy}")
+    return "\n".join(lines)
+
+
+def _engine(engine: EngineSummary, cache_hit: bool, seconds: float) -> str:
+    how = "found in the store" if cache_hit else f"built in {seconds:.0f} s"
+    return (f"[bold green]{engine.backend} {engine.precision}[/], {how}: {engine.speedup:.2f}× the source's throughput, "
+            f"{engine.throughput:.1f} inferences/s at p99 {engine.p99_ms:.1f} ms as served; "
+            f"accuracy ≥ {engine.accuracy_low:.4f} on {engine.evaluation} data")
