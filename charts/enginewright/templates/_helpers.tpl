@@ -93,7 +93,7 @@ exit_timeout: {{ .exitTimeoutSeconds }}
   verbs: [list, watch, create, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch]
+  verbs: [list, watch, delete]
 - apiGroups: [""]
   resources: [pods/log]
   verbs: [get]

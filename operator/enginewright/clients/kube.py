@@ -14,7 +14,8 @@ optimisedmodels/status                patch                      status, by serv
 optimisedmodels/finalizers            update                     owner references that block deletion, where the
                                                                  cluster enforces who may set them
 jobs (batch)                          list watch create delete   resolve and build Jobs
-pods                                  list watch                 pods of Jobs and replicas
+pods                                  list watch delete          pods of Jobs and replicas; one that refused an engine
+                                                                 which was built again since
 pods/log                              get                        a build's progress, or its outcome
 deployments (apps)                    list watch create patch    revisions
                                       delete

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan, Scale
 from enginewright.core.request import source_claims, store_claim
-from enginewright.core.scaling import ScaleLimits
-from enginewright.core.spec import AutoscalingSpec, Spec, parse_spec
+from enginewright.core.scaling import limits_of
+from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.signals import Target
 
 
@@ -27,17 +27,6 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
         limits=limits_of(spec.autoscaling) if alone else None,
         prometheus=prometheus.url if prometheus else "",
         matchers=prometheus.labels if prometheus else "",
-    )
-
-
-def limits_of(autoscaling: AutoscalingSpec) -> ScaleLimits:
-    return ScaleLimits(
-        min_replicas=autoscaling.min_replicas,
-        max_replicas=autoscaling.max_replicas,
-        target=autoscaling.target_queue_depth,
-        tolerance=autoscaling.tolerance,
-        up_window=autoscaling.scale_up_stabilization_seconds,
-        down_window=autoscaling.scale_down_stabilization_seconds,
     )
 
 
