@@ -10,8 +10,8 @@ from enginewright_builder.report import words
 from enginewright_builder.report.model import BuildReport
 from enginewright_builder.sweep.result import Point
 
-WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 56, 20, 16, 44
+WIDTH, HEIGHT = 640, 340
+LEFT, RIGHT, TOP, BOTTOM = 56, 20, 34, 44
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +128,6 @@ def _tick(value: float) -> str:
 
 def _label(point: Point) -> str:
     serving = point.serving
-    return (f"{serving.instance_count} × {max(1, point.threads)} threads, delay {serving.max_queue_delay_us} µs, "
+    return (f"{serving.instance_count} instances of {max(1, point.threads)} threads, delay {serving.max_queue_delay_us} µs, "
             f"{point.concurrency} in flight: {words.per_second(point.throughput)}, "
             f"p50 {words.milliseconds(point.p50_ms)}, p99 {words.milliseconds(point.p99_ms)}")

@@ -146,7 +146,8 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     chosen, threads = best.serving, f" of {best.threads} threads" if best.threads > 1 else ""
     text = (f"{_count(chosen.instance_count, 'instance')}{threads}, queue delay {chosen.max_queue_delay_us} µs, "
             f"batches of up to {chosen.max_batch_size}: {best.throughput:,.0f} inferences/s "
-            f"with p{objective.latency_percentile:g} {best.objective_ms:.1f} ms at {_count(best.concurrency, 'request')} in flight")
+            f"with p{objective.latency_percentile:g} "
+            f"{best.objective_ms:.1f} ms at {_count(best.concurrency, 'request')} in flight")
     if objective.latency_ms > 0:
         text += (f", within the objective of {objective.latency_ms:g} ms" if met(best, objective) else
                  f"; the objective of {objective.latency_ms:g} ms is missed, and nothing measured was faster")
