@@ -15,12 +15,15 @@ demo-clean: venv ## Remove everything that the demo made
 
 ##@ Check
 
-.PHONY: test test-unit test-integration test-e2e lint typecheck imports verify
+.PHONY: test test-unit test-triton test-integration test-e2e lint typecheck imports verify
 test: ## Everything: static checks, unit, golden, property, integration and end-to-end tests
 	hack/dev/check.sh
 
-test-unit: venv ## Unit, golden and property tests (under a minute, no cluster)
-	$(VENV)/bin/pytest -q tests/unit tests/golden
+test-unit: venv ## Unit, golden and property tests (under a minute, no server, no cluster)
+	$(VENV)/bin/pytest -q -m "not triton" tests/unit tests/golden
+
+test-triton: venv ## Tests of the builder that start a real tritonserver
+	$(VENV)/bin/pytest -q -m triton tests/unit
 
 test-integration: venv deps ## Tests against a real kube-apiserver
 	$(VENV)/bin/pytest -q tests/integration

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs every check, cheapest first, and ends with a table of times and pytest's own summaries.
 #
-# Static checks and unit tests all run even when one fails, so that one run shows all there is to mend; what starts a
-# cluster runs only when they pass. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
+# Static checks and unit tests all run even when one fails, so that one run shows all there is to mend; what starts
+# servers runs only when they pass. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
 set -uo pipefail
 . "$(dirname "$0")/../lib/common.sh"
-cd "$REPO_ROOT"
+cd "$REPO_ROOT" || exit 1
 
 logs="$REPO_ROOT/build/test"
 mkdir -p "$logs"
@@ -55,13 +55,15 @@ step lint "$VENV/bin/ruff" check .
 step types "$VENV/bin/mypy"
 step imports "$VENV/bin/lint-imports" --no-logo
 step generated make --no-print-directory verify
-tests unit tests/unit tests/golden
+tests unit -m "not triton" tests/unit tests/golden
 
 if ((failed)); then
-  warn "integration and end-to-end tests not started: mend the above first"
+  warn "tests with servers and clusters not started: mend the above first"
+  note triton - "not run"
   note integration - "not run"
   note e2e - "not run"
 else
+  tests triton -m triton tests/unit
   step packages hack/bin-deps.sh
   tests integration tests/integration
   if reason="$(hack/dev/can-run-node.sh)"; then

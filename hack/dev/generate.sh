@@ -11,7 +11,7 @@ cd "$REPO_ROOT"
 check="${1:-}"
 [[ -z "$check" || "$check" == --check ]] || die "usage: $0 [--check]"
 
-if ! "$VENV/bin/python" hack/generate.py $check; then
+if ! "$VENV/bin/python" hack/generate.py ${check:+"$check"}; then
   [[ -z "$check" ]] || die "generated files differ from their source; run: make generate"
   exit 1
 fi
