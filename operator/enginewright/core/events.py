@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from enginewright.core.conditions import Verdict, find
 from enginewright.core.plan import Event
@@ -51,8 +52,12 @@ UNDER_WAY = frozenset(
 
 
 def transitions(old: object, verdicts: Iterable[Verdict]) -> tuple[Event, ...]:
-    """An event for every condition whose status or reason is not what ``old`` says."""
-    return tuple(_event(verdict) for verdict in verdicts if _is_news(find(old, verdict.type), verdict))
+    """An event for every condition whose status or reason is not what ``old`` says; one when two give the same reason."""
+    news: dict[tuple[str, str], Verdict] = {}
+    for verdict in verdicts:
+        if _is_news(find(old, verdict.type), verdict):
+            news.setdefault((verdict.status, verdict.reason), verdict)
+    return tuple(_event(verdict) for verdict in news.values())
 
 
 def decision_event(decision: DecisionStatus) -> Event:
@@ -68,10 +73,9 @@ def shorten(note: str) -> str:
     return raw[: NOTE_LIMIT - len("…".encode())].decode(errors="ignore") + "…"
 
 
-def _is_news(before: object, verdict: Verdict) -> bool:
+def _is_news(told: Mapping[str, Any], verdict: Verdict) -> bool:
     if verdict.reason in QUIET:
         return False
-    told = before if isinstance(before, dict) else {}
     if (told.get("status"), told.get("reason")) == (verdict.status, verdict.reason):
         return False
     # Why it is not ready is told by the condition that is in the way; that nothing serves yet is no news.

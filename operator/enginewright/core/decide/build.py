@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from enginewright.core.conditions import Verdict, bad, find, good, timestamp
-from enginewright.core.decide import backoff
+from enginewright.core.decide import backoff, children
 from enginewright.core.decide.jobs import (
     PENDING_REASONS,
     JobFailure,
@@ -121,7 +121,8 @@ def _start(build: _Build) -> BuildResult:
         Reason.BUILD_PENDING,
         f"Job {build.name} waits for its pod to start.",
         memory.model_copy(update={"job": build.name, "step": None, "percent": None}),
-        actions=(
+        actions=children.claim(world, build.placement)
+        + (
             Create(
                 manifest=request_configmap(world.owner, build.name, build.request), why="the request of the build Job"
             ),

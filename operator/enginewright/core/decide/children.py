@@ -33,17 +33,22 @@ def protect(world: World) -> tuple[Action, ...]:
     return apply_if_changed(manifest, applied, "voluntary disruptions must leave replicas")
 
 
+def claim(world: World, placement: Placement) -> tuple[Action, ...]:
+    """The template that pods claim their device with; nothing where the placement claims none."""
+    template = claim_template(world.owner, placement)
+    if template is None:
+        return ()
+    applied = world.observed.applied.get(f"ResourceClaimTemplate/{template['metadata']['name']}")
+    return apply_if_changed(template, applied, "pods claim their device with it")
+
+
 def run(world: World, revision: str, record: EngineRecord, placement: Placement, why: str) -> tuple[Action, ...]:
-    """The Deployment of ``revision``, and the claim template that its pods need."""
-    actions: tuple[Action, ...] = ()
-    if template := claim_template(world.owner, placement):
-        applied = world.observed.applied.get(f"ResourceClaimTemplate/{template['metadata']['name']}")
-        actions = apply_if_changed(template, applied, "replicas claim their device with it")
+    """The Deployment of ``revision``, and what its pods need."""
     seen = world.observed.deployment(revision)
     if seen and seen.deleting:
-        return actions
+        return ()
     manifest = deployment(world.owner, world.spec, record, placement, world.config)
-    return actions + apply_if_changed(manifest, seen.manifest_hash if seen else None, why)
+    return claim(world, placement) + apply_if_changed(manifest, seen.manifest_hash if seen else None, why)
 
 
 def resize(deployed: DeploymentView | None, replicas: int, why: str) -> tuple[Action, ...]:

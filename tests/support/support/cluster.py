@@ -1,0 +1,451 @@
+"""A Kubernetes cluster small enough to hold in the head: it takes plans, and its controllers move one step at a time.
+
+Pure and without a clock: time moves when a test says so. What the builder and the replicas do is told by the test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.config import OperatorConfig
+from enginewright.core.decide import decide
+from enginewright.core.manifests import read_record
+from enginewright.core.observed import (
+    ClaimView,
+    DeploymentView,
+    EndpointView,
+    EngineRecord,
+    JobView,
+    ObjectView,
+    Observed,
+    PodView,
+    Sample,
+    ServiceView,
+    SignalWindow,
+)
+from enginewright.core.plan import Action, Apply, Create, Delete, Plan, Scale
+from enginewright_builder.contract import (
+    CandidateSummary,
+    EngineSummary,
+    ErrorFamily,
+    ErrorReport,
+    Outcome,
+    Progress,
+    ResolvedSource,
+    ServingChoice,
+)
+
+START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+NAME = "minilm"
+SPEC: Mapping[str, Any] = {
+    "source": {"uri": "pvc://models/minilm"},
+    "placement": {"accelerator": "cpu"},
+    "rollout": {"analysisSeconds": 60},
+}
+
+
+def candidate(**changes: Any) -> CandidateSummary:
+    return replace(
+        CandidateSummary(
+            backend="onnxruntime",
+            precision="fp32",
+            batch=8,
+            verdict="Passed",
+            p50_ms=10.0,
+            p95_ms=12.0,
+            p99_ms=15.0,
+            throughput=500.0,
+            accuracy=1.0,
+            accuracy_low=0.999,
+        ),
+        **changes,
+    )
+
+
+def engine(**changes: Any) -> EngineSummary:
+    return replace(
+        EngineSummary(
+            backend="onnxruntime",
+            precision="int8",
+            triton_backend="python",
+            size_bytes=23_000_000,
+            speedup=2.2,
+            p50_ms=5.0,
+            p95_ms=7.0,
+            p99_ms=9.0,
+            throughput=900.0,
+            accuracy=0.996,
+            accuracy_low=0.995,
+            device="CPU",
+            runtime_version="1.31.0",
+            load_seconds=3.0,
+        ),
+        **changes,
+    )
+
+
+def resolved() -> Outcome:
+    return Outcome(
+        kind="resolve",
+        ok=True,
+        source=ResolvedSource(digest="sha256:" + "a" * 64, format="huggingface", size_bytes=90_000_000),
+    )
+
+
+def built(fingerprint: str = "", built_at: datetime = START, **changes: Any) -> Outcome:
+    return Outcome(
+        kind="build",
+        ok=True,
+        fingerprint=fingerprint,
+        manifest_digest="sha256:" + "b" * 64,
+        build_seconds=61.0,
+        built=built_at.isoformat(),
+        engine=engine(**changes),
+        serving=ServingChoice(max_batch_size=32, preferred_batch_sizes=(8, 16), max_queue_delay_us=500),
+        candidates=(candidate(), candidate(precision="int8", verdict="Shipped")),
+    )
+
+
+def refused(kind: Any, family: ErrorFamily, reason: str, message: str = "it does not work", **parts: Any) -> Outcome:
+    candidates = parts.pop("candidates", ())
+    return Outcome(
+        kind=kind,
+        ok=False,
+        candidates=candidates,
+        error=ErrorReport(family=family, reason=reason, message=message, **parts),
+    )
+
+
+@dataclass
+class Cluster:
+    """``broken`` names revisions whose replicas never get ready, with the pod fields that show why."""
+
+    spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
+    config: OperatorConfig = field(default_factory=OperatorConfig)
+    annotations: dict[str, str] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
+    generation: int = 1
+    now: datetime = START
+    claims: set[str] = field(default_factory=lambda: {"models", "enginewright-store"})
+    jobs: dict[str, JobView] = field(default_factory=dict)
+    requests: dict[str, str] = field(default_factory=dict)
+    deployments: dict[str, DeploymentView] = field(default_factory=dict)
+    pods: dict[str, PodView] = field(default_factory=dict)
+    service: ServiceView | None = None
+    applied: dict[str, str] = field(default_factory=dict)
+    endpoints: tuple[EndpointView, ...] = ()
+    records: dict[str, EngineRecord] = field(default_factory=dict)
+    signals: SignalWindow | None = None
+    broken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    serial: int = 0
+    log: list[str] = field(default_factory=list)
+    last: Plan = field(default_factory=Plan)
+
+    # What the operator sees and does.
+
+    def view(self) -> ObjectView:
+        return ObjectView(
+            name=NAME,
+            namespace="prod",
+            uid="u-1",
+            generation=self.generation,
+            resource_version="1",
+            deleting=False,
+            annotations=dict(self.annotations),
+            spec=self.spec,
+            status=self.status,
+        )
+
+    def observe(self) -> Observed:
+        return Observed(
+            now=self.now,
+            monotonic=self.monotonic,
+            jobs=tuple(self.jobs.values()),
+            deployments=tuple(self.deployments.values()),
+            pods=tuple(self.pods.values()),
+            service=self.service,
+            endpoints=self.endpoints,
+            records=dict(self.records),
+            signals=self.signals,
+            applied=dict(self.applied),
+            claims={name: ClaimView(name=name, uid=f"c-{name}", phase="Bound") for name in self.claims},
+        )
+
+    @property
+    def monotonic(self) -> float:
+        return (self.now - START).total_seconds()
+
+    def plan(self) -> Plan:
+        return decide(self.view(), self.observe(), self.config)
+
+    def operate(self, *, acts: int | None = None, writes_status: bool = True) -> Plan:
+        """One pass. ``acts`` is how many actions are carried out before the operator is killed (None: all of them)."""
+        plan = self.plan()
+        for action in plan.actions[:acts]:
+            self.act(action)
+        if writes_status and acts is None:
+            # As the apiserver stores it: plain JSON.
+            self.status = json.loads(json.dumps(plan.status))
+            self.log += [f"{event.type} {event.reason}" for event in plan.events]
+            self._recommend(plan)
+        self.last = plan
+        return plan
+
+    def _recommend(self, plan: Plan) -> None:
+        if self.signals is not None and plan.recommendation is not None:
+            made = (*self.signals.recommendations, (self.monotonic, plan.recommendation))
+            self.signals = replace(self.signals, recommendations=made[-400:])
+
+    def act(self, action: Action) -> None:
+        match action:
+            case Apply(manifest=manifest):
+                self._apply(manifest)
+            case Create(manifest=manifest):
+                self._create(manifest)
+            case Delete(kind=kind, name=name):
+                self._delete(kind, name)
+            case Scale(deployment=name, replicas=replicas):
+                if name in self.deployments:
+                    self._change(name, spec_replicas=replicas)
+
+    def _apply(self, manifest: Mapping[str, Any]) -> None:
+        meta = manifest["metadata"]
+        digest = meta["annotations"][labels.MANIFEST_HASH]
+        if manifest["kind"] == "Deployment":
+            self._apply_deployment(meta, digest)
+            return
+        self.applied[f"{manifest['kind']}/{meta['name']}"] = digest
+        if manifest["kind"] == "Service":
+            self.service = ServiceView(
+                name=meta["name"], revision=manifest["spec"]["selector"].get(labels.REVISION, "")
+            )
+
+    def _apply_deployment(self, meta: Mapping[str, Any], digest: str) -> None:
+        name = meta["name"]
+        if name in self.deployments:
+            self._change(name, manifest_hash=digest)
+            return
+        self.deployments[name] = DeploymentView(
+            name=name,
+            revision=meta["labels"][labels.REVISION],
+            fingerprint=meta["annotations"][labels.FINGERPRINT_FULL],
+            generation=1,
+            observed_generation=0,
+            created=self.now,
+            spec_replicas=1,
+            manifest_hash=digest,
+        )
+
+    def _change(self, name: str, **fields: Any) -> None:
+        old = self.deployments[name]
+        self.deployments[name] = replace(old, generation=old.generation + 1, **fields)
+
+    def _create(self, manifest: Mapping[str, Any]) -> None:
+        meta = manifest["metadata"]
+        if manifest["kind"] == "ConfigMap":
+            if record := read_record(manifest):
+                self.records.setdefault(record.fingerprint, record)
+            else:
+                self.requests[meta["name"]] = manifest["data"]["request.json"]
+        elif meta["name"] not in self.jobs:
+            self.jobs[meta["name"]] = JobView(
+                name=meta["name"],
+                uid=f"j-{meta['name']}",
+                created=self.now,
+                active=1,
+                suspended=manifest["spec"].get("suspend", False),
+                fingerprint=meta["annotations"].get(labels.FINGERPRINT_FULL, ""),
+            )
+
+    def _delete(self, kind: str, name: str) -> None:
+        if kind == "Job":
+            self.jobs.pop(name, None)
+        elif kind == "Pod":
+            self.pods.pop(name, None)
+        elif kind == "Deployment" and name in self.deployments:
+            self.deployments[name] = replace(self.deployments[name], deleting=True)
+        elif kind == "ConfigMap":
+            self.requests.pop(name, None)
+            self.records = {
+                key: record
+                for key, record in self.records.items()
+                if not name.startswith(f"engine-{labels.fingerprint_label(key)}-")
+            }
+
+    # What Kubernetes does.
+
+    def deployment_controller(self) -> None:
+        for name, deployment in list(self.deployments.items()):
+            mine = [pod for pod in self.pods.values() if pod.revision == deployment.revision]
+            if deployment.deleting:
+                for pod in mine:
+                    del self.pods[pod.name]
+                del self.deployments[name]
+                continue
+            for pod in sorted(mine, key=lambda pod: (pod.ready, pod.name))[
+                : max(0, len(mine) - deployment.spec_replicas)
+            ]:
+                del self.pods[pod.name]
+            for _ in range(deployment.spec_replicas - len(mine)):
+                self.serial += 1
+                pod_name = f"{name}-{self.serial}"
+                self.pods[pod_name] = PodView(
+                    name=pod_name, phase="Pending", revision=deployment.revision, created=self.now, ip="10.0.0.1"
+                )
+            self._count(name)
+
+    def _count(self, name: str) -> None:
+        deployment = self.deployments[name]
+        mine = [pod for pod in self.pods.values() if pod.revision == deployment.revision]
+        ready = sum(pod.ready for pod in mine)
+        self.deployments[name] = replace(
+            deployment, observed_generation=deployment.generation, replicas=len(mine), ready=ready, available=ready
+        )
+
+    def kubelet(self) -> None:
+        for pod in list(self.pods.values()):
+            wrong = self.broken.get(pod.revision)
+            if wrong is not None:
+                self.pods[pod.name] = replace(pod, ready=False, **wrong)
+            elif not pod.ready:
+                self.pods[pod.name] = replace(
+                    pod,
+                    ready=True,
+                    phase="Running",
+                    exit_code=None,
+                    failed_container="",
+                    waiting_reason="",
+                    unschedulable="",
+                )
+
+    def endpoint_controller(self) -> None:
+        if self.service is None:
+            return
+        selected = self.service.revision
+        self.endpoints = tuple(
+            EndpointView(pod=pod.name, revision=pod.revision, ready=pod.ready)
+            for pod in self.pods.values()
+            if selected in ("", pod.revision)
+        )
+
+    def controllers(self) -> None:
+        """Every controller once, and the Deployments' counts after the kubelet."""
+        self.deployment_controller()
+        self.kubelet()
+        for name, deployment in self.deployments.items():
+            if not deployment.deleting:
+                self._count(name)
+        self.endpoint_controller()
+
+    # What the test does.
+
+    def finish(self, outcome: Outcome, *, of: str = "") -> None:
+        """Ends the running Jobs (those whose name contains ``of``) with ``outcome``."""
+        for job in self.running(of):
+            said = replace(outcome, fingerprint=job.fingerprint) if outcome.ok else outcome
+            self.jobs[job.name] = replace(
+                job,
+                active=0,
+                succeeded=outcome.ok,
+                failed=not outcome.ok,
+                outcome=said,
+                failure_reason="" if outcome.ok else "BackoffLimitExceeded",
+            )
+
+    def fail(self, *, of: str = "", pods: tuple[PodView, ...] = (), reason: str = "BackoffLimitExceeded") -> None:
+        """Ends the running Jobs without a word."""
+        for job in self.running(of):
+            self.jobs[job.name] = replace(job, active=0, failed=True, failure_reason=reason, pods=pods)
+
+    def running(self, of: str = "") -> list[JobView]:
+        return [
+            job for job in self.jobs.values() if not (job.succeeded or job.failed or job.deleting) and of in job.name
+        ]
+
+    def show(self, name: str, **fields: Any) -> None:
+        """Changes what is seen of a Job."""
+        self.jobs[name] = replace(self.jobs[name], **fields)
+
+    def progress(self, step: str, fraction: float) -> None:
+        for job in self.running("build"):
+            self.show(job.name, progress=Progress(step=step, fraction=fraction))
+
+    def edit(self, **changes: Any) -> None:
+        """A new spec: top-level fields replaced, those set to None removed."""
+        merged = {**self.spec, **changes}
+        self.spec = {key: value for key, value in merged.items() if value is not None}
+        self.generation += 1
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def step(self) -> Plan:
+        """A pass, then a step of every controller, then a second."""
+        plan = self.operate()
+        self.controllers()
+        self.wait(1)
+        return plan
+
+    def settle(self, rounds: int = 40, *, build: Outcome | None = None) -> None:
+        """Goes on until nothing changes, with every Job ending well (``build`` says how builds end)."""
+        for _ in range(rounds):
+            before = (self.status, self.jobs, dict(self.deployments), dict(self.pods), self.service, self.endpoints)
+            self.operate()
+            self.finish(resolved(), of="resolve")
+            self.finish(build or built(built_at=self.now), of="build")
+            self.controllers()
+            self.wait(5)
+            if before == (self.status, self.jobs, self.deployments, self.pods, self.service, self.endpoints):
+                return
+        raise AssertionError("the cluster did not settle")
+
+    def queue(self, depth: float, *, seconds: int = 3) -> None:
+        """``seconds`` scrapes, one a second, of ``depth`` requests in all, spread over the ready replicas."""
+        for _ in range(seconds):
+            ready = [pod.name for pod in self.pods.values() if pod.ready]
+            window = self.signals or SignalWindow(started=self.monotonic)
+            sample = Sample(
+                time=self.monotonic, ready=len(ready), pending=dict.fromkeys(ready, depth / max(1, len(ready)))
+            )
+            self.signals = replace(window, samples=(*window.samples, sample)[-120:])
+            self.wait(1)
+
+    # What the test reads.
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        return next(entry for entry in self.status["conditions"] if entry["type"] == kind)
+
+    def says(self, kind: str) -> str:
+        """``True/Built`` and the like."""
+        entry = self.condition(kind)
+        return f"{entry['status']}/{entry['reason']}"
+
+    def replicas(self) -> dict[str, int]:
+        """Asked-for replicas by revision, of Deployments that stay."""
+        return {d.revision: d.spec_replicas for d in self.deployments.values() if not d.deleting}
+
+    @property
+    def revision(self) -> str:
+        """The revision that serves alone."""
+        assert self.service is not None
+        return self.service.revision
+
+
+def describe(action: Action) -> str:
+    """``Create Job minilm-build-1a2b3c4d-1`` and the like."""
+    match action:
+        case Apply(manifest=manifest) | Create(manifest=manifest):
+            return f"{type(action).__name__} {manifest['kind']} {manifest['metadata']['name']}"
+        case Delete(kind=kind, name=name):
+            return f"Delete {kind} {name}"
+        case Scale(deployment=name, replicas=replicas):
+            return f"Scale {name} {replicas}"
+
+
+def deeds(plan: Plan) -> list[str]:
+    return [describe(action) for action in plan.actions]

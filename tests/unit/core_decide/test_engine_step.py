@@ -1,0 +1,398 @@
+"""Looked up before built; built once; every end of a build told and remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from enginewright.core import labels
+from enginewright.core.observed import PodView
+from enginewright_builder.contract import Outcome
+from support.cluster import SPEC, Cluster, built, candidate, deeds, refused, resolved
+
+
+def building(**spec: Any) -> Cluster:
+    """A cluster whose build Job has just been created."""
+    cluster = Cluster(spec={**SPEC, **spec})
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    assert len(cluster.running("build")) == 1
+    return cluster
+
+
+def build_job(cluster: Cluster) -> str:
+    return cluster.running("build")[0].name
+
+
+def pod(**fields: Any) -> PodView:
+    return replace(PodView(name="build-pod", phase="Pending"), **fields)
+
+
+GPU = {
+    "placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "job", "told", "parts"),
+    [
+        ({}, {}, "False/BuildPending", ["waits for its pod"]),
+        (
+            GPU,
+            {"pods": (pod(unschedulable="0/3 nodes are available: 3 Insufficient nvidia.com/mig-1g.10gb."),)},
+            "False/Unschedulable",
+            [
+                "0/3 nodes are available",
+                "nvidia.com/mig-1g.10gb: 1",
+                "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3",
+                "nvidia.com/mig.config.state=success",
+            ],
+        ),
+        (
+            {},
+            {"pods": (pod(waiting_reason="ImagePullBackOff", waiting_message="manifest unknown"),)},
+            "False/ImagePullFailed",
+            ["ImagePullBackOff", "enginewright-builder:latest", "manifest unknown"],
+        ),
+        ({}, {"pods": (pod(waiting_reason="InvalidImageName"),)}, "False/ImagePullFailed", ["InvalidImageName"]),
+        ({}, {"pods": (pod(waiting_reason="ContainerCreating"),)}, "False/BuildPending", ["waits for its pod"]),
+        ({"engine": {"queueName": "gpus"}}, {}, "False/WaitingForQueue", ["Kueue queue gpus"]),
+        (
+            {},
+            {"pods": (pod(name="old", phase="Failed", exit_code=137, terminated_reason="OOMKilled"),)},
+            "False/BuildRetrying",
+            ["out of memory", "limits.memory"],
+        ),
+        (
+            {},
+            {"pods": (pod(name="old", phase="Failed", reason="Evicted", message="low on disk"),)},
+            "False/BuildRetrying",
+            ["evicted", "low on disk"],
+        ),
+        ({}, {"pods": (pod(name="old", phase="Failed", reason="NodeLost", node="n7"),)}, "False/BuildRetrying", ["n7"]),
+    ],
+)
+def test_what_a_waiting_build_says(spec: dict[str, Any], job: dict[str, Any], told: str, parts: list[str]) -> None:
+    cluster = building(**spec)
+    cluster.show(build_job(cluster), **job)
+    plan = cluster.operate()
+    assert not plan.actions
+    assert cluster.says("EngineBuilt") == told
+    for part in parts:
+        assert part in cluster.condition("EngineBuilt")["message"]
+    assert cluster.says("Ready") == told
+    before = cluster.status
+    cluster.operate()
+    assert cluster.status == before
+
+
+def test_progress_is_told_once_a_step() -> None:
+    cluster = building()
+    cluster.progress("measure fp32", 0.31)
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/Building"
+    assert "measure fp32 (31 %)" in cluster.condition("EngineBuilt")["message"]
+    before = cluster.status
+    cluster.progress("measure fp32", 0.38)
+    assert cluster.plan().status == before
+    cluster.progress("measure int8", 0.5)
+    cluster.operate()
+    assert "measure int8 (50 %)" in cluster.condition("EngineBuilt")["message"]
+
+
+def test_success_writes_the_record_and_serves_in_the_same_pass() -> None:
+    cluster = building()
+    cluster.finish(built())
+    plan = cluster.operate()
+    assert [deed.split()[1] for deed in deeds(plan) if deed.startswith(("Create", "Apply"))] == [
+        "ConfigMap",
+        "Deployment",
+        "PodDisruptionBudget",
+        "Service",
+    ]
+    assert len(cluster.records) == 1
+    assert cluster.says("EngineBuilt") == "True/Built"
+    assert cluster.status["engine"]["cacheHit"] is False
+    assert not cluster.requests or all("-build-" not in name for name in cluster.requests)
+    cluster.settle()
+    assert cluster.says("EngineBuilt") == "True/Built"
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_an_engine_that_is_there_needs_no_job() -> None:
+    first = Cluster()
+    first.settle()
+    second = Cluster(records=dict(first.records))
+    second.operate()
+    second.finish(resolved())
+    second.operate()
+    assert not second.running()
+    assert second.says("EngineBuilt") == "True/CacheHit"
+    assert second.status["engine"]["cacheHit"] is True
+    second.settle()
+    assert second.says("EngineBuilt") == "True/CacheHit"
+
+
+def test_record_of_another_store_is_not_ours() -> None:
+    first = Cluster()
+    first.settle()
+    elsewhere = {key: replace(record, store_claim="other") for key, record in first.records.items()}
+    second = Cluster(records=elsewhere)
+    second.operate()
+    second.finish(resolved())
+    second.operate()
+    assert len(second.running("build")) == 1
+
+
+def test_engine_built_by_another_object_meanwhile_ends_our_build() -> None:
+    first = Cluster()
+    first.settle()
+    second = building()
+    second.records = dict(first.records)
+    second.operate()
+    assert not second.running()
+    assert second.says("EngineBuilt").startswith("True/")
+
+
+NO_ACCURACY = refused(
+    "build",
+    "user",
+    "AccuracyNotReached",
+    "no candidate reaches cosine 0.99; the best has 0.97",
+    field="spec.accuracy.tolerance",
+    value="0.01",
+    remedy="allow more, or give better calibration data",
+    candidates=(candidate(precision="int8", verdict="AccuracyRefused", accuracy=0.97), candidate(verdict="Offered")),
+)
+
+
+def test_accuracy_not_reached_offers_but_does_not_serve() -> None:
+    cluster = building()
+    cluster.finish(NO_ACCURACY)
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/AccuracyNotReached"
+    assert cluster.says("AccuracyVerified") == "False/AccuracyNotReached"
+    assert [entry["verdict"] for entry in cluster.status["candidates"]] == ["AccuracyRefused", "Offered"]
+    assert not cluster.deployments
+    cluster.jobs.clear()
+    for _ in range(3):
+        cluster.wait(3600)
+        assert not cluster.operate().actions
+    assert [entry["verdict"] for entry in cluster.status["candidates"]] == ["AccuracyRefused", "Offered"]
+    assert cluster.says("AccuracyVerified") == "False/AccuracyNotReached"
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        (lambda c: c.edit(replicas=2), False),
+        (lambda c: c.edit(accuracy={"tolerance": 0.05}), True),
+        (lambda c: c.annotations.update({labels.RETRY: "now"}), True),
+    ],
+)
+def test_refused_build_is_tried_again_only_for_another_fingerprint_or_on_demand(change: Any, again: bool) -> None:
+    cluster = building()
+    cluster.finish(NO_ACCURACY)
+    cluster.operate()
+    change(cluster)
+    cluster.wait(400)
+    cluster.operate()
+    assert len(cluster.running("build")) == (1 if again else 0)
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason", "word"),
+    [
+        ((pod(phase="Failed", exit_code=137, terminated_reason="OOMKilled"),), "BackoffLimitExceeded", "OutOfMemory"),
+        ((pod(phase="Failed", exit_code=1),), "BackoffLimitExceeded", "exit code 1"),
+        ((), "BackoffLimitExceeded", "BuildFailed"),
+    ],
+)
+def test_what_repeats_itself_is_tried_three_times(pods: tuple[PodView, ...], reason: str, word: str) -> None:
+    cluster = building()
+    names = []
+    for attempt in range(1, 4):
+        names.append(build_job(cluster))
+        cluster.fail(of="build", pods=pods, reason=reason)
+        cluster.operate()
+        if attempt < 3:
+            assert cluster.says("EngineBuilt") == "False/BuildRetrying"
+            assert word in cluster.condition("EngineBuilt")["message"]
+            assert f"Attempt {attempt + 1} starts at" in cluster.condition("EngineBuilt")["message"]
+            assert not cluster.running()
+            cluster.wait(300)
+            cluster.operate()
+    assert names == [f"{names[0][:-1]}{attempt}" for attempt in (1, 2, 3)]
+    assert cluster.says("EngineBuilt") in ("False/OutOfMemory", "False/BuildFailed")
+    cluster.wait(3600)
+    assert not cluster.operate().actions
+    cluster.edit(engine={"resources": {"limits": {"memory": "32Gi"}}})
+    cluster.operate()
+    assert build_job(cluster) == f"{names[0][:-1]}4"
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        (pod(phase="Failed", reason="Evicted"),),
+        (pod(phase="Failed", disrupted=True),),
+        (pod(phase="Failed", reason="NodeLost"),),
+    ],
+)
+def test_what_the_cluster_did_is_tried_for_ever(pods: tuple[PodView, ...]) -> None:
+    cluster = building()
+    for _ in range(8):
+        cluster.fail(of="build", pods=pods)
+        cluster.operate()
+        assert cluster.says("EngineBuilt") == "False/BuildRetrying"
+        cluster.wait(300)
+        cluster.operate()
+        assert len(cluster.running("build")) == 1
+
+
+def test_deadline_waits_for_a_new_spec() -> None:
+    cluster = building()
+    cluster.progress("build engines", 0.4)
+    cluster.operate()
+    cluster.fail(of="build", reason="DeadlineExceeded")
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/BuildDeadlineExceeded"
+    assert "buildBudgetSeconds" in cluster.condition("EngineBuilt")["message"]
+    cluster.wait(3600)
+    assert not cluster.operate().actions
+    cluster.edit(engine={"buildBudgetSeconds": 7200})
+    cluster.operate()
+    assert len(cluster.running("build")) == 1
+
+
+def test_deadline_of_a_build_that_never_started_is_no_verdict() -> None:
+    cluster = building()
+    cluster.show(build_job(cluster), pods=(pod(unschedulable="0/1 nodes"),))
+    cluster.operate()
+    cluster.fail(of="build", reason="DeadlineExceeded")
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/BuildRetrying"
+    cluster.wait(300)
+    cluster.operate()
+    assert len(cluster.running("build")) == 1
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        refused("build", "user", "RequestInvalid"),
+        refused("build", "bug", "InternalError"),
+        refused("build", "transient", "StorageUnavailable"),
+    ],
+)
+def test_reasons_of_the_builder_pass_through(outcome: Outcome) -> None:
+    cluster = building()
+    cluster.finish(outcome)
+    cluster.operate()
+    assert outcome.error is not None
+    told = cluster.condition("EngineBuilt")
+    assert outcome.error.reason in (told["reason"], told["message"].split(":")[0])
+
+
+def test_new_spec_replaces_the_running_build_and_two_never_live_together() -> None:
+    cluster = building()
+    old = build_job(cluster)
+    cluster.edit(engine={"precision": "fp32"})
+    for _ in range(3):
+        cluster.operate()
+        assert len(cluster.running("build")) <= 1
+    assert old not in cluster.jobs
+    assert build_job(cluster) != old
+
+
+def test_suspend_stops_the_build_and_resume_starts_it_again() -> None:
+    cluster = building()
+    name = build_job(cluster)
+    cluster.edit(suspend=True)
+    cluster.operate()
+    assert not cluster.running()
+    assert cluster.says("EngineBuilt") == "False/Suspended"
+    cluster.edit(suspend=None)
+    cluster.operate()
+    assert build_job(cluster) == name
+
+
+def test_build_of_another_release_is_refused() -> None:
+    cluster = building()
+    name = build_job(cluster)
+    cluster.show(name, active=0, succeeded=True, outcome=built("f" * 64))
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/BuildFailed"
+    assert "different releases" in cluster.condition("EngineBuilt")["message"]
+    assert not cluster.records
+
+
+def test_lost_status_neither_builds_twice_nor_forgets_a_refusal() -> None:
+    cluster = building()
+    cluster.status = {}
+    cluster.operate()  # resolve again: its Job is still there
+    cluster.operate()
+    assert len([name for name in cluster.jobs if "-build-" in name]) == 1
+    cluster.finish(NO_ACCURACY)
+    cluster.operate()
+    cluster.status = {}
+    cluster.operate()
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/AccuracyNotReached"
+    assert not cluster.running()
+
+
+DAMAGED = {
+    "phase": "Pending",
+    "failed_container": "verify",
+    "exit_code": 2,
+    "terminated_message": "engine refused: model.onnx has 3 bytes, the manifest says 4",
+}
+
+
+def lose_engine(cluster: Cluster) -> None:
+    cluster.broken = {cluster.revision: DAMAGED}
+    cluster.kubelet()
+    cluster.deployment_controller()
+    cluster.endpoint_controller()
+
+
+def test_lost_engine_is_built_again_and_stuck_replicas_look_again() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    lose_engine(cluster)
+    plan = cluster.operate()
+    assert not cluster.records
+    assert cluster.says("EngineBuilt") == "False/EngineLost"
+    assert "3 bytes" in cluster.condition("EngineBuilt")["message"]
+    assert any(deed.startswith("Delete Job") for deed in deeds(plan))
+    cluster.operate()
+    assert build_job(cluster).endswith("-2")
+    cluster.wait(60)
+    cluster.finish(built(built_at=cluster.now))
+    cluster.operate()
+    cluster.broken = {}
+    plan = cluster.operate()
+    assert [deed.split("-")[0] for deed in deeds(plan)] == ["Delete Pod minilm"]
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_engine_is_not_rebuilt_for_ever() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    lose_engine(cluster)
+    jobs = set()
+    for _ in range(40):
+        cluster.operate()
+        jobs |= {job.name for job in cluster.running("build")}
+        cluster.finish(built(built_at=cluster.now - timedelta(seconds=30)), of="build")
+        cluster.controllers()
+        cluster.wait(30)
+    assert len(jobs) == 2
+    assert cluster.says("RolloutComplete") == "False/EngineRefused"
+    assert cluster.says("Ready") == "False/EngineRefused"

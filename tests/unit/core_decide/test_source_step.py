@@ -1,0 +1,169 @@
+"""What the source is: found once, remembered, and asked for again only when something changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from enginewright.core import labels
+from enginewright.core.observed import PodView
+from support.cluster import Cluster, deeds, refused, resolved
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def resolve_job(cluster: Cluster) -> str:
+    return next(name for name in cluster.jobs if "-resolve-" in name)
+
+
+def test_resolving_starts_with_request_and_job(cluster: Cluster) -> None:
+    plan = cluster.operate()
+    assert [deed.rsplit("-", 1)[0] for deed in deeds(plan)] == [
+        "Create ConfigMap minilm-resolve",
+        "Create Job minilm-resolve",
+    ]
+    assert cluster.says("SourceResolved") == "False/Resolving"
+    assert cluster.says("EngineBuilt") == "Unknown/WaitingForSource"
+    assert cluster.says("Ready") == "False/Resolving"
+    assert not cluster.operate().actions
+
+
+def test_digests_are_remembered_after_the_job_is_gone(cluster: Cluster) -> None:
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.jobs.clear()
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "True/Resolved"
+    assert cluster.status["source"]["digest"] == "sha256:" + "a" * 64
+    assert not [name for name in cluster.jobs if "-resolve-" in name]
+
+
+@pytest.mark.parametrize(
+    ("claim", "condition", "told"),
+    [
+        ("models", "SourceResolved", "False/VolumeMissing"),
+        ("enginewright-store", "EngineBuilt", "False/StoreMissing"),
+    ],
+)
+def test_no_pod_before_the_volumes_exist(cluster: Cluster, claim: str, condition: str, told: str) -> None:
+    cluster.claims.discard(claim)
+    plan = cluster.operate()
+    assert not plan.actions
+    assert plan.requeue_after
+    assert cluster.says(condition) == told
+    assert claim in cluster.condition(condition)["message"]
+    cluster.claims.add(claim)
+    assert cluster.operate().actions
+
+
+def test_user_error_waits_for_a_change(cluster: Cluster) -> None:
+    cluster.operate()
+    cluster.finish(
+        refused(
+            "resolve",
+            "user",
+            "DigestMismatch",
+            "the content is not what was declared",
+            field="spec.source.digest",
+            value="sha256:12",
+            remedy="correct the digest",
+        )
+    )
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "False/DigestMismatch"
+    message = cluster.condition("SourceResolved")["message"]
+    for part in ("spec.source.digest", "sha256:12", "correct the digest", "enginewright.io/retry"):
+        assert part in message
+    cluster.jobs.clear()  # its time to live has passed
+    for _ in range(3):
+        cluster.wait(3600)
+        assert not cluster.operate().actions
+    assert cluster.says("Ready") == "False/DigestMismatch"
+
+
+@pytest.mark.parametrize("change", ["annotation", "generation", "source"])
+def test_a_change_tries_a_user_error_again(cluster: Cluster, change: str) -> None:
+    cluster.operate()
+    cluster.finish(refused("resolve", "user", "SourceMissing"))
+    cluster.operate()
+    if change == "annotation":
+        cluster.annotations[labels.RETRY] = "1"
+    elif change == "generation":
+        cluster.edit(replicas=2)
+    else:
+        cluster.edit(source={"uri": "pvc://models/other"})
+    cluster.wait(5)
+    cluster.operate()
+    cluster.operate()
+    assert len(cluster.running("resolve")) == 1
+    cluster.finish(resolved())
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "True/Resolved"
+
+
+def test_transient_failure_is_retried_with_growing_delay(cluster: Cluster) -> None:
+    delays = []
+    for attempt in range(1, 8):
+        while not cluster.running("resolve"):
+            cluster.operate()
+        cluster.finish(refused("resolve", "transient", "NetworkUnavailable", "no route"))
+        plan = cluster.operate()
+        assert cluster.says("SourceResolved") == "False/ResolveRetrying"
+        assert f"Attempt {attempt + 1} starts at" in cluster.condition("SourceResolved")["message"]
+        assert plan.requeue_after is not None
+        delays.append(plan.requeue_after)
+        before = cluster.status
+        cluster.wait(plan.requeue_after - 1)
+        cluster.operate()
+        assert cluster.status == before
+        assert not cluster.running()
+        cluster.wait(1)
+    assert delays == [10, 20, 40, 80, 160, 300, 300]
+
+
+def test_bug_gives_up_after_three_attempts(cluster: Cluster) -> None:
+    for _ in range(3):
+        while not cluster.running("resolve"):
+            cluster.operate()
+        cluster.finish(refused("resolve", "bug", "InternalError", "KeyError: 'x'"))
+        cluster.operate()
+        cluster.wait(300)
+    assert cluster.says("SourceResolved") == "False/InternalError"
+    cluster.wait(3600)
+    assert not cluster.operate().actions
+
+
+def test_changed_source_stops_the_superseded_job(cluster: Cluster) -> None:
+    cluster.operate()
+    old = resolve_job(cluster)
+    cluster.edit(source={"uri": "pvc://models/other"})
+    plan = cluster.operate()
+    assert f"Delete Job {old}" in deeds(plan)
+    assert old not in cluster.jobs
+    assert len(cluster.running("resolve")) == 1
+
+
+def test_image_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
+    cluster.operate()
+    cluster.show(
+        resolve_job(cluster),
+        pods=(PodView(name="p", phase="Pending", waiting_reason="ErrImagePull", waiting_message="not found"),),
+    )
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "False/ImagePullFailed"
+    assert cluster.config.images.builder in cluster.condition("SourceResolved")["message"]
+
+
+def test_suspend_stops_and_resume_starts_again(cluster: Cluster) -> None:
+    cluster.operate()
+    cluster.edit(suspend=True)
+    cluster.operate()
+    assert not cluster.jobs
+    assert cluster.says("SourceResolved") == "False/Suspended"
+    assert not cluster.operate().actions
+    cluster.edit(suspend=None)
+    cluster.operate()
+    assert len(cluster.running("resolve")) == 1
