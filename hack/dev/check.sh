@@ -36,6 +36,16 @@ tests() {
   summaries+=("$(grep -E '^=*.*(passed|failed|error|skipped|no tests ran).* in [0-9.]+s' "$logs/$name.log" | tail -1)")
 }
 
+# A cluster that was not there before is not left behind.
+end_to_end() {
+  local was_up=0
+  [[ "${CLUSTER:-local}" != local ]] || ! hack/cluster/cluster status >/dev/null 2>&1 || was_up=1
+  tests e2e tests/e2e
+  if [[ "${CLUSTER:-local}" == local ]] && ((!was_up)); then
+    step cluster-down hack/cluster/cluster down
+  fi
+}
+
 report() {
   printf '\n%-14s %8s  %s\n' step seconds result
   local i
@@ -67,7 +77,7 @@ else
   step packages hack/bin-deps.sh
   tests integration tests/integration
   if reason="$(hack/dev/can-run-node.sh)"; then
-    tests e2e tests/e2e
+    end_to_end
   elif [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
     warn "end-to-end tests must run here and cannot: $reason"
     note e2e - FAILED
