@@ -7,7 +7,7 @@ README, internal/rm, internal/lm); attributes of claimed devices those of kubern
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from enginewright.core import mig
@@ -62,6 +62,20 @@ def place(spec: Spec, source_bytes: int, config: OperatorConfig) -> Placement | 
     if isinstance(chosen, Problem):
         return chosen
     return _claimed_slice(spec, slices, chosen) if slices.dra else _plugin_slice(spec, slices, chosen, config)
+
+
+def pinned(placement: Placement, device: str) -> Placement:
+    """``placement`` on nodes of the product that an engine was built on: of several products that would do, an engine
+    runs as proven on that one alone. ``device`` is the product's name as the driver gives it, with spaces."""
+    if placement.node_affinity is None:
+        return placement
+    wanted = device.replace(" ", "-")
+    values = [value for term in placement.node_affinity["nodeSelectorTerms"]
+              for value in term["matchExpressions"][0]["values"] if value.partition("-MIG-")[0] == wanted]
+    if not values:
+        return placement
+    selector = {PRODUCT_LABEL: values[0], **placement.node_selector}
+    return replace(placement, node_selector=selector, node_affinity=None)
 
 
 def _cpu(spec: Spec) -> Placement:

@@ -24,7 +24,7 @@ from enginewright.core.manifests.common import (
 )
 from enginewright.core.manifests.pod_template import merge
 from enginewright.core.observed import EngineRecord
-from enginewright.core.placement import Placement
+from enginewright.core.placement import Placement, pinned
 from enginewright.core.request import STORE_PATH, server_image, store_folder
 from enginewright.core.spec import Spec
 from enginewright_builder.contract import MODEL_REPOSITORY
@@ -58,6 +58,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``."""
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
+    placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
     extra = {labels.REVISION: revision, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
     template = {
         "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
@@ -118,15 +119,14 @@ def _engine_path(spec: Spec, record: EngineRecord) -> str:
 
 
 def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
-    """Checks every file against the manifest, and the manifest against the record, before a server reads them. It sees
-    the whole store: mounting the engine's folder alone would create it where it is missing."""
+    """Checks every file against the engine's manifest before a server reads them. It sees the whole store: mounting the
+    engine's folder alone would create it where it is missing."""
     return {
         "name": labels.CONTAINER_VERIFY,
         "image": config.images.operator,
         "imagePullPolicy": config.pull_policy,
         "command": ["python3", "-m", "enginewright_builder.verify"],
-        "args": [f"{STORE_PATH}/{_engine_path(spec, record)}", "--fingerprint", record.fingerprint,
-                 "--manifest-digest", record.outcome.manifest_digest],
+        "args": [f"{STORE_PATH}/{_engine_path(spec, record)}", "--fingerprint", record.fingerprint],
         "resources": resources(config.verify_resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -12,6 +12,7 @@ from pydantic_core import CoreSchema
 
 # Bounded so that the apiserver can estimate what a CEL rule over them costs.
 MAX_NAME = 253
+MAX_OBJECT_NAME = 40  # leaves room for -resolve-<8> and the pod's own suffix in the 63 characters of a label
 MAX_TEXT = 1024
 
 SOURCE_SCHEMES = ("pvc", "https", "file")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.rules import RULES
 from enginewright.core.spec.structural import Schema, structural
@@ -60,7 +61,7 @@ def _schema() -> Schema:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": MAX_OBJECT_NAME}}},
             "spec": structural(Spec),
             "status": structural(Status),
         },

@@ -31,7 +31,7 @@ class EngineSpec(SpecModel):
     accuracy passes."""
     max_batch_size: int = Field(default=32, ge=1, le=4096)
     """Largest batch that the server forms."""
-    build_budget_seconds: int = Field(default=1800, ge=60, le=172_800)
+    build_budget_seconds: int = Field(default=1800, ge=10, le=172_800)
     """Time for building and measuring all candidates. What is not measured by then is skipped and said so."""
     queue_name: QueueName = ""
     """Kueue LocalQueue for the build Job; empty starts it at once."""

@@ -92,7 +92,7 @@ _BY_TYPE = {"missing": "add it", "int": "write a whole number", "float": "write 
 def _remedy_for_unknown(path: Location) -> str:
     model = model_at(Spec, path[:-1])
     known = sorted(fields_of(model)) if model else []
-    near = difflib.get_close_matches(str(path[-1]), known, n=1)
+    near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.7)
     return f"did you mean {near[0]}?" if near else f"remove it; known fields are {', '.join(known)}"
 
 

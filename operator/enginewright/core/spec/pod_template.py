@@ -25,6 +25,7 @@ SIDECAR_KEYS = ("name", "image", "imagePullPolicy", "command", "args", "env", "e
                 "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe", "workingDir")
 RESERVED_CONTAINERS = (labels.CONTAINER_VERIFY,)
 RESERVED_VOLUMES = ("engine", "tmp", "shm")
+RESERVED_PATHS = ("/models", "/tmp", "/dev/shm")  # noqa: S108  (in the pod)
 RESERVED_ENV = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 RESERVED_KEYS = ("app.kubernetes.io/", f"{labels.GROUP}/")
 
@@ -95,10 +96,18 @@ def _container(field: str, name: str, container: Mapping[str, Any]) -> Iterator[
             yield _problem(f"{field}.{key}", value, "is not a list of objects", "write a list, as in a pod")
     if not own and not isinstance(container.get("image"), str):
         yield _problem(f"{field}.image", container.get("image"), "is required", "add it")
-    if own and _objects(container.get("env", [])):
-        for variable in container.get("env", []):
-            if variable.get("name") in RESERVED_ENV:
-                yield _problem(f"{field}.env", variable["name"], "is the server image's", "remove it")
+    if own:
+        yield from _server(field, container)
+
+
+def _server(field: str, container: Mapping[str, Any]) -> Iterator[Problem]:
+    env, mounts = container.get("env", []), container.get("volumeMounts", [])
+    for variable in env if _objects(env) else []:
+        if variable.get("name") in RESERVED_ENV:
+            yield _problem(f"{field}.env", variable["name"], "is the server image's", "remove it")
+    for mount in mounts if _objects(mounts) else []:
+        if str(mount.get("mountPath")).rstrip("/") in RESERVED_PATHS:
+            yield _problem(f"{field}.volumeMounts", mount["mountPath"], "is where the operator mounts", "choose another path")
 
 
 def _objects(value: object) -> bool:

@@ -28,43 +28,37 @@ class Rule:
 # By the path below the object's root; "" is the root itself.
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "": (
-        Rule(rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-             message="metadata.name must have at most 40 characters, start with a letter, and hold only lower-case "
-                     "letters, "
-                     "digits and '-': names of Jobs and Deployments are made from it"),
+        Rule(rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+             message="metadata.name must start with a letter and hold only lower-case letters, digits and '-': names "
+                     "of Jobs, Deployments and the Service are made from it"),
     ),
     "spec": (
         Rule(rule="!(has(self.replicas) && has(self.autoscaling))",
              message="spec.replicas and spec.autoscaling exclude each other; remove spec.replicas to let queue "
-                     "depth decide, "
-                     "or spec.autoscaling to fix the number"),
+                     "depth decide, or spec.autoscaling to fix the number"),
         Rule(rule="self.placement.accelerator != 'cpu' || self.engine.backend != 'tensorrt'",
              message="spec.engine.backend tensorrt needs a GPU; write auto, onnxruntime or torch, or set "
                      "spec.placement.accelerator to gpu", field=".engine.backend"),
         Rule(rule="self.placement.accelerator != 'cpu' || self.engine.precision in ['auto', 'fp32', 'int8']",
              message="'spec.engine.precision ' + self.engine.precision + ' needs a GPU; on a CPU write auto, fp32 "
-                     "or int8'",
-             expression=True, field=".engine.precision"),
+                     "or int8'", expression=True, field=".engine.precision"),
         Rule(rule="self.placement.accelerator != 'gpu' || !(self.engine.precision in ['int8', 'fp8']) || "
                   "has(self.engine.calibration)",
              message="'spec.engine.precision ' + self.engine.precision + ' on a GPU needs spec.engine.calibration; "
-                     "add its uri, "
-                     "or write auto, fp16 or bf16'", expression=True, field=".engine.precision"),
+                     "add its uri, or write auto, fp16 or bf16'", expression=True, field=".engine.precision"),
         Rule(rule="!has(self.engine.calibration) || !has(self.accuracy.evaluation) || "
                   "self.engine.calibration.uri != self.accuracy.evaluation.uri",
              message="spec.engine.calibration and spec.accuracy.evaluation are the same data; accuracy must be "
-                     "measured on data "
-                     "that the engine was not calibrated on", field=".engine.calibration"),
+                     "measured on data that the engine was not calibrated on", field=".engine.calibration"),
         Rule(rule="!has(self.batching.preferredBatchSizes) || "
                   "self.batching.preferredBatchSizes.all(size, size <= self.engine.maxBatchSize)",
-             message="'spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize ' + "
-                     "string(self.engine.maxBatchSize)", expression=True, field=".batching.preferredBatchSizes"),
+             message="spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize; raise that, or lower "
+                     "these", field=".batching.preferredBatchSizes"),
     ),
     "spec.batching": (
         Rule(rule="self.mode == 'fixed' || !(has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds))",
              message="preferredBatchSizes and maxQueueDelayMicroseconds only hold with mode fixed; set mode to "
-                     "fixed, or remove "
-                     "them"),
+                     "fixed, or remove them"),
         Rule(rule="self.mode != 'fixed' || has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds)",
              message="mode fixed needs preferredBatchSizes or maxQueueDelayMicroseconds; add one, or set mode to auto"),
     ),
@@ -84,12 +78,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     ),
     "spec.autoscaling": (
         Rule(rule="self.minReplicas <= self.maxReplicas",
-             message="'minReplicas ' + string(self.minReplicas) + ' is greater than maxReplicas ' + "
-                     "string(self.maxReplicas) + '; raise maxReplicas or lower minReplicas'",
-             expression=True, field=".minReplicas"),
+             message="minReplicas is greater than maxReplicas; raise maxReplicas or lower minReplicas",
+             field=".minReplicas"),
         Rule(rule="(self.source == 'prometheus') == has(self.prometheus)",
              message="source prometheus and the block prometheus go together; add prometheus.url, or set source to "
-                     "direct and "
-                     "remove the block"),
+                     "direct and remove the block"),
     ),
 }

@@ -88,9 +88,10 @@ def _children(node: Schema, result: Schema, definitions: dict[str, Schema]) -> N
     if "properties" in node:
         result["properties"] = {name: _node(child, definitions) for name, child in node["properties"].items()}
         for name, child in result["properties"].items():
-            # An object that may be left out, but not one that may be absent (``anyOf`` with null).
-            if "$ref" in node["properties"][name] and name not in node.get("required", []) and _holds_default(child):
-                child["default"] = {}
+            # An object that may be left out, but not one that may be absent (``anyOf`` with null). Its default is
+            # written out: the apiserver holds it against the object's rules before it fills in what is inside.
+            if "$ref" in node["properties"][name] and name not in node.get("required", []) and _defaults(child):
+                child["default"] = _defaults(child)
     elif names := node.get("propertyNames", {}).get("enum"):
         result["properties"] = dict.fromkeys(names, _node(node["additionalProperties"], definitions))
         del result["maxProperties"]
@@ -102,12 +103,12 @@ def _children(node: Schema, result: Schema, definitions: dict[str, Schema]) -> N
 
 
 def _default(node: Schema, result: Schema) -> None:
-    """Only defaults that say something are written into objects."""
-    default = node.get("default")
-    if default in (None, "", [], {}) or default is False:
-        return
-    result["default"] = default
+    """Only defaults that say something are written into objects; absent means the same as empty, zero or false."""
+    if default := node.get("default"):
+        result["default"] = default
+        if isinstance(default, str | int | float):  # kubectl explain does not show defaults by itself
+            result["description"] += f" Defaults to {str(default).lower() if default is True else default}."
 
 
-def _holds_default(schema: Schema) -> bool:
-    return any("default" in child for child in schema.get("properties", {}).values())
+def _defaults(schema: Schema) -> Schema:
+    return {name: child["default"] for name, child in schema.get("properties", {}).items() if "default" in child}

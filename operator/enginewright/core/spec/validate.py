@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from enginewright.core import mig
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
+from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.engine import Metric
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
@@ -15,7 +16,6 @@ from enginewright.core.spec.pod_template import check_pod_template
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.source import InterfaceSpec
 
-MAX_OBJECT_NAME = 40
 CPU_PRECISIONS = ("auto", "fp32", "int8")
 CALIBRATED = ("int8", "fp8")
 

@@ -1,0 +1,83 @@
+"""Every manifest of four typical objects. Read a difference before accepting it: it is what a cluster will be given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginewright.core.config import Images, OperatorConfig, Resources
+from enginewright.core.manifests import service
+from support.children import Children, children_of
+from support.goldens import check_golden
+
+HERE = Path(__file__).parent
+IMAGES = Images(builder="registry.example/builder@sha256:b", server="registry.example/server:1",
+                operator="registry.example/operator:1")
+H100 = "NVIDIA-H100-80GB-HBM3"
+
+CPU: dict[str, Any] = {
+    "source": {"uri": "pvc://models/all-minilm-l6-v2"},
+    "engine": {"maxBatchSize": 16, "buildBudgetSeconds": 300, "calibration": {"uri": "pvc://models/c.jsonl"}},
+    "accuracy": {"tolerance": 0.02, "evaluation": {"uri": "pvc://data/e.jsonl"}},
+    "placement": {"accelerator": "cpu"},
+    "serving": {"resources": {"requests": {"cpu": "100m", "memory": "512Mi"}}},
+    "autoscaling": {"minReplicas": 1, "maxReplicas": 3},
+}
+GPU: dict[str, Any] = {
+    "source": {"uri": "https://host.example/bert.onnx"},
+    "engine": {"backend": "tensorrt", "precision": "fp16", "queueName": "gpu-builds",
+               "resources": {"limits": {"memory": "64Gi"}}},
+    "placement": {"gpu": {"products": [H100, "NVIDIA-H200"], "count": 2},
+                  "tolerations": [{"key": "spot", "operator": "Exists"}]},
+    "rollout": {"strategy": "BlueGreen", "maxSurge": 2},
+    "store": {"uri": "pvc://engines/team-a"},
+}
+MIG: dict[str, Any] = {
+    "source": {"uri": "pvc://models/bert"},
+    "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "auto"}},
+    "rollout": {"strategy": "Recreate"},
+    "serving": {"podTemplate": {
+        "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "hello"}},
+        "spec": {
+            "priorityClassName": "serving",
+            "volumes": [{"name": "logs", "emptyDir": {}}],
+            "containers": [
+                {"name": "server", "env": [{"name": "LOG_LEVEL", "value": "1"}],
+                 "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
+                {"name": "shipper", "image": "example/shipper:1",
+                 "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
+            ]}}},
+}
+DRA: dict[str, Any] = {
+    "source": {"uri": "pvc://models/bert"},
+    "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "3g.40gb", "dra": {}}},
+}
+CONFIGS = {
+    "cpu": OperatorConfig(images=IMAGES),
+    "gpu": OperatorConfig(images=IMAGES, runtime_class_name="nvidia", image_pull_secrets=("registry",),
+                          server_backends=("tensorrt", "onnxruntime", "python")),
+    "mig": OperatorConfig(images=IMAGES, server_args=("--log-verbose=1",),
+                          server_resources=Resources(requests={"cpu": "1"}, limits={"memory": "4Gi"})),
+    "dra": OperatorConfig(images=IMAGES),
+}
+SPECS = {"cpu": CPU, "gpu": GPU, "mig": MIG, "dra": DRA}
+NAMES = {"cpu": "minilm", "gpu": "bert", "mig": "bert-slice", "dra": "bert-claim"}
+OBJECTS: dict[str, Children] = {kind: children_of(NAMES[kind], SPECS[kind], CONFIGS[kind]) for kind in SPECS}
+CASES = [(kind, child) for kind, children in OBJECTS.items() for child in children.all()]
+
+
+@pytest.mark.parametrize(("kind", "child"), CASES, ids=lambda value: value)
+def test_manifest(kind: str, child: str) -> None:
+    check_golden(HERE / kind / f"{child}.yaml", OBJECTS[kind].all()[child])
+
+
+def test_service_of_one_revision() -> None:
+    children = OBJECTS["cpu"]
+    check_golden(HERE / "cpu" / "service_of_one_revision.yaml", service(children.owner, children.revision))
+
+
+def test_no_golden_is_left_over() -> None:
+    wanted = {f"{kind}/{child}.yaml" for kind, child in CASES} | {"cpu/service_of_one_revision.yaml"}
+    assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

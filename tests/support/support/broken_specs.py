@@ -1,0 +1,126 @@
+"""Specs of which every field is good and one rule between fields is broken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+SOURCE: dict[str, Any] = {"source": {"uri": "pvc://models/a"}}
+CPU = {"accelerator": "cpu"}
+H100 = "NVIDIA-H100-80GB-HBM3"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """``field``, ``value`` and ``remedy`` are what the operator says; ``cel`` a part of what the apiserver says, empty
+    when it does not know the rule."""
+
+    name: str
+    spec: dict[str, Any]
+    field: str
+    value: str
+    remedy: str
+    cel: str = ""
+
+
+def _pod(**spec: Any) -> dict[str, Any]:
+    return {**SOURCE, "serving": {"podTemplate": {"spec": spec}}}
+
+
+BROKEN = (
+    Broken("replicas and autoscaling", {**SOURCE, "replicas": 2, "autoscaling": {"maxReplicas": 3}},
+           "spec.replicas", "2", "remove it", "spec.replicas and spec.autoscaling exclude each other"),
+    Broken("min above max", {**SOURCE, "autoscaling": {"minReplicas": 4, "maxReplicas": 2}},
+           "spec.autoscaling.minReplicas", "4", "raise maxReplicas", "minReplicas is greater than maxReplicas"),
+    Broken("prometheus without address", {**SOURCE, "autoscaling": {"maxReplicas": 2, "source": "prometheus"}},
+           "spec.autoscaling.source", "prometheus", "add prometheus.url", "add prometheus.url"),
+    Broken("tensorrt on a cpu", {**SOURCE, "placement": CPU, "engine": {"backend": "tensorrt"}},
+           "spec.engine.backend", "tensorrt", "onnxruntime", "tensorrt needs a GPU"),
+    Broken("fp8 on a cpu", {**SOURCE, "placement": CPU, "engine": {"precision": "fp8"}},
+           "spec.engine.precision", "fp8", "fp32 or int8", "fp8 needs a GPU"),
+    Broken("fp16 on a cpu", {**SOURCE, "placement": CPU, "engine": {"precision": "fp16"}},
+           "spec.engine.precision", "fp16", "fp32 or int8", "fp16 needs a GPU"),
+    Broken("int8 uncalibrated on a gpu", {**SOURCE, "engine": {"precision": "int8"}},
+           "spec.engine.precision", "int8", "spec.engine.calibration.uri", "needs spec.engine.calibration"),
+    Broken("calibrated on what it is judged by",
+           {**SOURCE, "engine": {"calibration": {"uri": "pvc://m/e"}}, "accuracy": {"evaluation": {"uri": "pvc://m/e"}}},
+           "spec.engine.calibration.uri", "pvc://m/e", "name another set", "are the same data"),
+    Broken("the same data under two names",
+           {**SOURCE, "engine": {"calibration": {"uri": "pvc://m/e", "digest": "sha256:" + "a" * 64}},
+            "accuracy": {"evaluation": {"uri": "pvc://m/f", "digest": "sha256:" + "a" * 64}}},
+           "spec.engine.calibration.uri", "pvc://m/e", "name another set"),
+    Broken("a gate that lets everything pass", {**SOURCE, "accuracy": {"metric": "cosine", "tolerance": 0.6}},
+           "spec.accuracy.tolerance", "0.6", "at most 0.25"),
+    Broken("an absurd objective", {**SOURCE, "objective": {"latency": {"milliseconds": 0.001}}},
+           "spec.objective.latency.milliseconds", "0.001", "such as 20"),
+    Broken("sizes without fixed", {**SOURCE, "batching": {"preferredBatchSizes": [4]}},
+           "spec.batching.mode", "auto", "set mode to fixed", "only hold with mode fixed"),
+    Broken("fixed without sizes", {**SOURCE, "batching": {"mode": "fixed"}},
+           "spec.batching.mode", "fixed", "give at least one", "mode fixed needs"),
+    Broken("sizes above the largest", {**SOURCE, "batching": {"mode": "fixed", "preferredBatchSizes": [8, 64]}},
+           "spec.batching.preferredBatchSizes", "[64]", "lower these", "must not exceed spec.engine.maxBatchSize"),
+    Broken("count without fixed", {**SOURCE, "instances": {"count": 2}},
+           "spec.instances.mode", "auto", "set mode to fixed", "mode fixed and count go together"),
+    Broken("gpu on a cpu", {**SOURCE, "placement": {**CPU, "gpu": {"count": 2}}},
+           "spec.placement.gpu", '"count": 2', "set accelerator to gpu", "need accelerator gpu"),
+    Broken("mig on a cpu", {**SOURCE, "placement": {**CPU, "mig": {"profile": "1g.10gb"}}},
+           "spec.placement.mig", "1g.10gb", "set accelerator to gpu", "need accelerator gpu"),
+    Broken("many slices", {**SOURCE, "placement": {"gpu": {"count": 2}, "mig": {"profile": "1g.10gb"}}},
+           "spec.placement.gpu.count", "2", "more replicas", "a replica uses one slice"),
+    Broken("auto for no gpu", {**SOURCE, "placement": {"mig": {"profile": "auto"}}},
+           "spec.placement.mig.profile", "auto", "spec.placement.gpu.products", "needs gpu.products"),
+    Broken("auto for an unknown gpu",
+           {**SOURCE, "placement": {"gpu": {"products": ["Tesla-T4"]}, "mig": {"profile": "auto"}}},
+           "spec.placement.mig.profile", "auto", "name a profile"),
+    Broken("a profile that the gpu does not have",
+           {**SOURCE, "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "1g.18gb"}}},
+           "spec.placement.mig.profile", "1g.18gb", "1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"),
+    Broken("toleration of a value that exists",
+           {**SOURCE, "placement": {**CPU, "tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
+           "spec.placement.tolerations[0].value", "b", "operator Equal"),
+    Broken("toleration of nothing", {**SOURCE, "placement": {**CPU, "tolerations": [{"operator": "Equal"}]}},
+           "spec.placement.tolerations[0].key", '""', "operator Exists"),
+    Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
+           "spec.interface.inputs", '["x"]', "a name of its own"),
+    Broken("a range backwards",
+           {**SOURCE, "interface": {"outputs": [{"name": "x", "dtype": "int8", "shape": ["9..1"]}]}},
+           "spec.interface.outputs[0].shape", "9..1", "the smaller bound first"),
+    Broken("a source outside its claim", {"source": {"uri": "pvc://models/../secrets"}},
+           "spec.source.uri", "..", "without . and .."),
+    Broken("a store outside its claim", {**SOURCE, "store": {"uri": "pvc://store/../a"}},
+           "spec.store.uri", "..", "without . and .."),
+    Broken("more asked than allowed",
+           {**SOURCE, "serving": {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1G"}}}},
+           "spec.serving.resources.requests.memory", "2Gi", "raise the limit"),
+    Broken("a label of the operator's",
+           {**SOURCE, "serving": {"podTemplate": {"metadata": {"labels": {"enginewright.io/model": "x"}}}}},
+           "spec.serving.podTemplate.metadata.labels", "enginewright.io/model", "a prefix of your own"),
+    Broken("a pod on the host's network", _pod(hostNetwork=True),
+           "spec.serving.podTemplate.spec.hostNetwork", "true", "allowed are affinity"),
+    Broken("volumes that are no list", _pod(volumes={}), "spec.serving.podTemplate.spec.volumes", "{}", "write a list"),
+    Broken("a volume that is no object", _pod(volumes=["x"]),
+           "spec.serving.podTemplate.spec.volumes[0]", '"x"', "an object"),
+    Broken("a volume of the operator's", _pod(volumes=[{"name": "engine", "emptyDir": {}}]),
+           "spec.serving.podTemplate.spec.volumes[0].name", "engine", "another name"),
+    Broken("a volume twice", _pod(volumes=[{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]),
+           "spec.serving.podTemplate.spec.volumes[1].name", "a", "a name of its own"),
+    Broken("another command for the server", _pod(containers=[{"name": "server", "command": ["sh"]}]),
+           "spec.serving.podTemplate.spec.containers[0].command", "sh", "name, env, volumeMounts"),
+    Broken("another library for the server",
+           _pod(containers=[{"name": "server", "env": [{"name": "LD_PRELOAD", "value": "x"}]}]),
+           "spec.serving.podTemplate.spec.containers[0].env", "LD_PRELOAD", "remove it"),
+    Broken("a mount over the model", _pod(containers=[{"name": "server", "volumeMounts": [
+        {"name": "a", "mountPath": "/models/"}]}]),
+           "spec.serving.podTemplate.spec.containers[0].volumeMounts", "/models", "another path"),
+    Broken("a container of the operator's", _pod(containers=[{"name": "verify", "image": "x"}]),
+           "spec.serving.podTemplate.spec.containers[0].name", "verify", "another name"),
+    Broken("a privileged sidecar",
+           _pod(containers=[{"name": "a", "image": "x", "securityContext": {"privileged": True}}]),
+           "spec.serving.podTemplate.spec.containers[0].securityContext", "privileged", "allowed are"),
+    Broken("a sidecar without an image", _pod(containers=[{"name": "a"}]),
+           "spec.serving.podTemplate.spec.containers[0].image", "null", "add it"),
+    Broken("a sidecar without a name", _pod(containers=[{"image": "x"}]),
+           "spec.serving.podTemplate.spec.containers[0].name", "null", "add it"),
+    Broken("an environment that is no list", _pod(containers=[{"name": "server", "env": {"A": "b"}}]),
+           "spec.serving.podTemplate.spec.containers[0].env", '"A"', "write a list"),
+)

@@ -1,0 +1,106 @@
+"""Hypothesis strategies of specs that are good: every field in its bounds, every rule between fields kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from enginewright.core import mig
+
+Raw = dict[str, Any]
+
+_NAME = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+_KEY = st.from_regex(r"[a-z]{1,8}\.example/[a-z]{1,8}", fullmatch=True)
+_DIGEST = st.just("") | st.from_regex(r"sha256:[0-9a-f]{64}", fullmatch=True)
+_PATH = st.from_regex(r"[a-z0-9]{1,8}(/[a-z0-9_-]{1,8}){0,2}", fullmatch=True)
+_PRODUCTS = ("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-A30", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200",
+             "NVIDIA-B200", "NVIDIA-GB200")
+
+object_names = st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True)
+
+
+def _optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Raw]:
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+def _uris(prefix: str) -> st.SearchStrategy[str]:
+    """``prefix`` keeps calibration and evaluation data apart."""
+    return st.builds(lambda claim, path: f"pvc://{claim}/{prefix}/{path}", _NAME, _PATH)
+
+
+def _data(prefix: str) -> st.SearchStrategy[Raw]:
+    return st.fixed_dictionaries({"uri": _uris(prefix)}, optional={"samples": st.integers(0, 10_000)})
+
+
+_resources = _optional(requests=_optional(cpu=st.sampled_from(["100m", "1", 2]),
+                                          memory=st.sampled_from(["64Mi", "1Gi"])),
+                       limits=_optional(cpu=st.sampled_from(["2", 8, "4000m"]), memory=st.sampled_from(["2Gi", "16G"])))
+_tensor: st.SearchStrategy[Raw] = st.fixed_dictionaries(
+    {"name": _NAME, "dtype": st.sampled_from(["int64", "float32", "string"])},
+    optional={"shape": st.lists(st.integers(1, 4096) | st.sampled_from(["batch", "1..512"]), max_size=4)})
+_tensors = st.lists(_tensor, max_size=3, unique_by=lambda tensor: str(tensor["name"]))
+_toleration = st.sampled_from([{"operator": "Exists"}, {"key": "spot", "value": "yes", "effect": "NoSchedule"},
+                               {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}])
+_pod_template = _optional(
+    metadata=_optional(labels=st.dictionaries(_KEY, _NAME, max_size=2),
+                       annotations=st.dictionaries(_KEY, _NAME, max_size=2)),
+    spec=_optional(
+        priorityClassName=_NAME,
+        volumes=st.just([{"name": "extra", "emptyDir": {}}]),
+        containers=st.just([{"name": "server", "env": [{"name": "A", "value": "b"}]},
+                            {"name": "sidecar", "image": "example/sidecar:1"}]),
+        affinity=st.just({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}}})))
+_serving = _optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/triton:1"))
+
+
+@st.composite
+def _placements(draw: st.DrawFn) -> Raw:
+    common = draw(_optional(nodeSelector=st.dictionaries(_KEY, _NAME, max_size=2),
+                            tolerations=st.lists(_toleration, max_size=2)))
+    if draw(st.booleans()):
+        return {"accelerator": "cpu", **common}
+    products = draw(st.lists(st.sampled_from(_PRODUCTS), max_size=3, unique=True))
+    if draw(st.booleans()):
+        return {"accelerator": "gpu", "gpu": {"products": products, "count": draw(st.integers(1, 8))}, **common}
+    product = draw(st.sampled_from(_PRODUCTS))
+    profile = draw(st.sampled_from(["auto", *(profile.name for profile in mig.profiles(product))]))
+    how: Raw = draw(st.sampled_from([{}, {"strategy": "single"}, {"strategy": "mixed"}, {"dra": {}}]))
+    return {"accelerator": "gpu", "gpu": {"products": [product]}, "mig": {"profile": profile, **how}, **common}
+
+
+@st.composite
+def valid_specs(draw: st.DrawFn) -> Raw:
+    """The raw ``spec`` of an object that the apiserver and the operator take."""
+    placement = draw(_placements())
+    on_cpu = placement["accelerator"] == "cpu"
+    engine: Raw = draw(_optional(
+        backend=st.sampled_from(["auto", "onnxruntime", "torch"] if on_cpu else ["auto", "tensorrt", "onnxruntime"]),
+        maxBatchSize=st.integers(1, 128), buildBudgetSeconds=st.integers(10, 7200), queueName=_NAME,
+        resources=_resources, calibration=_data("calibration")))
+    precisions = ["auto", "fp32", "int8"] if on_cpu else ["auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
+    if not on_cpu and "calibration" not in engine:
+        precisions = precisions[:5]
+    engine["precision"] = draw(st.sampled_from(precisions))
+    spec: Raw = {
+        "source": draw(st.fixed_dictionaries({"uri": _uris("model")}, optional={"digest": _DIGEST})),
+        "engine": engine, "placement": placement,
+    }
+    spec |= draw(_optional(
+        interface=_optional(inputs=_tensors, outputs=_tensors),
+        accuracy=_optional(metric=st.sampled_from(["cosine", "top1", "spearman", "relative-error"]),
+                           tolerance=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
+        objective=_optional(latency=st.fixed_dictionaries({"milliseconds": st.floats(0.05, 1000)}),
+                            throughput=st.integers(0, 10_000), minimise=st.sampled_from(["cost", "latency"])),
+        batching=st.sampled_from([{"mode": "auto"}, {"mode": "off"}, {"mode": "fixed", "maxQueueDelayMicroseconds": 0},
+                                  {"mode": "fixed", "preferredBatchSizes": [1]}]),
+        instances=st.sampled_from([{"mode": "auto"}, {"mode": "fixed", "count": 2}]),
+        serving=_serving,
+        rollout=_optional(strategy=st.sampled_from(["Canary", "BlueGreen", "Recreate"]), maxSurge=st.integers(1, 4)),
+        store=st.builds(lambda uri: {"uri": uri}, st.sampled_from(["pvc://store", "pvc://store/a/b"])),
+        suspend=st.booleans()))
+    spec |= draw(st.sampled_from([{}, {"replicas": 3}, {"autoscaling": {"minReplicas": 1, "maxReplicas": 4}},
+                                  {"autoscaling": {"maxReplicas": 2, "source": "prometheus",
+                                                   "prometheus": {"url": "http://prometheus:9090"}}}]))
+    return spec

@@ -1,0 +1,139 @@
+"""What holds for the children of any good spec."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given, settings
+
+from enginewright.core import labels
+from enginewright.core.manifests import read_record
+from enginewright.core.manifests.common import UID
+from support.children import Children, children_of
+from support.specs import Raw, object_names, valid_specs
+
+JSON = dict[str, Any]
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+EVERY = settings(max_examples=25, deadline=None)
+
+
+def pods(children: Children) -> Iterator[tuple[str, JSON, JSON]]:
+    """Kind, template and owner of each pod template."""
+    for kind, manifest in children.all().items():
+        if "template" in manifest["spec"] if "spec" in manifest else False:
+            yield kind, manifest["spec"]["template"], manifest
+
+
+@given(object_names, valid_specs())
+@EVERY
+def test_names_and_labels_are_what_kubernetes_takes(name: str, raw: Raw) -> None:
+    for kind, manifest in children_of(name, raw).all().items():
+        meta = manifest["metadata"]
+        assert DNS_LABEL.fullmatch(meta["name"]), kind
+        assert len(meta["name"]) <= (57 if kind.endswith("_job") else 63), f"{kind}: its pods need a suffix"
+        for value in meta["labels"].values():
+            assert LABEL_VALUE.fullmatch(value), kind
+        assert {labels.NAME, labels.COMPONENT, labels.PART_OF, labels.MANAGED_BY} <= meta["labels"].keys()
+        assert meta["annotations"][labels.MANIFEST_HASH]
+        json.dumps(manifest, allow_nan=False)
+
+
+@given(object_names, valid_specs())
+@EVERY
+def test_all_but_the_engine_record_belong_to_the_object(name: str, raw: Raw) -> None:
+    children = children_of(name, raw)
+    for kind, manifest in children.all().items():
+        (owner,) = manifest["metadata"]["ownerReferences"]
+        if kind == "engine_record":
+            assert owner["kind"] == "PersistentVolumeClaim"
+            assert labels.MODEL not in manifest["metadata"]["labels"]
+            assert children.owner.uid not in json.dumps(manifest)
+        else:
+            assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (children.owner.uid, True, True)
+
+
+@given(valid_specs())
+@EVERY
+def test_the_record_is_read_back(raw: Raw) -> None:
+    children = children_of("m", raw)
+    assert read_record(children.all()["engine_record"]) == children.record
+
+
+@given(valid_specs())
+@EVERY
+def test_selectors_select_the_serving_pods(raw: Raw) -> None:
+    children = children_of("m", raw)
+    found = children.all()
+    serving = found["deployment"]["spec"]["template"]["metadata"]["labels"].items()
+    for selector in (found["deployment"]["spec"]["selector"]["matchLabels"], found["service"]["spec"]["selector"],
+                     found["pdb"]["spec"]["selector"]["matchLabels"]):
+        assert selector.items() <= serving
+        for job in ("resolve_job", "build_job"):
+            assert not selector.items() <= found[job]["spec"]["template"]["metadata"]["labels"].items()
+
+
+@given(valid_specs())
+@EVERY
+def test_only_the_scaler_writes_replicas(raw: Raw) -> None:
+    assert "replicas" not in children_of("m", raw).all()["deployment"]["spec"]
+
+
+@given(valid_specs())
+@EVERY
+def test_every_container_is_restricted(raw: Raw) -> None:
+    for kind, template, _ in pods(children_of("m", raw)):
+        pod = template["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True, kind
+        assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == UID
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["automountServiceAccountToken"] is False
+        assert not {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName"} & pod.keys()
+        assert not any("hostPath" in volume for volume in pod["volumes"])
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert "privileged" not in context
+            if container["name"] in (labels.CONTAINER_SERVER, labels.CONTAINER_VERIFY, "build", "resolve"):
+                assert context["readOnlyRootFilesystem"] is True
+
+
+@given(valid_specs())
+@EVERY
+def test_mounts_name_volumes_that_exist_and_engines_are_read_only(raw: Raw) -> None:
+    for kind, template, _ in pods(children_of("m", raw)):
+        pod = template["spec"]
+        names = [volume["name"] for volume in pod["volumes"]]
+        assert len(names) == len(set(names))
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
+            mounts = container.get("volumeMounts", [])
+            assert {mount["name"] for mount in mounts} <= set(names)
+            assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+            writable = {mount["name"] for mount in mounts if not mount.get("readOnly")}
+            assert "engine" not in writable
+            assert not any(name.startswith("source-") for name in writable)
+            assert ("store" in writable) == (kind == "build_job")
+
+
+@given(valid_specs())
+@EVERY
+def test_only_builds_and_servers_hold_devices(raw: Raw) -> None:
+    children = children_of("m", raw)
+    for kind, template, _ in pods(children):
+        pod = template["spec"]
+        held = [(container["name"], {**container["resources"].get("limits", {})}, container["resources"].get("claims"))
+                for container in [*pod.get("initContainers", []), *pod["containers"]] if "resources" in container]
+        with_device = {name for name, limits, claims in held
+                       if claims or any(key.startswith("nvidia.com/") for key in limits)}
+        wanted = {"build_job": {"build"}, "deployment": {"server"}}.get(kind, set())
+        assert with_device == (wanted if children.placement.device.accelerator == "gpu" else set())
+
+
+@given(valid_specs())
+@EVERY
+def test_manifests_are_a_function_of_the_spec(raw: Raw) -> None:
+    assert children_of("m", raw).all() == children_of("m", raw).all()

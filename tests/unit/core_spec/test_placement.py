@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from enginewright.core import mig
+from enginewright.core.config import OperatorConfig
+from enginewright.core.placement import GPU_TOLERATION, Placement, pinned, place
+from enginewright.core.problems import Problem, summarise
+from enginewright.core.spec import Spec, parse_spec
+from support.specs import Raw, valid_specs
+
+CONFIG = OperatorConfig(runtime_class_name="nvidia")
+H100, H200, A100 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-A100-SXM4-80GB"
+
+
+def spec_of(raw: Raw) -> Spec:
+    spec = parse_spec(raw)
+    assert isinstance(spec, Spec), summarise(spec)
+    return spec
+
+
+def placed(source_bytes: int = 1 << 20, config: OperatorConfig = CONFIG, **placement: Any) -> Placement:
+    found = place(spec_of({"source": {"uri": "pvc://m/a"}, "placement": placement}), source_bytes, config)
+    assert isinstance(found, Placement), found
+    return found
+
+
+def test_a_cpu_takes_only_what_the_user_selects() -> None:
+    found = placed(accelerator="cpu", nodeSelector={"pool": "cheap", "kubernetes.io/arch": "arm64"},
+                   tolerations=[{"key": "spot", "operator": "Exists"}])
+    assert found == Placement(
+        node_selector={"pool": "cheap", "kubernetes.io/arch": "arm64"},
+        tolerations=({"key": "spot", "operator": "Exists"},), device=found.device, description="CPU")
+    assert (found.device.accelerator, found.device.architecture, found.device.memory_bytes) == ("cpu", "arm64", 0)
+
+
+def test_whole_gpus_of_one_product() -> None:
+    found = placed(gpu={"products": [H100], "count": 2})
+    assert found.limits == {"nvidia.com/gpu": "2"}
+    assert found.node_selector == {"kubernetes.io/arch": "amd64", "nvidia.com/gpu.product": H100}
+    assert found.node_affinity is None
+    assert found.tolerations == (GPU_TOLERATION,)
+    assert found.runtime_class_name == "nvidia"
+    assert (found.device.products, found.device.gpu_count, found.device.mig_profile) == ((H100,), 2, "")
+    assert found.device.memory_bytes == int(79.25 * mig.GIB)
+    assert found.description == "2× H100-80GB-HBM3"
+
+
+def test_any_gpu() -> None:
+    found = placed()
+    assert found.limits == {"nvidia.com/gpu": "1"}
+    assert found.node_selector == {"kubernetes.io/arch": "amd64"}
+    assert found.device.memory_bytes == 0
+    assert found.description == "GPU"
+
+
+def test_one_of_several_products_needs_affinity() -> None:
+    found = placed(gpu={"products": [H200, H100]})
+    assert "nvidia.com/gpu.product" not in found.node_selector
+    assert found.node_affinity == {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "nvidia.com/gpu.product", "operator": "In", "values": [H200, H100]}]}]}
+    assert found.device.products == (H100, H200), "the order that a user writes makes no other engine"
+    assert found.device.memory_bytes == int(79.25 * mig.GIB), "the smallest of them"
+
+
+@pytest.mark.parametrize(("profile", "label"), [("1g.10gb", "1g.10gb"), ("1g.10gb+me", "1g.10gb.me")])
+def test_a_slice_by_the_mixed_strategy(profile: str, label: str) -> None:
+    found = placed(gpu={"products": [H100]}, mig={"profile": profile})
+    assert found.limits == {f"nvidia.com/mig-{label}": "1"}
+    assert found.node_selector == {"kubernetes.io/arch": "amd64", "nvidia.com/gpu.product": H100,
+                                   "nvidia.com/mig.config.state": "success"}
+    assert (found.device.mig_profile, found.device.memory_bytes) == (profile, int(9.75 * mig.GIB))
+    assert found.description == f"H100-80GB-HBM3 {profile}"
+
+
+def test_a_slice_by_the_single_strategy() -> None:
+    found = placed(gpu={"products": [H100]}, mig={"profile": "1g.10gb+me", "strategy": "single"})
+    assert found.limits == {"nvidia.com/gpu": "1"}
+    assert found.node_selector["nvidia.com/gpu.product"] == f"{H100}-MIG-1g.10gb.me"
+
+
+def test_a_cluster_that_partitions_by_other_means() -> None:
+    config = OperatorConfig(require_mig_config_state=False)
+    found = placed(config=config, gpu={"products": [H100]}, mig={"profile": "1g.10gb"})
+    assert "nvidia.com/mig.config.state" not in found.node_selector
+
+
+def test_a_slice_claimed_by_dra() -> None:
+    found = placed(gpu={"products": [H100]}, mig={"profile": "3g.40gb", "dra": {"deviceClassName": "mig.example"}})
+    assert found.limits == {}
+    assert found.claim is not None
+    assert found.claim.device_class == "mig.example"
+    assert found.claim.expression == (
+        "device.attributes['gpu.nvidia.com'].profile == '3g.40gb' && "
+        f"device.attributes['gpu.nvidia.com'].productName.replace(' ', '-') in ['{H100}']")
+    assert found.node_selector == {"kubernetes.io/arch": "amd64"}
+
+
+def test_a_profile_on_a_gpu_that_is_not_named() -> None:
+    found = placed(mig={"profile": "1g.10gb", "dra": {}})
+    assert found.claim is not None
+    assert "productName" not in found.claim.expression
+    assert found.device.memory_bytes == 0
+
+
+def test_auto_takes_the_smallest_that_holds() -> None:
+    small = placed(90 << 20, gpu={"products": [H100]}, mig={"profile": "auto"})
+    large = placed(6 << 30, gpu={"products": [H100]}, mig={"profile": "auto"})
+    assert (small.device.mig_profile, large.device.mig_profile) == ("1g.10gb", "3g.40gb")
+
+
+def test_auto_says_why_nothing_fits() -> None:
+    spec = spec_of({"source": {"uri": "pvc://m/a"}, "placement": {"gpu": {"products": [H100]}, "mig": {}}})
+    problem = place(spec, 200 << 30, CONFIG)
+    assert isinstance(problem, Problem)
+    assert problem.field == "spec.placement.mig.profile"
+    assert "7g.80gb, has 79.25 GiB" in problem.message
+    assert "a larger GPU" in problem.remedy
+
+
+def test_auto_needs_one_profile_for_all_products() -> None:
+    spec = spec_of({"source": {"uri": "pvc://m/a"}, "placement": {"gpu": {"products": [H100, H200]}, "mig": {}}})
+    problem = place(spec, 1 << 20, CONFIG)
+    assert isinstance(problem, Problem)
+    assert f"{H100}: 1g.10gb, {H200}: 1g.18gb" in problem.message
+    both = placed(gpu={"products": [H100, A100]}, mig={})
+    assert both.device.mig_profile == "1g.10gb"
+    assert both.device.memory_bytes == int(9.63 * mig.GIB)
+
+
+@pytest.mark.parametrize("strategy", ["mixed", "single"])
+def test_an_engine_is_served_by_the_product_that_it_was_built_on(strategy: str) -> None:
+    several = placed(gpu={"products": [H100, A100]}, mig={"profile": "1g.10gb", "strategy": strategy})
+    found = pinned(several, "NVIDIA H100 80GB HBM3")
+    assert found.node_affinity is None
+    assert found.node_selector["nvidia.com/gpu.product"] == (H100 if strategy == "mixed" else f"{H100}-MIG-1g.10gb")
+    assert found.limits == several.limits
+    assert pinned(several, "CPU") == several
+    assert pinned(placed(gpu={"products": [H100]}), "NVIDIA H200") == placed(gpu={"products": [H100]})
+
+
+def test_arm_boards_need_arm_nodes() -> None:
+    assert placed(gpu={"products": ["NVIDIA-GB200"]}).node_selector["kubernetes.io/arch"] == "arm64"
+
+
+def test_what_the_user_selects_stands_above_what_is_derived() -> None:
+    found = placed(gpu={"products": [H100]}, nodeSelector={"nvidia.com/gpu.product": "H100-renamed"})
+    assert found.node_selector["nvidia.com/gpu.product"] == "H100-renamed"
+
+
+@given(valid_specs())
+@settings(max_examples=100, deadline=None)
+def test_every_good_spec_has_a_place(raw: Raw) -> None:
+    spec = spec_of(raw)
+    found = place(spec, 50 << 20, CONFIG)
+    assert isinstance(found, Placement), found
+    assert (found.device.accelerator == "gpu") == bool(found.limits or found.claim)
+    assert spec.placement.node_selector.items() <= found.node_selector.items()
+    assert found == place(spec, 50 << 20, CONFIG)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from enginewright.core.config import Images, OperatorConfig
+from enginewright.core.placement import Placement, place
+from enginewright.core.problems import summarise
+from enginewright.core.request import (
+    build_request,
+    resolve_request,
+    source_claims,
+    source_key,
+    store_claim,
+    store_folder,
+)
+from enginewright.core.spec import Spec, parse_spec
+from enginewright_builder.contract import BuildRequest, ContractError, ResolvedSource
+from support.specs import Raw, valid_specs
+
+CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"), server_backends=("python", "onnxruntime"))
+RESOLVED = ResolvedSource(digest="sha256:" + "a" * 64, format="onnx", size_bytes=10,
+                          evaluation_digest="sha256:" + "e" * 64, calibration_digest="sha256:" + "c" * 64)
+FULL: Raw = {
+    "source": {"uri": "pvc://models/bert"},
+    "interface": {"inputs": [{"name": "ids", "dtype": "int64", "shape": ["batch", "1..512"]}]},
+    "engine": {"precision": "int8", "maxBatchSize": 16, "calibration": {"uri": "pvc://data/c.npz", "samples": 64}},
+    "accuracy": {"metric": "top1", "tolerance": 0.02, "evaluation": {"uri": "https://host.example/e.npz"}},
+    "objective": {"latency": {"percentile": 95, "milliseconds": 20}, "throughput": 500},
+    "batching": {"mode": "fixed", "preferredBatchSizes": [8, 4, 8], "maxQueueDelayMicroseconds": 100},
+    "instances": {"mode": "fixed", "count": 2},
+    "placement": {"accelerator": "cpu"},
+    "store": {"uri": "pvc://engines/team-a"},
+}
+
+
+def spec_of(raw: Raw) -> Spec:
+    spec = parse_spec(raw)
+    assert isinstance(spec, Spec), summarise(spec)
+    return spec
+
+
+def request_of(raw: Raw, resolved: ResolvedSource = RESOLVED, config: OperatorConfig = CONFIG) -> BuildRequest:
+    spec = spec_of(raw)
+    placement = place(spec, resolved.size_bytes, config)
+    assert isinstance(placement, Placement)
+    return build_request("bert", spec, resolved, placement, config)
+
+
+def test_everything_that_is_asked_reaches_the_builder() -> None:
+    request = request_of(FULL)
+    assert request.model_name == "bert"
+    assert (request.source.uri, request.source.format) == ("pvc://models/bert", "onnx")
+    assert request.source.digest == RESOLVED.digest
+    assert request.interface is not None
+    assert request.interface.inputs[0].shape == ("batch", "1..512")
+    assert (request.engine.precision, request.engine.max_batch_size) == ("int8", 16)
+    assert request.engine.calibration is not None
+    assert (request.engine.calibration.samples, request.engine.calibration.digest) == (64, RESOLVED.calibration_digest)
+    assert request.accuracy.evaluation is not None
+    assert (request.accuracy.metric, request.accuracy.evaluation.digest) == ("top1", RESOLVED.evaluation_digest)
+    assert (request.objective.latency_percentile, request.objective.latency_ms) == (95, 20)
+    assert request.objective.throughput == 500
+    assert (request.batching.preferred_batch_sizes, request.batching.max_queue_delay_us) == ((4, 8), 100)
+    assert (request.instances.mode, request.instances.count) == ("fixed", 2)
+    assert (request.runtime.server_image, request.runtime.backends) == ("s:1", ("python", "onnxruntime"))
+    assert request.builder_image == "b:1"
+    assert request.store_path == "/store/team-a"
+    assert request.mounts == {"data": "/sources/data", "models": "/sources/models"}
+
+
+def test_claims_are_found_in_all_uris() -> None:
+    spec = spec_of(FULL)
+    assert source_claims(spec) == ("data", "models")
+    assert (store_claim(spec), store_folder(spec)) == ("engines", "team-a")
+    assert store_folder(spec_of({"source": {"uri": "file:///m"}})) == ""
+    assert source_claims(spec_of({"source": {"uri": "file:///m"}})) == ()
+
+
+def test_a_resolve_request_has_no_fingerprint_yet() -> None:
+    request = resolve_request("bert", spec_of(FULL), CONFIG)
+    assert request.device.accelerator == "cpu"
+    assert request.source.format == "auto"
+    with pytest.raises(ContractError, match="digest is not resolved"):
+        request.fingerprint()
+
+
+def test_digests_that_the_user_states_reach_the_resolve_step() -> None:
+    stated = "sha256:" + "1" * 64
+    request = resolve_request("bert", spec_of({"source": {"uri": "file:///m", "digest": stated}}), CONFIG)
+    assert request.source.digest == stated
+
+
+@pytest.mark.parametrize("change", [
+    {"replicas": 5}, {"autoscaling": {"maxReplicas": 4}}, {"rollout": {"strategy": "Recreate"}}, {"suspend": True},
+    {"store": {"uri": "pvc://elsewhere"}}, {"serving": {"resources": {"limits": {"memory": "4Gi"}}}},
+    {"source": {"uri": "pvc://other-claim/same-content"}},
+    {"placement": {"accelerator": "cpu", "nodeSelector": {"pool": "b"}, "tolerations": [{"operator": "Exists"}]}},
+])
+def test_what_changes_no_engine_changes_no_fingerprint(change: Raw) -> None:
+    assert request_of({**FULL, **change}).fingerprint() == request_of(FULL).fingerprint()
+
+
+@pytest.mark.parametrize("change", [
+    {"engine": {"precision": "fp32"}}, {"accuracy": {"tolerance": 0.5, "metric": "relative-error"}},
+    {"objective": {"throughput": 1}}, {"batching": {"mode": "off"}}, {"serving": {"image": "other:1"}},
+    {"placement": {"accelerator": "cpu", "nodeSelector": {"kubernetes.io/arch": "arm64"}}},
+    {"placement": {"accelerator": "gpu"}, "engine": {}}, {"interface": None},
+])
+def test_what_changes_the_engine_or_its_proof_changes_the_fingerprint(change: Raw) -> None:
+    raw = {key: value for key, value in {**FULL, **change}.items() if value is not None}
+    assert request_of(raw).fingerprint() != request_of(FULL).fingerprint()
+
+
+@given(valid_specs())
+@settings(max_examples=100, deadline=None)
+def test_the_builder_reads_what_was_written(raw: Raw) -> None:
+    request = request_of(raw)
+    read = BuildRequest.from_json(request.to_json())
+    assert read == request
+    assert read.fingerprint() == request.fingerprint()
+
+
+@pytest.mark.parametrize(("change", "other"), [
+    ({"source": {"uri": "pvc://models/other"}}, True),
+    ({"source": {"uri": "pvc://models/bert", "format": "onnx"}}, True),
+    ({"accuracy": {}}, True), ({"engine": {"precision": "fp32"}}, True), ({"replicas": 3}, False),
+    ({"objective": {}}, False),
+])
+def test_the_source_key_is_over_what_a_resolve_step_reads(change: dict[str, Any], other: bool) -> None:
+    assert (source_key(spec_of({**FULL, **change})) != source_key(spec_of(FULL))) == other
