@@ -12,6 +12,7 @@ needed=(
   /usr/lib/cni/ptp containernetworking-plugins
   buildah buildah
   debootstrap debootstrap
+  mmdebstrap mmdebstrap
   nft nftables
   conntrack conntrack
   ip iproute2
