@@ -11,7 +11,6 @@ needed=(
   runc runc
   /usr/lib/cni/ptp containernetworking-plugins
   buildah buildah
-  debootstrap debootstrap
   mmdebstrap mmdebstrap
   nft nftables
   conntrack conntrack
