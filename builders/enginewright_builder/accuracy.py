@@ -11,9 +11,9 @@ Every metric is one score a sample, 1 for equal answers. A model with several ou
 The gate asks that the *lower bound* of the mean, not the mean, reaches ``1 − tolerance``: few samples prove little.
 
 * Agreement (every score 0 or 1): Clopper–Pearson, exact for proportions.
-* Other scores pile up near 1 with a tail to the left, where Student's t alone promises too much. So the bound is the lower of
-  Student's t and a percentile bootstrap (seeded, 2,000 resamplings); both hold for a mean, and each covers a weakness of the
-  other: t knows that few samples hide the tail, the bootstrap sees its shape.
+* Other scores pile up near 1 with a tail to the left, where Student's t alone promises too much. So the bound is the
+  lower of Student's t and a percentile bootstrap (seeded, 2,000 resamplings); both hold for a mean, and each covers a
+  weakness of the other: t knows that few samples hide the tail, the bootstrap sees its shape.
 * Correlation over samples: Fisher's z with the variance 1.06 / (n − 3) of Spearman's coefficient (Fieller, Hartley and
   Pearson, 1957).
 """
@@ -28,7 +28,7 @@ import numpy as np
 from scipy import stats
 
 from enginewright_builder.accuracy_rules import CONFIDENCE, MIN_SAMPLES
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
 
 _RESAMPLES = 2_000
@@ -37,8 +37,8 @@ _MIN_RANKS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """``value`` is the mean score, ``low`` its one-sided 95 % lower bound; ``finite`` is False where the candidate answered
-    NaN or infinity to what the reference answers with a number."""
+    """``value`` is the mean score, ``low`` its one-sided 95 % lower bound; ``finite`` is False where the candidate
+    answered NaN or infinity to what the reference answers with a number."""
 
     metric: str
     value: float
@@ -68,7 +68,7 @@ def compare(metric: str, references: Sequence[Tensors], candidates: Iterable[Ten
                     scores=tuple(map(float, scores)))
 
 
-def lower_bound(metric: str, scores: np.ndarray) -> float:
+def lower_bound(metric: str, scores: Array) -> float:
     """One-sided 95 % lower bound of the mean of ``scores``; see the module's text for which and why."""
     if metric == "top1" and bool(np.isin(scores, (0.0, 1.0)).all()):
         return clopper_pearson(int(scores.sum()), len(scores))
@@ -82,7 +82,7 @@ def clopper_pearson(successes: int, trials: int) -> float:
     return float(stats.beta.ppf(1 - CONFIDENCE, successes, trials - successes + 1))
 
 
-def mean_lower_bound(scores: np.ndarray) -> float:
+def mean_lower_bound(scores: Array) -> float:
     count = len(scores)
     if count < 2:
         return 0.0
@@ -112,7 +112,8 @@ def _across_samples(pairs: Sequence[tuple[Tensors, Tensors]], names: Sequence[st
 def _check_reference(references: Sequence[Tensors]) -> None:
     for batch in references:
         if not _finite(batch):
-            raise UserError("ReferenceNotFinite", "the source model itself answers NaN or infinity on the evaluation data",
+            raise UserError("ReferenceNotFinite", "the source model itself answers NaN or infinity on the evaluation "
+                            "data",
                             field="spec.accuracy.evaluation.uri", value="NaN",
                             remedy="give inputs like production's, or mend the model")
 
@@ -121,15 +122,15 @@ def _finite(batch: Tensors) -> bool:
     return all(bool(np.isfinite(array).all()) for array in batch.values() if array.dtype.kind == "f")
 
 
-def _rows(array: np.ndarray) -> np.ndarray:
+def _rows(array: Array) -> Array:
     return array.reshape(len(array), -1).astype(np.float64)
 
 
-def _entries(array: np.ndarray) -> int:
+def _entries(array: Array) -> int:
     return int(np.prod(array.shape[1:]))
 
 
-def _cosine(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+def _cosine(reference: Array, candidate: Array) -> Array:
     one, other = _rows(reference), _rows(candidate)
     norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     both_zero = ~one.any(axis=1) & ~other.any(axis=1)
@@ -137,33 +138,34 @@ def _cosine(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
     return np.where(both_zero, 1.0, np.clip(cosine, -1.0, 1.0))
 
 
-def _relative(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+def _relative(reference: Array, candidate: Array) -> Array:
     one, other = _rows(reference), _rows(candidate)
     distance, size = np.linalg.norm(other - one, axis=1), np.linalg.norm(one, axis=1)
     error = np.where(distance == 0, 0.0, distance / np.where(size == 0, 1e-12, size))
     return np.clip(1.0 - error, 0.0, 1.0)
 
 
-def _top1(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+def _top1(reference: Array, candidate: Array) -> Array:
     if reference.ndim == 1 or reference.shape[-1] == 1:
         # One number a sample: its sign is the class.
         same = (reference > 0) == (candidate > 0)
     else:
         same = reference.argmax(axis=-1) == candidate.argmax(axis=-1)
-    return same.reshape(len(same), -1).mean(axis=1)
+    shares: Array = same.reshape(len(same), -1).mean(axis=1)
+    return shares
 
 
-def _spearman(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+def _spearman(reference: Array, candidate: Array) -> Array:
     return np.array([_correlation(one, other) for one, other in zip(_rows(reference), _rows(candidate), strict=True)])
 
 
-def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+def _correlation(one: Array, other: Array) -> float:
     if np.ptp(one) == 0 or np.ptp(other) == 0:
         # Ranks of a constant say nothing: only another constant agrees.
         return 1.0 if np.ptp(one) == np.ptp(other) else 0.0
     return float(stats.spearmanr(one, other).statistic)
 
 
-_SCORES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+_SCORES: dict[str, Callable[[Array, Array], Array]] = {
     "cosine": _cosine, "relative-error": _relative, "top1": _top1, "spearman": _spearman,
 }

@@ -29,6 +29,7 @@ def check_gate(metric: str, tolerance: float, samples: int | None = None) -> Non
                         value=tolerance, remedy="write for example 0.01: at least 99 % of the reference")
     needed = samples_needed(metric, tolerance)
     if samples is not None and samples < needed:
-        raise UserError("EvaluationTooSmall", f"{samples} samples cannot prove {metric} ≥ {1 - tolerance:g} even if all "
+        raise UserError("EvaluationTooSmall", f"{samples} samples cannot prove {metric} ≥ {1 - tolerance:g} even if "
+                        f"all "
                         f"answers are right; {needed} can", field="spec.accuracy.evaluation.uri", value=samples,
                         remedy=f"give at least {needed} samples, or raise spec.accuracy.tolerance")

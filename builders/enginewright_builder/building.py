@@ -1,4 +1,5 @@
-"""The heavy part of a build, once it is clear that there is something to build. Imports PyTorch where the source needs it."""
+"""The heavy part of a build, once it is clear that there is something to build. Imports PyTorch where the source needs
+it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ import dataclasses
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from enginewright_builder import store
@@ -28,7 +28,8 @@ from enginewright_builder.system import available_cpus
 from enginewright_builder.triton.prove import Case, Proof, prove
 from enginewright_builder.triton.repository import write_model
 
-# Made-up samples when the user gives none. They prove that the arithmetic holds, not that production's inputs fare well.
+# Made-up samples when the user gives none. They prove that the arithmetic holds, not that production's inputs fare
+# well.
 SYNTHETIC_SAMPLES = 64
 # Single requests that the sweep sends round and round.
 SWEEP_REQUESTS = 16
@@ -85,7 +86,9 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
     with steps.step("export", "exporting to ONNX") as report:
         sizes = sorted({1, min(3, request.engine.max_batch_size), request.engine.max_batch_size})
-        exported = export_model(source, scratch / "export", [evaluation.request(size) for size in sizes])
+        shapes = (evaluation.batches[0], evaluation.batches[-1], evaluation.typical)
+        checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
+        exported = export_model(source, scratch / "export", checks)
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration)
 
@@ -115,9 +118,9 @@ def _sweep(request: BuildRequest, prepared: Prepared, climbed: Climb, scratch: P
 
 def _requests(evaluation: SampleSet) -> list[Tensors]:
     """Single samples of one shape, as clients that pad to a common length send them: Triton joins equal shapes only."""
-    first = evaluation.batches[0]
-    count = len(next(iter(first.values())))
-    return [{name: array[index:index + 1] for name, array in first.items()} for index in islice(range(count), SWEEP_REQUESTS)]
+    typical = evaluation.typical
+    count = min(SWEEP_REQUESTS, len(next(iter(typical.values()))))
+    return [{name: array[index:index + 1] for name, array in typical.items()} for index in range(count)]
 
 
 def _serving(request: BuildRequest, swept: SweepResult) -> ServingChoice:

@@ -17,8 +17,8 @@ FULL_PRECISION = ("fp32", "tf32", "bf16", "fp16")
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """``wanted`` is False for the full-precision rung that is measured only to be offered. ``failure`` says why there are
-    no figures, empty if there are."""
+    """``wanted`` is False for the full-precision rung that is measured only to be offered. ``failure`` says why there
+    are no figures, empty if there are."""
 
     rung: Rung
     wanted: bool = True
@@ -48,8 +48,8 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """All candidates with their verdicts. ``winner`` is None when nothing may be served; ``problem`` then says why, as a
-    condition's reason."""
+    """All candidates with their verdicts. ``winner`` is None when nothing may be served; ``problem`` then says why, as
+    a condition's reason."""
 
     candidates: tuple[Candidate, ...]
     winner: Candidate | None = None
@@ -125,7 +125,8 @@ def _compare(candidate: Candidate, best: Candidate) -> Candidate:
 
 def _lost_to_source(candidate: Candidate, reference: Timing) -> Candidate:
     factor = 1 / speedup(reference, _timing(candidate))
-    return replace(candidate, verdict="Slower", reason=f"passes, but {factor:.2f}× slower than the source model as it is")
+    return replace(candidate, verdict="Slower", reason=f"passes, but {factor:.2f}× slower than the source model as it "
+                   f"is")
 
 
 def _offer(gated: list[Candidate], problem: str) -> Judgement:
@@ -135,6 +136,5 @@ def _offer(gated: list[Candidate], problem: str) -> Judgement:
         return Judgement(candidates=tuple(gated), problem=problem)
     full = [one for one in working if one.rung.precision in FULL_PRECISION]
     offered = max(full or working, key=lambda one: one.accuracy.low if one.accuracy else 0.0)
-    return Judgement(problem=problem, candidates=tuple(
-        replace(one, verdict="Offered", reason=f"not served, but the best there is: {one.reason}") if one is offered else one
-        for one in gated))
+    told = replace(offered, verdict="Offered", reason=f"not served, but the best there is: {offered.reason}")
+    return Judgement(problem=problem, candidates=tuple(told if one is offered else one for one in gated))

@@ -76,7 +76,8 @@ def exit_code(outcome: Outcome) -> int:
 
 
 def own_stdout() -> TextIO:
-    """Standard output for our lines alone: what libraries print, in Python or not, goes to standard error from here on."""
+    """Standard output for our lines alone: what libraries print, in Python or not, goes to standard error from here
+    on."""
     sys.stdout.flush()
     stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -115,7 +116,8 @@ def _by_hand(options: argparse.Namespace) -> int:
 
 
 def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
-    """The request that the operator would make of the same wishes. Raises :class:`UserError`, :class:`ContractError`."""
+    """The request that the operator would make of the same wishes. Raises :class:`UserError`,
+    :class:`ContractError`."""
     source = options.model.rstrip("/")
     name = options.name or re.sub(r"[^a-z0-9-]+", "-", PurePath(source).stem.lower()).strip("-") or "model"
     interface = load(Interface, options.interface) if options.interface else None
@@ -141,15 +143,19 @@ def _job_parser(kind: str) -> argparse.ArgumentParser:
 
 def _hand_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="enginewright-build", description="Turn a model into a proven, optimised Triton model repository, with a report.",
+        prog="enginewright-build", description="Turn a model into a proven, optimised Triton model repository, with a "
+                                               "report.",
         epilog="In a Job: enginewright-build resolve|build --request FILE. Exit status: 0 published, 2 yours to mend, "
                "3 worth another try, 1 a bug.")
     parser.add_argument("--model", required=True, metavar="URI", help="folder, file, or https:// address of the model")
     parser.add_argument("--output", required=True, metavar="DIR", help="engine store; made if absent")
     parser.add_argument("--name", metavar="NAME", help="name Triton serves the model under (default: the source's)")
-    parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript (default auto)")
-    parser.add_argument("--evaluation", metavar="FILE", help=".npz or .jsonl that candidates are held against the source on")
-    parser.add_argument("--calibration", metavar="FILE", help=".npz or .jsonl for static INT8; other samples than these")
+    parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript (default "
+                        "auto)")
+    parser.add_argument("--evaluation", metavar="FILE", help=".npz or .jsonl that candidates are held against the "
+                        "source on")
+    parser.add_argument("--calibration", metavar="FILE", help=".npz or .jsonl for static INT8; other samples than "
+                        "these")
     parser.add_argument("--metric", default=AccuracyRequest.metric, help="cosine, relative-error, top1, spearman")
     parser.add_argument("--tolerance", type=float, default=AccuracyRequest.tolerance,
                         help="largest loss allowed, of 1 (default %(default)s)")

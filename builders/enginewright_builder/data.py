@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from enginewright_builder.data_files import EVALUATION, DataField, SampleFile, check_against
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.synthetic import DEFAULT_SIZE, example_inputs
 
@@ -25,22 +25,20 @@ class SampleSet:
     count: int
     origin: str
 
-    def request(self, batch: int) -> Tensors:
-        """``batch`` samples like the set's, taken round and round, in one shape."""
-        return next(self.requests(batch))
+    @property
+    def typical(self) -> Tensors:
+        """The batch in the middle: of median length where texts are sorted by length."""
+        return self.batches[len(self.batches) // 2]
 
-    def requests(self, batch: int) -> Iterator[Tensors]:
-        """Endless requests of ``batch`` samples, each within one of the set's batches so that shapes agree."""
-        offset = 0
-        while True:
-            source = self.batches[offset % len(self.batches)]
-            size = len(next(iter(source.values())))
-            picks = np.arange(offset // len(self.batches) * batch, (offset // len(self.batches) + 1) * batch) % size
-            yield trimmed({name: array[picks] for name, array in source.items()})
-            offset += 1
+    def request(self, batch: int, of: Tensors | None = None) -> Tensors:
+        """``batch`` samples in one shape, taken round and round from one of the set's batches (default: the
+        typical)."""
+        source = self.typical if of is None else of
+        picks = np.arange(batch) % len(next(iter(source.values())))
+        return trimmed({name: array[picks] for name, array in source.items()})
 
 
-def trimmed(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def trimmed(inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Without the padding that every sample of the batch has at its end."""
     mask = inputs.get("attention_mask")
     if mask is None or mask.ndim != 2 or not mask.any():
@@ -50,7 +48,8 @@ def trimmed(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             for name, array in inputs.items()}
 
 
-def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATION, batch: int = GATE_BATCH) -> SampleSet:
+def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATION,
+               batch: int = GATE_BATCH) -> SampleSet:
     """Raises :class:`UserError` ``EvaluationDataInvalid`` or ``CalibrationDataInvalid``."""
     if file.texts and model.tokenize is None:
         raise where.invalid("the file holds texts, but the model brings no tokenizer", "text",
@@ -68,14 +67,16 @@ def synthetic_set(model: SourceModel, count: int, seed: int = 0, batch: int = GA
 
 
 def _text_batches(texts: Sequence[str], model: SourceModel, batch: int) -> list[Tensors]:
+    """Sorted by length: neighbours need little padding, which is time saved in every forward pass."""
     assert model.tokenize is not None  # the caller has looked
-    return [model.tokenize(texts[start:start + batch]) for start in range(0, len(texts), batch)]
+    ordered = sorted(texts, key=len)
+    return [model.tokenize(ordered[start:start + batch]) for start in range(0, len(ordered), batch)]
 
 
-def _row_batches(rows: Sequence[Mapping[str, np.ndarray]], batch: int) -> list[Tensors]:
+def _row_batches(rows: Sequence[Mapping[str, Array]], batch: int) -> list[Tensors]:
     """Stacks neighbours of equal shape: samples of free size are never padded, as nobody said with what."""
     batches: list[Tensors] = []
-    group: list[Mapping[str, np.ndarray]] = []
+    group: list[Mapping[str, Array]] = []
     for row in rows:
         if group and (len(group) == batch or any(row[name].shape != group[0][name].shape for name in row)):
             batches.append(_stack(group))
@@ -84,5 +85,5 @@ def _row_batches(rows: Sequence[Mapping[str, np.ndarray]], batch: int) -> list[T
     return [*batches, _stack(group)]
 
 
-def _stack(rows: Sequence[Mapping[str, np.ndarray]]) -> Tensors:
+def _stack(rows: Sequence[Mapping[str, Array]]) -> Tensors:
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

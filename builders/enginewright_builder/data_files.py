@@ -12,10 +12,12 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from enginewright_builder.contract import Interface
+from enginewright_builder.engines.base import Array
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import is_text_interface, numpy_dtype, shape_text, size_range
 
@@ -27,7 +29,7 @@ class SampleFile:
     """Either ``texts``, or ``rows`` of one array an input without the batch dimension."""
 
     texts: tuple[str, ...] = ()
-    rows: tuple[Mapping[str, np.ndarray], ...] = field(default=(), repr=False)
+    rows: tuple[Mapping[str, Array], ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.texts) or len(self.rows)
@@ -48,7 +50,7 @@ class SampleFile:
         return [_row_key(row) for row in self.rows]
 
 
-def _row_key(row: Mapping[str, np.ndarray]) -> str:
+def _row_key(row: Mapping[str, Array]) -> str:
     digest = hashlib.sha256()
     for name in sorted(row):
         digest.update(f"{name}:{row[name].dtype}:{row[name].shape}\n".encode())
@@ -106,7 +108,7 @@ def _read_npz(path: Path, where: DataField) -> SampleFile:
 
 def _read_jsonl(path: Path, where: DataField) -> SampleFile:
     texts: list[str] = []
-    rows: list[Mapping[str, np.ndarray]] = []
+    rows: list[Mapping[str, Array]] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
@@ -134,7 +136,7 @@ def _parse_line(line: str, at: str, path: Path, where: DataField) -> dict[str, o
     return entry
 
 
-def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) -> Mapping[str, np.ndarray]:
+def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) -> Mapping[str, Array]:
     row = {}
     for name, value in entry.items():
         try:
@@ -147,7 +149,8 @@ def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) 
 
 
 def check_against(samples: SampleFile, interface: Interface, where: DataField = EVALUATION) -> SampleFile:
-    """Samples in the interface's own types. Raises as :func:`read_samples`, naming what was got and what is expected."""
+    """Samples in the interface's own types. Raises as :func:`read_samples`, naming what was got and what is
+    expected."""
     if samples.texts:
         if not is_text_interface(interface):
             raise where.invalid("the file holds texts, but the model takes "
@@ -161,12 +164,13 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
             raise where.invalid(f"sample {index} has {', '.join(sorted(row))}; the model takes "
                                 f"{', '.join(sorted(expected))}", ", ".join(sorted(row)),
                                 "name the arrays exactly as the model's inputs")
-        rows.append({name: _fit(row[name], expected[name].dtype, expected[name].shape[1:], f"sample {index}: {name}", where)
+        rows.append({name: _fit(row[name], expected[name].dtype, expected[name].shape[1:], f"sample {index}: {name}",
+                                where)
                      for name in expected})
     return SampleFile(rows=tuple(rows))
 
 
-def _fit(array: np.ndarray, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField) -> np.ndarray:
+def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField) -> Array:
     wanted = numpy_dtype(dtype)
     fits = array.ndim == len(shape) and all(low <= size <= high for size, (low, high)
                                             in zip(array.shape, map(size_range, shape), strict=True))
@@ -179,7 +183,7 @@ def _fit(array: np.ndarray, dtype: str, shape: tuple[int | str, ...], at: str, w
     return array.astype(wanted, copy=False)
 
 
-def _harmless(array: np.ndarray, wanted: np.dtype[np.generic]) -> bool:
+def _harmless(array: Array, wanted: np.dtype[Any]) -> bool:
     """JSON knows one kind of integer and one of float; files may be wider than the model. No value may change kind."""
     if array.dtype.kind in "iu" and wanted.kind in "iu":
         info = np.iinfo(wanted)

@@ -31,7 +31,8 @@ def build_report(request: BuildRequest, outcome: Outcome, climbed: Climb, swept:
         reference=Reference(name=reference, batch=climbed.batch, p50_ms=timing.percentile(50),
                             p95_ms=timing.percentile(95), p99_ms=timing.percentile(99), throughput=timing.throughput),
         candidates=outcome.candidates, engine=outcome.engine,
-        accuracy=AccuracyEvidence(metric=climbed.accuracy.metric, value=climbed.accuracy.value, low=climbed.accuracy.low,
+        accuracy=AccuracyEvidence(metric=climbed.accuracy.metric, value=climbed.accuracy.value,
+                                  low=climbed.accuracy.low,
                                   tolerance=request.accuracy.tolerance, samples=climbed.accuracy.samples,
                                   evaluation=evaluation.origin),
         objective=request.objective, serving=outcome.serving, config_pbtxt=config_pbtxt, sweep=swept,
@@ -74,7 +75,8 @@ def command(request: BuildRequest) -> str:
 def _notes(resolved: Resolved, evaluation: SampleSet, proof: Proof) -> tuple[str, ...]:
     notes = list(resolved.notes)
     if evaluation.origin == SYNTHETIC:
-        notes.append("Accuracy was measured on synthetic inputs: give evaluation data like production's for a real proof.")
-    notes.append(f"As served, the largest difference to the engine's own answers was {proof.worst_difference:.2e} of the "
-                 "largest value.")
+        notes.append("Accuracy was measured on synthetic inputs: give evaluation data like production's for a real "
+                     "proof.")
+    notes.append(f"As served, the largest difference to the engine's own answers was {proof.worst_difference:.2e} of "
+                 "the largest value.")
     return tuple(notes)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from enginewright_builder.engines.base import ExportedModel, Tensors
+from enginewright_builder.engines.base import Array, ExportedModel, Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.ort_session import OrtRunner
@@ -42,7 +42,8 @@ def _check_graph(path: Path, graph: onnx.ModelProto) -> None:
     try:
         onnx.checker.check_model(str(path))
     except onnx.checker.ValidationError as error:
-        raise UserError("ExportFailed", f"the exported graph is invalid: {str(error).strip()[:300]}", field="spec.source",
+        raise UserError("ExportFailed", f"the exported graph is invalid: {str(error).strip()[:300]}",
+                        field="spec.source",
                         remedy="export the model to ONNX yourself and give the .onnx file") from error
     constants = {tensor.name for tensor in graph.graph.initializer}
     for value in graph.graph.input:
@@ -57,7 +58,8 @@ def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) ->
         runner = OrtRunner(path)
     except Exception as error:  # ONNX Runtime's own classes
         raise UserError("ExportFailed", f"ONNX Runtime cannot open the export: {str(error).strip()[:300]}",
-                        field="spec.source", remedy="export the model to ONNX yourself and give the .onnx file") from error
+                        field="spec.source", remedy="export the model to ONNX yourself and give the .onnx "
+                                                    "file") from error
     for inputs in checks:
         batch = len(next(iter(inputs.values())))
         expected = model.run(inputs)
@@ -72,7 +74,7 @@ def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) ->
     runner.close()
 
 
-def _compare(name: str, batch: int, expected: np.ndarray, got: np.ndarray) -> None:
+def _compare(name: str, batch: int, expected: Array, got: Array) -> None:
     if expected.shape != got.shape:
         raise _mismatch(name, batch, f"has shape {list(got.shape)}, the source's {list(expected.shape)}")
     worst = largest_difference(expected, got)
@@ -80,7 +82,7 @@ def _compare(name: str, batch: int, expected: np.ndarray, got: np.ndarray) -> No
         raise _mismatch(name, batch, f"differs by {worst:.2e} of its largest value, more than {EXPORT_TOLERANCE:.0e}")
 
 
-def largest_difference(expected: np.ndarray, got: np.ndarray) -> float:
+def largest_difference(expected: Array, got: Array) -> float:
     """``max|got − expected| / max|expected|`` over finite places; infinity where one is finite and the other is not."""
     wide, other = expected.astype(np.float64), got.astype(np.float64)
     finite = np.isfinite(wide)
@@ -93,6 +95,7 @@ def largest_difference(expected: np.ndarray, got: np.ndarray) -> float:
 
 
 def _mismatch(name: str, batch: int, what: str) -> UserError:
-    return UserError("ExportMismatch", f"the export answers otherwise than the source: {name!r} at batch {batch} {what}",
+    return UserError("ExportMismatch", f"the export answers otherwise than the source: {name!r} at batch {batch} "
+                     f"{what}",
                      field="spec.source", value=name,
                      remedy="look for randomness or batch-dependent code in the forward pass, or give an ONNX file")

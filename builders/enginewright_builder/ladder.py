@@ -27,7 +27,8 @@ Report = Callable[[float, str], None]
 class NothingToServeError(UserError):
     """No candidate may be served; ``candidates`` has the evidence and the one that is offered."""
 
-    def __init__(self, reason: str, message: str, candidates: tuple[CandidateSummary, ...], *, field: str, value: object,
+    def __init__(self, reason: str, message: str, candidates: tuple[CandidateSummary, ...], *, field: str,
+                 value: object,
                  remedy: str) -> None:
         super().__init__(reason, message, field=field, value=value, remedy=remedy)
         self.candidates = candidates
@@ -80,7 +81,8 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     winner = judgement.winner
     if winner is None or winner.artifact is None or winner.timing is None or winner.accuracy is None:
         raise _nothing(judgement, summaries, gate.accuracy)
-    return Climb(winner=winner, artifact=winner.artifact, candidates=summaries, reference=timings[REFERENCE], batch=batch,
+    return Climb(winner=winner, artifact=winner.artifact, candidates=summaries, reference=timings[REFERENCE],
+                 batch=batch,
                  speedup=speedup(timings[REFERENCE], winner.timing), accuracy=winner.accuracy)
 
 
@@ -129,8 +131,8 @@ def _runs(built: Sequence[Candidate], source: SourceModel) -> dict[str, Callable
 
 
 def _compared_batch(source: SourceModel, max_batch_size: int, gate: Gate) -> int:
-    """Halved while the source needs much longer for one batch than the latency objective allows: no candidate is so much
-    faster that such a batch would be served."""
+    """Halved while the source needs much longer for one batch than the latency objective allows: no candidate is so
+    much faster that such a batch would be served."""
     batch = max(1, min(COMPARED_BATCH, max_batch_size))
     limit = gate.objective.latency_ms
     while batch > 1 and limit > 0:
@@ -142,11 +144,13 @@ def _compared_batch(source: SourceModel, max_batch_size: int, gate: Gate) -> int
     return batch
 
 
-def _nothing(judgement: Judgement, summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest) -> NothingToServeError:
+def _nothing(judgement: Judgement, summaries: tuple[CandidateSummary, ...],
+             accuracy: AccuracyRequest) -> NothingToServeError:
     offered = next((one for one in summaries if one.verdict == "Offered"), None)
     offer = f"; offered instead: {offered.backend} {offered.precision}" if offered else ""
     if judgement.problem == "NotFasterThanSource":
-        return NothingToServeError(judgement.problem, f"no candidate is faster than the source model as it is{offer}", summaries,
+        return NothingToServeError(judgement.problem, f"no candidate is faster than the source model as it is{offer}",
+                                   summaries,
                               field="spec.engine", value="", remedy="serve the source model as it is, allow more "
                               "precisions (spec.engine.precision: auto), or build on other hardware")
     best = max((one for one in summaries if one.accuracy_low is not None), key=lambda one: one.accuracy_low or 0.0,

@@ -21,8 +21,8 @@ _RESAMPLES = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Milliseconds for one batch. ``throughput`` is the batch divided by the median time, in inferences a second: a mean
-    would tell about the machine's other work. ``cold_ms`` is the very first call."""
+    """Milliseconds for one batch. ``throughput`` is the batch divided by the median time, in inferences a second: a
+    mean would tell about the machine's other work. ``cold_ms`` is the very first call."""
 
     batch: int
     times_ms: tuple[float, ...] = field(repr=False)
@@ -39,7 +39,8 @@ class Timing:
 def measure(runners: Mapping[str, Run], inputs: Tensors, budget_seconds: float, *, seed: int = 0,
             clock: Callable[[], float] = time.perf_counter, pause: Callable[[float], None] = time.sleep,
             progress: Callable[[float, str], None] = lambda fraction, detail: None) -> dict[str, Timing]:
-    """Every runner once a round, in random order, until the budget or ``MAX_ROUNDS`` is spent, and ``MIN_ROUNDS`` at least.
+    """Every runner once a round, in random order, until the budget or ``MAX_ROUNDS`` is spent, and ``MIN_ROUNDS`` at
+    least.
 
     Times with equal index in two timings are of one round, so their ratio is free of what slowed both down.
     """

@@ -13,7 +13,8 @@ _FIELD = "spec.source.uri"
 
 
 def graph_interface(model: onnx.ModelProto) -> Interface:
-    """Inputs and outputs with the batch in front. Raises :class:`UserError` ``InterfaceInvalid`` where there is none."""
+    """Inputs and outputs with the batch in front. Raises :class:`UserError` ``InterfaceInvalid`` where there is
+    none."""
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
     return Interface(inputs=tuple(_spec(value, "input") for value in inputs),
@@ -27,7 +28,8 @@ def _spec(value: onnx.ValueInfoProto, side: str) -> TensorSpec:
                         value=value.name, remedy="export a graph with numeric tensors only")
     dims = tensor.shape.dim
     if not dims:
-        raise UserError("InterfaceInvalid", f"{side} {value.name!r} has no batch dimension", field=_FIELD, value=value.name,
+        raise UserError("InterfaceInvalid", f"{side} {value.name!r} has no batch dimension", field=_FIELD,
+                        value=value.name,
                         remedy="export the model with the batch as the first dimension of every input and output")
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name
     rest = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}_{axis}"

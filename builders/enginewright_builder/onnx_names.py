@@ -1,8 +1,8 @@
 """Names in an exported graph: inputs, outputs and free dimensions get the interface's, whatever is inside.
 
 The exporter can emit an output name that an inner value also has ("Duplicate definition of name"; pytorch issues 158094
-and 168211). So it is given placeholders that nothing else can be called, and the wanted names are put in afterwards, with
-inner values that stand in the way renamed first.
+and 168211). So it is given placeholders that nothing else can be called, and the wanted names are put in afterwards,
+with inner values that stand in the way renamed first.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _value_names(graph: onnx.GraphProto) -> Iterator[str]:
-    for value in (*graph.input, *graph.output, *graph.initializer):
-        yield value.name
+    yield from (value.name for value in (*graph.input, *graph.output))
+    yield from (tensor.name for tensor in graph.initializer)
     for node in graph.node:
         yield from node.output
         for attribute in node.attribute:
@@ -70,8 +70,10 @@ def _value_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def _rename_in(graph: onnx.GraphProto, mapping: Mapping[str, str]) -> None:
-    for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
+    for value in (*graph.input, *graph.output, *graph.value_info):
         value.name = mapping.get(value.name, value.name)
+    for tensor in graph.initializer:
+        tensor.name = mapping.get(tensor.name, tensor.name)
     for node in graph.node:
         node.input[:] = [mapping.get(name, name) for name in node.input]
         node.output[:] = [mapping.get(name, name) for name in node.output]

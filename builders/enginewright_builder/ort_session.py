@@ -9,10 +9,9 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 from pathlib import Path
 
-import numpy as np
 import onnxruntime as ort
 
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.system import available_cpus
 
 ort.disable_telemetry_events()
@@ -44,7 +43,7 @@ class OrtRunner:
         self._outputs = [value.name for value in self._session.get_outputs()]
 
     def __call__(self, inputs: Tensors) -> Tensors:
-        values: list[np.ndarray] = self._session.run(None, {name: inputs[name] for name in self._inputs})
+        values: list[Array] = self._session.run(None, {name: inputs[name] for name in self._inputs})
         return dict(zip(self._outputs, values, strict=True))
 
     def close(self) -> None:

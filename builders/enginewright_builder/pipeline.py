@@ -1,4 +1,5 @@
-"""The build, from request to published engine: resolve, fetch, export, ladder, sweep, repository, verify-load, publish."""
+"""The build, from request to published engine: resolve, fetch, export, ladder, sweep, repository, verify-load,
+publish."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def run_resolve(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outco
 
 
 def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome:
-    """Builds, proves and publishes. Never raises for what goes wrong in the request or the world: that is the outcome."""
+    """Builds, proves and publishes. Never raises for what goes wrong in the request or the world: that is the
+    outcome."""
     begin = time.monotonic()
     resolved: Resolved | None = None
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,14 @@ UNBOUNDED = 1 << 31
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 _DTYPES = {
     "float32": np.float32, "float16": np.float16, "float64": np.float64, "int64": np.int64, "int32": np.int32,
-    "int16": np.int16, "int8": np.int8, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64,
+    "int16": np.int16, "int8": np.int8, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32,
+    "uint64": np.uint64,
     "bool": np.bool_,
 }
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "position_ids"})
 
 
-def numpy_dtype(name: str) -> np.dtype[np.generic]:
+def numpy_dtype(name: str) -> np.dtype[Any]:
     """Raises :class:`UserError` ``InterfaceInvalid`` for a type that NumPy and Triton do not share."""
     if name not in _DTYPES:
         raise UserError("InterfaceInvalid", f"{name!r} is not a tensor type", field="spec.interface.inputs.dtype",
@@ -74,5 +76,6 @@ def _checked_spec(spec: TensorSpec, side: str) -> TensorSpec:
         low, high = size_range(size)
         if low < 1 or high < low:
             raise UserError("InterfaceInvalid", f"{spec.name!r}: {size!r} is no size", field=f"{field}.shape",
-                            value=shape_text(spec.shape), remedy="write a positive number, a range such as 1..512, or a name")
+                            value=shape_text(spec.shape), remedy="write a positive number, a range such as 1..512, or "
+                                                                 "a name")
     return dataclasses.replace(spec, shape=(BATCH, *spec.shape[1:]))

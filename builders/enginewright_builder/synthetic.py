@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.shapes import UNBOUNDED, numpy_dtype, size_range
 
 # Size of a free dimension about which nothing better is known.
@@ -26,7 +26,7 @@ def _sizes(spec: TensorSpec, size: int) -> tuple[int, ...]:
     return tuple(min(max(size, low), high if high < UNBOUNDED else max(size, low)) for low, high in ranges)
 
 
-def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, vocabulary: int) -> np.ndarray:
+def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, vocabulary: int) -> Array:
     dtype = numpy_dtype(spec.dtype)
     if spec.name == "attention_mask":
         return np.ones(shape, dtype)

@@ -58,3 +58,6 @@ def limit_threads(count: int) -> None:
     """Sets the pools of numeric libraries; only has an effect before they are imported."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(count))
+    # On a busy machine OpenMP's waiting threads spin while the one they wait for has no core: PyTorch took twice as
+    # long so, which would flatter every candidate's speedup.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

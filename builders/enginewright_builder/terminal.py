@@ -61,6 +61,7 @@ def _error(error: ErrorReport) -> str:
 
 def _engine(engine: EngineSummary, cache_hit: bool, seconds: float) -> str:
     how = "found in the store" if cache_hit else f"built in {seconds:.0f} s"
-    return (f"[bold green]{engine.backend} {engine.precision}[/], {how}: {engine.speedup:.2f}× the source's throughput, "
+    return (f"[bold green]{engine.backend} {engine.precision}[/], {how}: {engine.speedup:.2f}× the source's "
+            f"throughput, "
             f"{engine.throughput:.1f} inferences/s at p99 {engine.p99_ms:.1f} ms as served; "
             f"accuracy ≥ {engine.accuracy_low:.4f} on {engine.evaluation} data")

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-import numpy as np
+import numpy.typing as npt
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
 
+Array = npt.NDArray[Any]
 # Named arrays with the batch in front: ``{"input_ids": int64[batch, sequence], …}``.
-Tensors = Mapping[str, np.ndarray]
+Tensors = Mapping[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,8 @@ class Rung:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildContext:
-    """What a rung may use. ``calibration`` holds batches of real inputs, apart from the evaluation data; empty if none."""
+    """What a rung may use. ``calibration`` holds batches of real inputs, apart from the evaluation data; empty if
+    none."""
 
     device: DeviceRequest
     runtime: RuntimeRequest

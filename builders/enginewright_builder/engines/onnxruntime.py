@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner, Tensors
+from enginewright_builder.engines.base import Array, Artifact, BuildContext, ExportedModel, Rung, Runner, Tensors
 from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically
 from enginewright_builder.errors import UserError
 from enginewright_builder.ort_session import OrtRunner, version
@@ -39,9 +39,10 @@ class OnnxRuntimeEngine:
             if rung.precision == "fp32":
                 _copy(model.path, target)
             elif rung.precision == INT8_DYNAMIC:
-                quantize_dynamically(model.path, target, context.progress)
+                quantize_dynamically(model.path, target, context.workspace, context.progress)
             else:
-                quantize_statically(model.path, target, list(_equal_shapes(context.calibration)), context.progress)
+                calibration = list(_equal_shapes(context.calibration))
+                quantize_statically(model.path, target, context.workspace, calibration, context.progress)
         except (ValueError, RuntimeError, KeyError, AttributeError, onnx.checker.ValidationError) as error:
             raise UserError("CandidateFailed", f"{rung.precision} cannot be built: {str(error).strip()[:300]}",
                             field="spec.engine.precision", value=rung.precision, remedy="write auto or fp32") from error
@@ -72,11 +73,12 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _equal_shapes(batches: Sequence[Tensors]) -> Iterator[Tensors]:
-    """The largest group of batches of one shape after padding to the longest: the calibrator stacks what it sees."""
+    """Padded to the longest: the calibrator stacks what it sees."""
     longest = {name: max(batch[name].shape[1:] for batch in batches) for name in batches[0]} if batches else {}
     for batch in batches:
         yield {name: _padded(array, longest[name]) for name, array in batch.items()}
 
 
-def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return np.pad(array, [(0, 0), *((0, max(0, want - have)) for want, have in zip(shape, array.shape[1:], strict=True))])
+def _padded(array: Array, shape: tuple[int, ...]) -> Array:
+    missing = [(0, max(0, want - have)) for want, have in zip(shape, array.shape[1:], strict=True)]
+    return np.pad(array, [(0, 0), *missing])

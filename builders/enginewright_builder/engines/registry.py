@@ -24,7 +24,8 @@ def all_engines() -> Sequence[Engine]:
 def check_choice(backend: str, precision: str, device: DeviceRequest) -> None:
     """Raises :class:`UserError` ``BackendUnavailable`` or ``PrecisionUnsupported``. Needs no device and no engine."""
     if backend not in BACKENDS:
-        raise UserError("BackendUnavailable", f"{backend!r} is not a backend", field="spec.engine.backend", value=backend,
+        raise UserError("BackendUnavailable", f"{backend!r} is not a backend", field="spec.engine.backend",
+                        value=backend,
                         remedy=f"write one of {', '.join(BACKENDS)}")
     if backend == "tensorrt" and device.accelerator == "cpu":
         raise UserError("BackendUnavailable", "TensorRT runs on NVIDIA GPUs only", field="spec.engine.backend",
@@ -42,7 +43,8 @@ def engines_for(backend: str, engines: Sequence[Engine]) -> Sequence[Engine]:
     """The engines that compete. Raises :class:`UserError` ``BackendUnavailable`` when the one asked for is not here."""
     chosen = [engine for engine in engines if backend in ("auto", engine.name)]
     if not chosen:
-        raise UserError("BackendUnavailable", f"this builder image has no {backend} engine", field="spec.engine.backend",
+        raise UserError("BackendUnavailable", f"this builder image has no {backend} engine",
+                        field="spec.engine.backend",
                         value=backend, remedy=f"write auto or {', '.join(engine.name for engine in engines)}, or use a "
                                               f"builder image with {backend}")
     return chosen

@@ -35,4 +35,5 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
         from enginewright_builder.models.onnx import load_onnx
 
         return load_onnx(located.path, interface, workspace)
-    raise UserError("FormatUnknown", f"no loader for {located.format!r}", field="spec.source.format", value=located.format)
+    raise UserError("FormatUnknown", f"no loader for {located.format!r}", field="spec.source.format",
+                    value=located.format)

@@ -14,8 +14,8 @@ Tokenize = Callable[[Sequence[str]], Tensors]
 
 
 class SourceModel(Protocol):
-    """The model as the user gave it. ``name`` says what the reference is (``PyTorch eager, FP32``); ``tokenize`` is None
-    for models that bring no tokenizer; ``vocabulary`` is how many token identifiers there are."""
+    """The model as the user gave it. ``name`` says what the reference is (``PyTorch eager, FP32``); ``tokenize`` is
+    None for models that bring no tokenizer; ``vocabulary`` is how many token identifiers there are."""
 
     name: str
     interface: Interface

@@ -1,4 +1,5 @@
-"""``.pt2``: programs saved by ``torch.export.save``. ``sources/exported_program.py`` has looked through the file before."""
+"""``.pt2``: programs saved by ``torch.export.save``. ``sources/exported_program.py`` has looked through the file
+before."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def _load(path: Path) -> torch.export.ExportedProgram:
 def _inputs(program: torch.export.ExportedProgram) -> tuple[TensorSpec, ...]:
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     ranges = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
-    specs = []
+    specs: list[TensorSpec] = []
     for name in program.graph_signature.user_inputs:
         value = nodes[str(name)].meta.get("val") if str(name) in nodes else None
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
@@ -96,7 +97,8 @@ def _renamed(inputs: tuple[TensorSpec, ...], stated: Interface) -> tuple[TensorS
                         remedy=f"name {', '.join(spec.name for spec in inputs)}, in this order")
     for own, other in zip(inputs, stated.inputs, strict=True):
         if own.dtype != other.dtype or len(own.shape) != len(other.shape):
-            raise UserError("InterfaceInvalid", f"input {other.name!r}: the program takes {own.dtype} {list(own.shape)}, "
+            raise UserError("InterfaceInvalid", f"input {other.name!r}: the program takes {own.dtype} "
+                            f"{list(own.shape)}, "
                             f"not {other.dtype} {list(other.shape)}", field=f"spec.interface.inputs[{other.name}]",
                             value=list(other.shape), remedy="write what the program takes")
     return tuple(dataclasses.replace(own, name=other.name,

@@ -44,8 +44,8 @@ DEFAULT_TOKENS = 512
 def load_huggingface(path: Path, interface: Interface | None) -> TorchModel:
     """Raises :class:`UserError` ``UnsupportedModel``, ``SourceCorrupt`` or ``InterfaceInvalid``."""
     config = check_config(path / "config.json")
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     modules = read_sentence_modules(path)
     model, missing = _load_weights(path, config)
     pooled = not any(name.startswith(_OPTIONAL_WEIGHTS) for name in missing)
@@ -69,7 +69,8 @@ def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]
                         field=_FIELD, value=architectures[0],
                         remedy="export the model with torch.export.save or to ONNX")
     try:
-        model, loading = kind.from_pretrained(path, local_files_only=True, trust_remote_code=False, use_safetensors=True,
+        model, loading = kind.from_pretrained(path, local_files_only=True, trust_remote_code=False,
+                                              use_safetensors=True,
                                               dtype=torch.float32, output_loading_info=True)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         text = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
@@ -77,7 +78,8 @@ def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]
                         field=_FIELD, value=path, remedy="check that config.json belongs to these weights") from error
     missing = sorted(str(name) for name in loading.get("missing_keys", ()))
     if needed := [name for name in missing if not name.startswith(_OPTIONAL_WEIGHTS)]:
-        raise UserError("SourceCorrupt", f"{len(needed)} weights are missing, such as {needed[0]}; they would be random",
+        raise UserError("SourceCorrupt", f"{len(needed)} weights are missing, such as {needed[0]}; they would be "
+                        f"random",
                         field=_FIELD, value=path, remedy="give the complete weights of this architecture")
     model.config.use_cache = False
     return model.eval(), missing
@@ -92,8 +94,9 @@ class _Answers(nn.Module):
 
     def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         answers = self.model(**inputs, return_dict=True)
+        left_out = _LEFT_OUT if self.pooled else _LEFT_OUT | {"pooler_output"}
         return {name: value for name, value in answers.items()
-                if isinstance(value, torch.Tensor) and name not in _LEFT_OUT and (self.pooled or name != "pooler_output")}
+                if isinstance(value, torch.Tensor) and name not in left_out}
 
 
 def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[Tokenize | None, tuple[TensorSpec, ...]]:
@@ -149,7 +152,8 @@ def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
 def _image_inputs(model: Any) -> tuple[TensorSpec, ...]:
     config = model.config
     if model.main_input_name != "pixel_values" or not hasattr(config, "num_channels"):
-        raise UserError("UnsupportedModel", f"models with {model.main_input_name!r} as input are not loaded from folders",
+        raise UserError("UnsupportedModel", f"models with {model.main_input_name!r} as input are not loaded from "
+                        f"folders",
                         field=_FIELD, value=model.main_input_name,
                         remedy="export the model with torch.export.save or to ONNX")
     size = getattr(config, "image_size", 224)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.onnx_interface import graph_interface
@@ -56,7 +56,8 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
 
 
 def _merge(found: Interface, stated: Interface) -> Interface:
-    """The graph's interface with the user's ranges. Raises :class:`UserError` ``InterfaceInvalid`` where they differ."""
+    """The graph's interface with the user's ranges. Raises :class:`UserError` ``InterfaceInvalid`` where they
+    differ."""
     known = {spec.name: spec for spec in found.inputs}
     stated_inputs = {spec.name: spec for spec in stated.inputs}
     if set(known) != set(stated_inputs):
@@ -108,7 +109,7 @@ def _agree(loose: OnnxModel, strict: OnnxModel, inputs: Tensors, fixed: int) -> 
                for name in expected)
 
 
-def _close(got: np.ndarray, expected: np.ndarray) -> bool:
+def _close(got: Array, expected: Array) -> bool:
     return got.shape == expected.shape and bool(np.allclose(got, expected, rtol=_SAME, atol=_SAME))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.onnx_names import finish_names, placeholder_names
@@ -42,7 +42,8 @@ class TorchModel:
             return named_outputs(self._call(inputs), [spec.name for spec in self.interface.outputs])
 
     def _call(self, inputs: Tensors) -> Any:
-        tensors = {spec.name: torch.from_numpy(np.ascontiguousarray(inputs[spec.name])) for spec in self.interface.inputs}
+        tensors = {spec.name: torch.from_numpy(np.ascontiguousarray(inputs[spec.name]))
+                   for spec in self.interface.inputs}
         return self.module(**tensors) if self._keywords else self.module(*tensors.values())
 
     def export_onnx(self, path: Path, opset: int) -> None:
@@ -78,11 +79,12 @@ def export_failed(error: Exception) -> BuilderError:
     cause = error.__cause__ or error.__context__
     detail = f" ({str(cause).strip().splitlines()[0][:200]})" if cause and str(cause).strip() else ""
     return UserError("ExportFailed", f"PyTorch cannot export the model to ONNX: {text[:300]}{detail}",
-                     field="spec.source", remedy="export it to ONNX yourself and give the .onnx file, or make the forward "
+                     field="spec.source", remedy="export it to ONNX yourself and give the .onnx file, or make the "
+                                                 "forward "
                                                  "pass free of branches on tensor values")
 
 
-def named_outputs(value: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
+def named_outputs(value: Any, names: Sequence[str]) -> dict[str, Array]:
     tensors = flatten(value)
     return {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)}
 
@@ -107,7 +109,8 @@ def observed_outputs(value: Any, names: Sequence[str], batch: int) -> tuple[Tens
                         field="spec.interface.outputs", value=", ".join(names), remedy="name every output, in order")
     for name, tensor in zip(names, tensors, strict=True):
         if tensor.dim() == 0 or tensor.shape[0] != batch:
-            raise UserError("UnsupportedModel", f"output {name!r} has shape {list(tensor.shape)} for a batch of {batch}",
+            raise UserError("UnsupportedModel", f"output {name!r} has shape {list(tensor.shape)} for a batch of "
+                            f"{batch}",
                             field="spec.source", remedy="let every output have the batch as its first dimension")
     return tuple(TensorSpec(name=name, dtype=str(tensor.dtype).removeprefix("torch."), shape=(BATCH, *tensor.shape[1:]))
                  for name, tensor in zip(names, tensors, strict=True))

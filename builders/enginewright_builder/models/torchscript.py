@@ -42,7 +42,8 @@ class TorchScriptModel(TorchModel):
         with quiet(), torch.no_grad():
             try:
                 # The older exporter: the newer one goes through torch.export, which refuses script modules.
-                torch.onnx.export(self.module, example, str(path), input_names=names[:count], output_names=names[count:],
+                torch.onnx.export(self.module, example, str(path), input_names=names[:count],
+                                  output_names=names[count:],
                                   dynamic_axes=axes, opset_version=min(opset, 20), dynamo=False)
             except Exception as error:
                 raise export_failed(error) from error
@@ -50,13 +51,15 @@ class TorchScriptModel(TorchModel):
 
 
 def load_torchscript(path: Path, interface: Interface | None) -> TorchScriptModel:
-    """Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt`` or ``UnsupportedModel``."""
+    """Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt`` or
+    ``UnsupportedModel``."""
     module = _load(path)
-    arguments = [argument.name for argument in module.forward.schema.arguments[1:]]
+    arguments = [argument.name for argument in module.forward.schema.arguments[1:]]  # type: ignore[attr-defined]
     if interface is None or not interface.inputs:
         example = ", ".join(f"{{name: {name}, dtype: float32, shape: [batch, 16]}}" for name in arguments)
         raise UserError("InterfaceNeeded", "TorchScript does not say the types and shapes of its inputs",
-                        field="spec.interface", value="", remedy=f"write for example interface: {{inputs: [{example}]}}")
+                        field="spec.interface", value="", remedy=f"write for example interface: "
+                                                                 f"{{inputs: [{example}]}}")
     stated = checked(interface)
     if len(stated.inputs) > len(arguments):
         raise UserError("InterfaceInvalid", f"the model takes {len(arguments)} inputs, {len(stated.inputs)} are named",
@@ -68,7 +71,8 @@ def load_torchscript(path: Path, interface: Interface | None) -> TorchScriptMode
 def _load(path: Path) -> torch.jit.ScriptModule:
     try:
         with quiet():
-            module: torch.jit.ScriptModule = torch.jit.load(str(path), map_location="cpu")
+            module: torch.jit.ScriptModule = torch.jit.load(  # type: ignore[no-untyped-call]
+                str(path), map_location="cpu")
             return module.eval()
     except (RuntimeError, ValueError, OSError) as error:
         raise UserError("SourceCorrupt", f"{path.name} cannot be loaded: {str(error).strip().splitlines()[0][:200]}",

@@ -46,7 +46,8 @@ def fetch(uri: str, context: FetchContext) -> tuple[Path, str]:
                         remedy="write for example pvc://CLAIM/path")
     stated_field = context.field.removesuffix("uri") + "digest"
     if context.digest and not _DIGEST.fullmatch(context.digest):
-        raise UserError("DigestInvalid", f"{context.digest!r} is not a digest", field=stated_field, value=context.digest,
+        raise UserError("DigestInvalid", f"{context.digest!r} is not a digest", field=stated_field,
+                        value=context.digest,
                         remedy="write sha256: and 64 lower-case hexadecimal digits")
     path = fetcher_for(uri, context.field).fetch(uri, context)
     digest = content_digest(path, field=context.field)

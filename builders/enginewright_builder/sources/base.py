@@ -22,8 +22,8 @@ def _silent(fraction: float, detail: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchContext:
-    """``mounts`` maps volume claims to folders. ``scratch`` may be written to. ``field`` names the spec field that holds
-    the URI, for messages. ``digest`` is what the user stated, empty if nothing."""
+    """``mounts`` maps volume claims to folders. ``scratch`` may be written to. ``field`` names the spec field that
+    holds the URI, for messages. ``digest`` is what the user stated, empty if nothing."""
 
     mounts: Mapping[str, str]
     scratch: Path
@@ -36,7 +36,8 @@ class FetchContext:
 class Fetcher(Protocol):
     """Makes what a URI names readable as a local file or folder."""
 
-    schemes: tuple[str, ...]
+    @property
+    def schemes(self) -> tuple[str, ...]: ...
 
     def fetch(self, uri: str, context: FetchContext) -> Path:
         """Raises :class:`UserError` ``SourceNotFound``, ``SourceUriInvalid`` or ``SourceTooLarge``, and

@@ -1,10 +1,10 @@
 """Content digests: equal digest, equal content, wherever it lies.
 
 A file's digest is the SHA-256 of its bytes, so ``sha256sum`` gives the same. A folder's is the SHA-256 of this text:
-the line ``enginewright-directory-v1``, then one line ``<sha256 of the file>  <path relative to the folder>`` for each file
-in order of the paths' UTF-8 bytes. Left out: ``.git``, ``lost+found``, and names that begin with ``..`` (the kubelet's
-time-stamped folders in projected volumes, whose content appears once more under plain names). Modes and times do not
-count.
+the line ``enginewright-directory-v1``, then one line ``<sha256 of the file>  <path relative to the folder>`` for each
+file in order of the paths' UTF-8 bytes. Left out: ``.git``, ``lost+found``, and names that begin with ``..`` (the
+kubelet's time-stamped folders in projected volumes, whose content appears once more under plain names). Modes and times
+do not count.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 ``torch.export.load`` is not safe by itself (torch 2.15, ``torch/export/pt2_archive/_package.py`` and
 ``torch/_export/serde/serialize.py``): opaque constants go through ``pickle.loads``, shape expressions through
-``sympy.sympify`` (which evaluates), guards through ``exec``, and compiled libraries are loaded. So the archive is looked
-through first and refused if it has any of these; pickled tensors are left to PyTorch's restricted unpickler
+``sympy.sympify`` (which evaluates), guards through ``exec``, and compiled libraries are loaded. So the archive is
+looked through first and refused if it has any of these; pickled tensors are left to PyTorch's restricted unpickler
 (``TORCH_FORCE_WEIGHTS_ONLY_LOAD``, set where the archive is loaded).
 """
 
@@ -37,7 +37,8 @@ _TARGET = re.compile(r"(torch\.ops\.[\w.]+|_operator\.\w+|operator\.\w+|math\.\w
 
 
 def check_exported_program(path: Path) -> None:
-    """Raises :class:`UserError` ``PickleRefused`` for content that would run, ``SourceCorrupt`` for a damaged archive."""
+    """Raises :class:`UserError` ``PickleRefused`` for content that would run, ``SourceCorrupt`` for a damaged
+    archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             if damaged := archive.testzip():

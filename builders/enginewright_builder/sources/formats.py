@@ -22,7 +22,8 @@ _PICKLE_REMEDY = ("a pickle can run any code when it is opened: convert the weig
 
 @dataclass(frozen=True, kw_only=True)
 class Located:
-    """``path`` is the file or folder a loader opens; ``notes`` is what the user should know, such as what was ignored."""
+    """``path`` is the file or folder a loader opens; ``notes`` is what the user should know, such as what was
+    ignored."""
 
     path: Path
     format: str
@@ -148,7 +149,8 @@ def check_config(path: Path) -> dict[str, Any]:
         raise UserError("SourceCorrupt", "config.json is not an object", field=_FIELD, value=path,
                         remedy="copy the folder again")
     if config.get("auto_map"):
-        raise UserError("UnsupportedModel", "the model needs Python code of its own (auto_map in config.json), which is "
+        raise UserError("UnsupportedModel", "the model needs Python code of its own (auto_map in config.json), which "
+                        "is "
                         "never run", field=_FIELD, value=path, remedy="export it with torch.export.save or to ONNX")
     return config
 
@@ -164,5 +166,6 @@ def check_weight_index(path: Path) -> None:
         raise UserError("SourceCorrupt", f"{index.name}: {error}", field=_FIELD, value=path,
                         remedy="copy the folder again") from error
     if missing := sorted(name for name in shards if not (path / name).is_file()):
-        raise UserError("SourceCorrupt", f"{missing[0]} is named in {index.name} but not there", field=_FIELD, value=path,
+        raise UserError("SourceCorrupt", f"{missing[0]} is named in {index.name} but not there", field=_FIELD,
+                        value=path,
                         remedy="copy all shards")

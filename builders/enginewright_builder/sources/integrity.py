@@ -53,7 +53,8 @@ def _tensor_end(name: str, entry: dict[str, Any]) -> int:
 
 
 def check_onnx(path: Path) -> None:
-    """Raises ``SourceCorrupt`` for a file that does not parse or check, ``UnsupportedOperator`` for unknown operators."""
+    """Raises ``SourceCorrupt`` for a file that does not parse or check, ``UnsupportedOperator`` for unknown
+    operators."""
     import onnx  # 0.3 s to import: only where there is an ONNX to check
 
     try:

@@ -24,7 +24,8 @@ class FileFetcher:
     def fetch(self, uri: str, context: FetchContext) -> Path:
         parts = urlsplit(uri)
         if parts.netloc not in ("", "localhost"):
-            raise UserError("SourceUriInvalid", f"{uri!r} names the host {parts.netloc!r}", field=context.field, value=uri,
+            raise UserError("SourceUriInvalid", f"{uri!r} names the host {parts.netloc!r}", field=context.field,
+                            value=uri,
                             remedy="write file:///absolute/path with three slashes")
         path = Path(unquote(parts.path))
         if ".." in path.parts:
