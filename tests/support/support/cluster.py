@@ -42,6 +42,8 @@ from enginewright_builder.contract import (
 
 START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 NAME = "minilm"
+# Of five seconds each: longer than any analysis in a test.
+QUIET_ROUNDS = 16
 SPEC: Mapping[str, Any] = {
     "source": {"uri": "pvc://models/minilm"},
     "placement": {"accelerator": "cpu"},
@@ -391,18 +393,26 @@ class Cluster:
         self.wait(1)
         return plan
 
-    def settle(self, rounds: int = 40, *, build: Outcome | None = None) -> None:
-        """Goes on until nothing changes, with every Job ending well (``build`` says how builds end)."""
+    def settle_jobs(self) -> None:
+        self.finish(resolved(), of="resolve")
+        self.finish(built(built_at=self.now), of="build")
+
+    def settle(self, rounds: int = 150) -> None:
+        """Goes on until nothing changes and nobody waits for anything, with every Job ending well."""
+        quiet = 0
         for _ in range(rounds):
-            before = (self.status, self.jobs, dict(self.deployments), dict(self.pods), self.service, self.endpoints)
-            self.operate()
-            self.finish(resolved(), of="resolve")
-            self.finish(build or built(built_at=self.now), of="build")
+            before = self._seen()
+            plan = self.operate()
+            self.settle_jobs()
             self.controllers()
             self.wait(5)
-            if before == (self.status, self.jobs, self.deployments, self.pods, self.service, self.endpoints):
+            quiet = quiet + 1 if before == self._seen() else 0
+            if quiet >= (1 if plan.requeue_after is None else QUIET_ROUNDS):
                 return
         raise AssertionError("the cluster did not settle")
+
+    def _seen(self) -> tuple[Any, ...]:
+        return (self.status, dict(self.jobs), dict(self.deployments), dict(self.pods), self.service, self.endpoints)
 
     def queue(self, depth: float, *, seconds: int = 3) -> None:
         """``seconds`` scrapes, one a second, of ``depth`` requests in all, spread over the ready replicas."""

@@ -1,0 +1,484 @@
+"""From one revision to the next without a gap, and back when the new one is no good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from enginewright.core import labels
+from enginewright.core.observed import EndpointView, SignalWindow
+from support.cluster import SPEC, Cluster, built, deeds, refused
+
+CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
+NEW = {"engine": {"precision": "fp32"}}
+
+
+def serving(*, strategy: str = "Canary", replicas: int = 1, **rollout: Any) -> Cluster:
+    """A cluster whose first revision serves on ``replicas``."""
+    spec = {**SPEC, "replicas": replicas, "rollout": {"strategy": strategy, "analysisSeconds": 60, **rollout}}
+    cluster = Cluster(spec=spec)
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+    return cluster
+
+
+def changed(cluster: Cluster, **edit: Any) -> str:
+    """A new spec whose engine has just been built; gives the name of its revision."""
+    old = set(cluster.replicas())
+    cluster.edit(**(edit or NEW))
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    cluster.operate()
+    return next(iter(set(cluster.replicas()) - old))
+
+
+def until(cluster: Cluster, done: Callable[[], bool], rounds: int = 60) -> None:
+    for _ in range(rounds):
+        if done():
+            return
+        cluster.step()
+    raise AssertionError(f"never happened; rollout says {cluster.condition('RolloutComplete')}")
+
+
+def step(cluster: Cluster) -> str:
+    return str(cluster.status.get("rollout", {}).get("step"))
+
+
+def selected(cluster: Cluster) -> str:
+    assert cluster.service is not None
+    return cluster.service.revision
+
+
+def test_first_revision_starts_at_full_strength() -> None:
+    cluster = Cluster(spec={**SPEC, "replicas": 3})
+    cluster.settle()
+    assert cluster.replicas() == {cluster.revision: 3}
+    assert cluster.says("RolloutComplete") == "True/Complete"
+    assert cluster.says("Ready") == "True/Serving"
+    assert cluster.status["replicas"] == cluster.status["readyReplicas"] == 3
+
+
+def test_canary_shares_the_traffic_then_takes_it_over() -> None:
+    cluster = serving(replicas=3)
+    old = cluster.revision
+    new = changed(cluster)
+    assert cluster.replicas() == {old: 3, new: 1}
+    assert (step(cluster), selected(cluster)) == ("Starting", old)
+    until(cluster, lambda: step(cluster) == "Analysing")
+    began = cluster.now
+    assert selected(cluster) == ""
+    assert cluster.replicas() == {old: 3, new: 1}
+    assert cluster.says("RolloutComplete") == "False/Analysing"
+    assert cluster.says("Available") == "True/ServingPrevious"
+    assert cluster.last.watch_queue
+    until(cluster, lambda: step(cluster) != "Analysing", rounds=80)
+    assert (cluster.now - began).total_seconds() >= 59
+    until(cluster, lambda: cluster.says("Ready") == "True/Serving")
+    assert cluster.replicas() == {new: 3}
+    assert selected(cluster) == new
+
+
+def test_canary_never_needs_more_than_its_surge_nor_serves_with_less() -> None:
+    cluster = serving(replicas=4, maxSurge=2, analysisSeconds=0)
+    changed(cluster)
+    for _ in range(40):
+        cluster.step()
+        running = list(cluster.pods.values())
+        assert len(running) <= 4 + 2
+        assert sum(endpoint.ready for endpoint in cluster.endpoints) >= 4
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_blue_green_switches_only_at_full_strength() -> None:
+    cluster = serving(strategy="BlueGreen", replicas=3)
+    old = cluster.revision
+    new = changed(cluster)
+    cluster.operate()
+    assert cluster.replicas() == {old: 3, new: 3}
+    while selected(cluster) == old:
+        assert not any(endpoint.revision == new for endpoint in cluster.endpoints)
+        cluster.step()
+    assert selected(cluster) == new
+    assert cluster.replicas() == {old: 3, new: 3}
+    until(cluster, lambda: cluster.says("Ready") == "True/Serving")
+    assert cluster.replicas() == {new: 3}
+
+
+def test_old_revision_stays_until_it_gets_no_traffic() -> None:
+    cluster = serving(strategy="BlueGreen", analysisSeconds=0)
+    old = cluster.revision
+    new = changed(cluster)
+    until(cluster, lambda: selected(cluster) == new)
+    stale = (EndpointView(pod="x", revision=new, ready=True), EndpointView(pod="y", revision=old, ready=True))
+    cluster.endpoints = stale
+    cluster.operate()
+    assert old in cluster.replicas()
+    assert cluster.says("RolloutComplete") == "False/Draining"
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert old not in cluster.replicas()
+
+
+def test_recreate_frees_the_device_first() -> None:
+    cluster = serving(strategy="Recreate", replicas=2)
+    old = cluster.revision
+    cluster.edit(**NEW)
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    plan = cluster.operate()
+    assert deeds(plan)[-1] == f"Delete Deployment minilm-{old}"
+    assert not any(deed.startswith("Apply Deployment") for deed in deeds(plan))
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/Draining"
+    assert list(cluster.deployments) == [f"minilm-{old}"]
+    until(cluster, lambda: cluster.says("Ready") == "True/Serving")
+    assert cluster.replicas() == {cluster.revision: 2}
+    assert cluster.revision != old
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"serving": {"image": "example/triton:2"}}, {"placement": {"accelerator": "cpu", "nodeSelector": {"zone": "a"}}}],
+)
+def test_new_pods_of_the_same_engine_are_rolled_out_without_a_build(edit: dict[str, Any]) -> None:
+    cluster = serving(analysisSeconds=0)
+    old = cluster.revision
+    cluster.edit(**edit)
+    cluster.settle()
+    assert cluster.revision != old
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_replicas_are_no_new_revision() -> None:
+    cluster = serving()
+    old = cluster.revision
+    cluster.edit(replicas=3)
+    plan = cluster.operate()
+    assert deeds(plan) == [f"Scale minilm-{old} 3"]
+    assert cluster.says("Ready") == "False/ReplicasNotReady"
+    assert cluster.says("RolloutComplete") == "True/Complete"
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "broken", "reason", "words"),
+    [
+        ("Canary", CRASH, "Crashing", ["3 times", "server"]),
+        ("BlueGreen", CRASH, "Crashing", ["3 times"]),
+        (
+            "Canary",
+            {"failed_container": "verify", "exit_code": 2, "terminated_message": "bad digest"},
+            "EngineRefused",
+            ["bad digest"],
+        ),
+    ],
+)
+def test_bad_candidate_is_rolled_back_and_not_tried_again(
+    strategy: str, broken: dict[str, Any], reason: str, words: list[str]
+) -> None:
+    cluster = serving(strategy=strategy)
+    old = cluster.revision
+    cluster.edit(**NEW)
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    cluster.operate()
+    new = next(iter(set(cluster.replicas()) - {old}))
+    cluster.broken = {new: broken}
+    for _ in range(30):
+        cluster.step()
+        cluster.finish(built(built_at=cluster.now), of="build")
+    told = cluster.condition("RolloutComplete")
+    assert (told["status"], told["reason"]) == ("False", "RolledBack")
+    for word in [reason, new, old, *words]:
+        assert word in told["message"]
+    assert cluster.replicas() == {old: 1}
+    assert selected(cluster) == old
+    assert cluster.says("Available") == "True/ServingPrevious"
+    assert cluster.says("Ready") == "False/RolledBack"
+    assert cluster.status["rollout"]["rolledBack"]["revision"] == new
+    assert cluster.status["engine"]["fingerprint"] == cluster.deployments[f"minilm-{old}"].fingerprint
+    cluster.wait(86400)
+    assert not cluster.operate().actions
+
+
+def test_rolled_back_revision_is_tried_again_on_demand() -> None:
+    cluster = serving()
+    new = changed(cluster)
+    cluster.broken = {new: CRASH}
+    until(cluster, lambda: cluster.says("RolloutComplete") == "False/RolledBack")
+    cluster.broken = {}
+    cluster.annotations[labels.RETRY] = "again"
+    cluster.settle()
+    assert cluster.revision == new
+    assert cluster.says("Ready") == "True/Serving"
+    assert "rolledBack" not in cluster.status["rollout"]
+
+
+def analysing() -> tuple[Cluster, str, str]:
+    cluster = serving()
+    old = cluster.revision
+    new = changed(cluster)
+    until(cluster, lambda: step(cluster) == "Analysing")
+    cluster.step()
+    return cluster, old, new
+
+
+def test_a_restart_during_the_analysis_rolls_back() -> None:
+    cluster, old, new = analysing()
+    name = next(pod.name for pod in cluster.pods.values() if pod.revision == new)
+    cluster.pods[name] = replace(cluster.pods[name], restarts=1, terminated_reason="OOMKilled")
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+    assert "OOMKilled" in cluster.condition("RolloutComplete")["message"]
+    assert (selected(cluster), cluster.replicas()) == (old, {old: 1})
+
+
+def test_a_restart_before_the_analysis_does_not_count() -> None:
+    cluster = serving()
+    new = changed(cluster)
+    cluster.deployment_controller()
+    for pod in list(cluster.pods.values()):
+        if pod.revision == new:
+            cluster.pods[pod.name] = replace(pod, restarts=1)
+    until(cluster, lambda: cluster.says("Ready") == "True/Serving", rounds=90)
+    assert cluster.revision == new
+
+
+def test_failed_inferences_roll_back_with_figures() -> None:
+    cluster, old, new = analysing()
+    name = next(pod.name for pod in cluster.pods.values() if pod.revision == new)
+    cluster.signals = SignalWindow(started=0, failures={name: 7.0, "another": 3.0})
+    cluster.operate()
+    message = cluster.condition("RolloutComplete")["message"]
+    assert "7 inferences failed" in message
+    assert name in message
+    assert selected(cluster) == old
+
+
+def test_failures_of_the_old_revision_do_not_blame_the_new_one() -> None:
+    cluster, old, _ = analysing()
+    name = next(pod.name for pod in cluster.pods.values() if pod.revision == old)
+    cluster.signals = SignalWindow(started=0, failures={name: 7.0})
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/Analysing"
+
+
+def test_progress_deadline_rolls_back() -> None:
+    cluster = serving()
+    old = cluster.revision
+    new = changed(cluster)
+    cluster.broken = {new: {"unschedulable": "0/1 nodes are available"}}
+    cluster.step()
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/Unschedulable"
+    name = f"minilm-{new}"
+    cluster.deployments[name] = replace(cluster.deployments[name], progress_deadline_exceeded=True)
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+    assert cluster.replicas() == {old: 1}
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "BlueGreen"])
+def test_promotion_waits_for_the_annotation(strategy: str) -> None:
+    cluster = serving(strategy=strategy, autoPromote=False, analysisSeconds=5)
+    old = cluster.revision
+    new = changed(cluster)
+    until(cluster, lambda: cluster.says("RolloutComplete") == "False/WaitingForPromotion")
+    assert f"enginewright.io/promote={new}" in cluster.condition("RolloutComplete")["message"]
+    for wrong in ("", "true", old):
+        cluster.annotations[labels.PROMOTE] = wrong
+        cluster.wait(1000)
+        cluster.step()
+        assert cluster.says("RolloutComplete") == "False/WaitingForPromotion"
+    cluster.annotations[labels.PROMOTE] = new
+    cluster.settle()
+    assert cluster.revision == new
+
+
+def test_promotion_by_fingerprint() -> None:
+    cluster = serving(autoPromote=False, analysisSeconds=0)
+    new = changed(cluster)
+    until(cluster, lambda: cluster.says("RolloutComplete") == "False/WaitingForPromotion")
+    cluster.annotations[labels.PROMOTE] = cluster.status["fingerprint"][:12]
+    cluster.settle()
+    assert cluster.revision == new
+
+
+def test_failed_build_leaves_the_last_good_revision_serving() -> None:
+    cluster = serving(replicas=2)
+    old = cluster.revision
+    cluster.edit(**NEW)
+    cluster.operate()
+    assert cluster.says("Ready") == "False/BuildPending"
+    assert cluster.says("Available") == "True/ServingPrevious"
+    cluster.finish(refused("build", "user", "OperatorUnsupported"), of="build")
+    cluster.operate()
+    assert cluster.says("Ready") == "False/OperatorUnsupported"
+    assert cluster.says("Available") == "True/ServingPrevious"
+    assert cluster.replicas() == {old: 2}
+    assert selected(cluster) == old
+    assert cluster.status["engine"]["precision"] == "int8"
+
+
+def test_going_back_to_the_serving_spec_needs_no_rollout() -> None:
+    cluster, old, new = analysing()
+    cluster.edit(engine=None)
+    cluster.settle()
+    assert cluster.revision == old
+    assert cluster.replicas() == {old: 1}
+    assert cluster.says("Ready") == "True/Serving"
+    assert new not in cluster.replicas()
+
+
+def test_third_revision_supersedes_the_second() -> None:
+    cluster, old, new = analysing()
+    third = changed(cluster, engine={"precision": "int8"})
+    cluster.operate()
+    assert new not in cluster.replicas()
+    assert selected(cluster) == old
+    cluster.settle()
+    assert cluster.revision == third
+
+
+def test_never_proven_revision_is_replaced_at_once() -> None:
+    cluster = Cluster()
+    cluster.operate()
+    cluster.broken = {}
+    while not cluster.deployments:
+        cluster.settle_jobs()
+        cluster.operate()
+    first = next(iter(cluster.replicas()))
+    cluster.broken = {first: CRASH}
+    cluster.step()
+    assert cluster.says("RolloutComplete") in ("False/Crashing", "False/Progressing")
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/Crashing"
+    assert cluster.replicas() == {first: 1}
+    second = changed(cluster)
+    assert first not in cluster.replicas()
+    cluster.settle()
+    assert cluster.revision == second
+
+
+def test_lost_status_in_the_middle_of_a_canary_takes_no_capacity_away() -> None:
+    cluster = serving(replicas=4, analysisSeconds=10)
+    new = changed(cluster)
+    until(cluster, lambda: step(cluster) == "Expanding")
+    cluster.step()
+    cluster.status = {}
+    for _ in range(60):
+        cluster.step()
+        assert sum(endpoint.ready for endpoint in cluster.endpoints) >= 4
+    assert cluster.revision == new
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_rollback_in_the_middle_of_an_expansion_restores_before_it_removes() -> None:
+    cluster = serving(replicas=2, analysisSeconds=0)
+    old = cluster.revision
+    new = changed(cluster)
+    until(cluster, lambda: cluster.replicas().get(old) == 0)
+    assert step(cluster) in ("Expanding", "Switching")
+    name = next(pod.name for pod in cluster.pods.values() if pod.revision == new)
+    cluster.service = replace(cluster.service, revision="") if cluster.service else None
+    cluster.signals = SignalWindow(started=0, failures={name: 1.0})
+    for _ in range(6):
+        cluster.step()
+        assert any(endpoint.ready for endpoint in cluster.endpoints)
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+    assert cluster.replicas() == {old: 2}
+
+
+def test_suspend_leaves_a_rollout_where_it_is() -> None:
+    cluster, old, new = analysing()
+    cluster.edit(suspend=True)
+    cluster.wait(1000)
+    for _ in range(3):
+        assert not cluster.operate().actions
+    assert cluster.replicas() == {old: 1, new: 1}
+    assert cluster.says("RolloutComplete") == "False/Suspended"
+    assert cluster.says("Available").startswith("True")
+    cluster.edit(suspend=None)
+    cluster.settle()
+    assert cluster.revision == new
+
+
+def test_suspended_object_that_serves_is_ready() -> None:
+    cluster = serving()
+    cluster.edit(suspend=True)
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_zero_replicas_serve_nothing_and_say_so() -> None:
+    cluster = serving()
+    cluster.edit(replicas=0)
+    cluster.settle()
+    assert cluster.says("Ready") == "False/NoReplica"
+    assert cluster.says("Available") == "False/NoReplica"
+    cluster.edit(replicas=1)
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Service", "PodDisruptionBudget"])
+def test_lost_child_is_made_again(kind: str) -> None:
+    cluster = serving()
+    old = cluster.revision
+    if kind == "Deployment":
+        cluster.deployments.clear()
+        cluster.pods.clear()
+    elif kind == "Service":
+        cluster.service = None
+        cluster.endpoints = ()
+    else:
+        del cluster.applied["PodDisruptionBudget/minilm"]
+    cluster.settle()
+    assert cluster.revision == old
+    assert cluster.replicas() == {old: 1}
+    assert cluster.says("Ready") == "True/Serving"
+    assert "PodDisruptionBudget/minilm" in cluster.applied
+
+
+def test_meddled_child_is_put_right() -> None:
+    cluster = serving()
+    name = f"minilm-{cluster.revision}"
+    cluster.deployments[name] = replace(cluster.deployments[name], manifest_hash="edited", spec_replicas=5)
+    plan = cluster.operate()
+    assert deeds(plan) == [f"Apply Deployment {name}", f"Scale {name} 1"]
+
+
+UNREADY: dict[str, Callable[[Cluster], None]] = {
+    "old generation": lambda c: c.deployments.update(
+        {name: replace(d, generation=d.generation + 1) for name, d in c.deployments.items()}
+    ),
+    "replica not ready": lambda c: c.deployments.update(
+        {name: replace(d, ready=0, available=0) for name, d in c.deployments.items()}
+    ),
+    "surplus replica": lambda c: c.deployments.update(
+        {name: replace(d, replicas=2) for name, d in c.deployments.items()}
+    ),
+    "service selects all": lambda c: setattr(c, "service", replace(c.service, revision="") if c.service else None),
+    "other revision's endpoint": lambda c: setattr(
+        c, "endpoints", (*c.endpoints, EndpointView(pod="x", revision="0ld", ready=False))
+    ),
+    "terminating endpoint of another": lambda c: setattr(
+        c, "endpoints", (*c.endpoints, EndpointView(pod="x", revision="0ld", ready=False, terminating=True))
+    ),
+    "no endpoint": lambda c: setattr(c, "endpoints", ()),
+    "other Deployment": lambda c: c.deployments.update(
+        {"other": replace(next(iter(c.deployments.values())), name="other", revision="0ld", deleting=True)}
+    ),
+}
+
+
+@pytest.mark.parametrize("flaw", UNREADY)
+def test_ready_is_strict(flaw: str) -> None:
+    cluster = serving()
+    UNREADY[flaw](cluster)
+    cluster.operate()
+    assert cluster.says("Ready").startswith("False/")

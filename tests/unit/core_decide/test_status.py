@@ -1,0 +1,264 @@
+"""What status says: the schema's shape, times that move only with status, and nothing at all in a quiet world."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginewright.core import status
+from enginewright.core.conditions import bad, find, good, merge, parse_timestamp, timestamp
+from enginewright.core.decide import decide
+from enginewright.core.events import NOTE_LIMIT, shorten, transitions
+from enginewright.core.reasons import Condition
+from enginewright.core.status import Status
+from support.cluster import SPEC, START, Cluster, built, engine, resolved
+
+
+def strictly(raw: object, model: type[status.StatusModel] = Status) -> None:
+    """Every key of ``raw`` is one that the model, and so the CRD, knows."""
+    assert isinstance(raw, dict)
+    for key, value in raw.items():
+        field = next((f for name, f in model.model_fields.items() if (f.alias or name) == key), None)
+        assert field is not None, f"{model.__name__}.{key}"
+        inner = [
+            kind for kind in vars(status).values() if isinstance(kind, type) and kind.__name__ in str(field.annotation)
+        ]
+        if inner and isinstance(value, dict):
+            strictly(value, inner[0])
+        for item in value if inner and isinstance(value, list) else ():
+            strictly(item, inner[0])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"autoscaling": {"maxReplicas": 4}},
+        {"objective": {"latency": {"milliseconds": 20}}},
+    ],
+)
+def test_status_has_the_shape_of_the_crd_all_the_way(spec: dict[str, Any]) -> None:
+    cluster = Cluster(spec={**SPEC, **spec})
+    for _ in range(8):
+        cluster.operate()
+        strictly(cluster.status)
+        assert Status.model_validate(cluster.status).observed_generation == 1
+        cluster.settle_jobs()
+        cluster.queue(20, seconds=1)
+        cluster.controllers()
+
+
+def test_every_condition_is_there_and_carries_the_generation() -> None:
+    cluster = Cluster(generation=7)
+    cluster.operate()
+    conditions = cluster.status["conditions"]
+    assert [entry["type"] for entry in conditions] == [
+        str(kind)
+        for kind in (
+            Condition.READY,
+            Condition.AVAILABLE,
+            Condition.SOURCE_RESOLVED,
+            Condition.ENGINE_BUILT,
+            Condition.ACCURACY_VERIFIED,
+            Condition.OBJECTIVE_MET,
+            Condition.ROLLOUT_COMPLETE,
+            Condition.SCALING_ACTIVE,
+        )
+    ]
+    assert {entry["observedGeneration"] for entry in conditions} == {7}
+
+
+def test_transition_time_moves_only_with_status() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    since = cluster.condition("Ready")["lastTransitionTime"]
+    cluster.wait(3600)
+    cluster.edit(rollout={"analysisSeconds": 1})
+    cluster.settle()
+    assert cluster.condition("Ready")["observedGeneration"] == 2
+    assert cluster.condition("Ready")["lastTransitionTime"] == since
+
+
+@pytest.mark.parametrize("spec", [{}, {"autoscaling": {"maxReplicas": 4}}, {"replicas": 3}])
+def test_quiet_world_changes_nothing(spec: dict[str, Any]) -> None:
+    cluster = Cluster(spec={**SPEC, **spec})
+    cluster.settle()
+    cluster.queue(0)
+    cluster.operate()
+    written = cluster.status
+    for _ in range(5):
+        cluster.queue(0)
+        plan = cluster.plan()
+        assert json.loads(json.dumps(plan.status)) == written
+        assert not plan.actions
+        assert not plan.events
+
+
+@pytest.mark.parametrize(
+    ("spec", "summary", "told"),
+    [
+        ({}, {}, "True/NoObjective"),
+        ({"objective": {"latency": {"milliseconds": 20}, "throughput": 500}}, {"objective_met": True}, "True/Met"),
+        ({"objective": {"latency": {"milliseconds": 5}}}, {"objective_met": False}, "False/NotMet"),
+    ],
+)
+def test_objective(spec: dict[str, Any], summary: dict[str, Any], told: str) -> None:
+    cluster = Cluster(spec={**SPEC, **spec})
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built(**summary))
+    cluster.operate()
+    assert cluster.says("ObjectiveMet") == told
+    if spec:
+        message = cluster.condition("ObjectiveMet")["message"]
+        assert f"{engine().p99_ms:.1f} ms" in message
+        assert f"{spec['objective']['latency']['milliseconds']} ms allowed" in message
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "told"),
+    [
+        ("held-out", "True/Verified"),
+        ("synthetic", "True/VerifiedOnSyntheticData"),
+    ],
+)
+def test_accuracy(evaluation: str, told: str) -> None:
+    cluster = Cluster()
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built(evaluation=evaluation))
+    cluster.operate()
+    assert cluster.says("AccuracyVerified") == told
+    for figure in ("0.9960", "0.9950", "0.99 "):
+        assert figure in cluster.condition("AccuracyVerified")["message"]
+
+
+def test_bad_spec_is_refused_with_field_value_and_remedy_and_leaves_the_rest_alone() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    before = cluster.status
+    cluster.edit(engine={"precision": "fp8"})
+    cluster.wait(5)
+    plan = cluster.operate()
+    assert not plan.actions
+    assert cluster.says("Ready") == "False/InvalidSpec"
+    assert "spec.engine.precision" in cluster.condition("Ready")["message"]
+    assert "fp8" in cluster.condition("Ready")["message"]
+    assert cluster.says("Available") == "True/Serving"
+    assert cluster.status["observedGeneration"] == 2
+    assert cluster.status["engine"] == before["engine"]
+    assert [entry["type"] for entry in cluster.status["conditions"]] == [
+        entry["type"] for entry in before["conditions"]
+    ]
+    assert cluster.plan().events == ()
+    assert json.loads(json.dumps(cluster.plan().status)) == cluster.status
+    cluster.edit(engine=None)
+    cluster.operate()
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_bad_spec_from_the_start() -> None:
+    cluster = Cluster(spec={"source": {"uri": "ftp://models"}})
+    plan = cluster.operate()
+    assert not plan.actions
+    assert cluster.says("Ready") == "False/InvalidSpec"
+    assert "spec.source.uri" in cluster.condition("Ready")["message"]
+
+
+def test_hardware_that_does_not_exist_is_refused_before_anything_runs() -> None:
+    placement = {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "9g.99gb"}}
+    cluster = Cluster(spec={**SPEC, "placement": placement})
+    assert not cluster.operate().actions
+    assert cluster.says("Ready") == "False/InvalidSpec"
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    )
+)
+def test_any_rubbish_in_status_is_survived(rubbish: Any) -> None:
+    keys = ("conditions", "source", "build", "engine", "rollout", "autoscaling", "candidates", "summary")
+    cluster = Cluster(status=dict.fromkeys(keys, rubbish))
+    cluster.operate()
+    assert len(cluster.status["conditions"]) == 8
+    cluster.spec = {}
+    cluster.operate()
+    assert cluster.says("Ready") == "False/InvalidSpec"
+
+
+def test_events_tell_the_story_once() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    assert cluster.log == [
+        "Normal Resolving",
+        "Normal Resolved",
+        "Normal Built",
+        "Normal Verified",
+        "Normal Progressing",
+        "Normal Serving",
+        "Normal Complete",
+    ]
+
+
+def test_a_deleting_object_is_left_to_its_owner_references() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    plan = decide(replace(cluster.view(), deleting=True, generation=9), cluster.observe(), cluster.config)
+    assert not plan.actions
+    assert plan.status == cluster.status
+
+
+def test_merge_keeps_and_moves_times() -> None:
+    first = merge(None, [good(Condition.READY, "Serving", "a")], 1, START)
+    later = START + timedelta(hours=1)
+    same = merge(first, [good(Condition.READY, "Other", "b")], 2, later)[0]
+    assert (same["lastTransitionTime"], same["reason"], same["observedGeneration"]) == (timestamp(START), "Other", 2)
+    assert merge(first, [bad(Condition.READY, "No", "c")], 2, later)[0]["lastTransitionTime"] == timestamp(later)
+    assert merge([{"type": "Old", "status": "True"}], [], 1, START) == []
+
+
+@pytest.mark.parametrize("text", [None, 7, "", "yesterday", "2026-13-01T00:00:00Z"])
+def test_no_time_is_no_time(text: object) -> None:
+    assert parse_timestamp(text) is None
+
+
+def test_find_survives_nonsense() -> None:
+    assert find(["x", None, {"type": "Ready", "status": "True"}], "Ready")["status"] == "True"
+    assert find({"type": "Ready"}, "Ready") == {}
+
+
+@given(st.text(max_size=3000))
+def test_notes_fit_and_are_whole_characters(note: str) -> None:
+    short = shorten(note)
+    assert len(short.encode(errors="surrogatepass")) <= NOTE_LIMIT
+    assert short == note or short.endswith("…")
+
+
+def test_warning_only_for_what_is_wrong() -> None:
+    kinds = {
+        event.reason: event.type
+        for event in transitions(
+            None,
+            [
+                bad(Condition.ENGINE_BUILT, "Building", ""),
+                bad(Condition.ROLLOUT_COMPLETE, "RolledBack", ""),
+                good(Condition.SOURCE_RESOLVED, "Resolved", ""),
+                bad(Condition.AVAILABLE, "NoReplica", ""),
+            ],
+        )
+    }
+    assert kinds == {"Building": "Normal", "RolledBack": "Warning", "Resolved": "Normal"}
+    lost = transitions(
+        [{"type": "Available", "status": "True", "reason": "Serving"}], [bad(Condition.AVAILABLE, "NoReplica", "")]
+    )
+    assert [event.type for event in lost] == ["Warning"]

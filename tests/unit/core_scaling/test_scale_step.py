@@ -1,0 +1,218 @@
+"""Scaling inside a pass: decisions in status, one event each, and what happens while two revisions run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from enginewright.core.observed import SignalWindow
+from support.cluster import SPEC, Cluster, built, deeds
+
+AUTO = {"minReplicas": 1, "maxReplicas": 6, "targetQueueDepth": 4, "scaleDownStabilizationSeconds": 30}
+
+
+def serving(**spec: Any) -> Cluster:
+    cluster = Cluster(spec={**SPEC, "autoscaling": AUTO, **spec})
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+    return cluster
+
+
+def replicas(cluster: Cluster) -> list[int]:
+    return list(cluster.replicas().values())
+
+
+def test_no_replica_is_asked_before_one_serves() -> None:
+    cluster = Cluster(spec={**SPEC, "autoscaling": AUTO})
+    cluster.operate()
+    assert not cluster.last.watch_queue
+    assert cluster.says("ScalingActive") == "Unknown/WaitingForEngine"
+
+
+def test_first_deployment_starts_with_the_least() -> None:
+    assert replicas(serving(autoscaling={**AUTO, "minReplicas": 2})) == [2]
+
+
+def test_load_scales_up_with_decision_event_and_reason() -> None:
+    cluster = serving()
+    cluster.queue(18)
+    plan = cluster.operate()
+    assert deeds(plan) == [f"Scale minilm-{cluster.revision} 5"]
+    assert plan.watch_queue
+    assert [event.reason for event in plan.events if event.action == "Scale"] == ["Scaling"]
+    decision = cluster.status["autoscaling"]["decisions"][0]
+    assert (decision["from"], decision["to"]) == (1, 5)
+    assert "18 queued requests" in decision["reason"]
+    assert cluster.status["autoscaling"]["queueDepth"] == 18
+    assert cluster.status["autoscaling"]["desiredReplicas"] == 5
+    assert cluster.status["summary"]["queue"] == "18"
+    assert cluster.says("ScalingActive") == "True/Scaling"
+    cluster.controllers()
+    cluster.queue(18)
+    cluster.operate()
+    cluster.controllers()
+    cluster.operate()
+    assert cluster.says("ScalingActive") == "True/Steady"
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_idleness_scales_down_after_the_window() -> None:
+    cluster = serving()
+    cluster.queue(18)
+    cluster.operate()
+    cluster.controllers()
+    seen = []
+    for _ in range(20):
+        cluster.queue(0)
+        cluster.operate()
+        cluster.controllers()
+        seen.append(replicas(cluster)[0])
+    assert seen[0] == 5
+    assert seen[-1] == 1
+    assert sorted(set(seen)) == [1, 5]
+    assert [(d["from"], d["to"]) for d in cluster.status["autoscaling"]["decisions"]] == [(5, 1), (1, 5)]
+
+
+def test_decisions_are_bounded_and_newest_first() -> None:
+    cluster = serving()
+    for depth in (6, 10, 14, 18, 22) * 4:
+        cluster.edit(autoscaling={**AUTO, "scaleDownStabilizationSeconds": 0})
+        cluster.queue(depth)
+        cluster.operate()
+        cluster.controllers()
+        cluster.wait(61)
+        cluster.queue(0)
+        cluster.operate()
+        cluster.controllers()
+    decisions = cluster.status["autoscaling"]["decisions"]
+    assert len(decisions) == 10
+    assert [d["time"] for d in decisions] == sorted((d["time"] for d in decisions), reverse=True)
+
+
+def test_a_decision_that_was_not_carried_out_is_not_noted_twice() -> None:
+    cluster = serving()
+    cluster.queue(18)
+    kept = dict(cluster.deployments)
+    cluster.operate()
+    cluster.deployments = kept  # the write was lost
+    cluster.queue(18, seconds=1)
+    plan = cluster.operate()
+    assert deeds(plan) == [f"Scale minilm-{cluster.revision} 5"]
+    assert len(cluster.status["autoscaling"]["decisions"]) == 1
+
+
+def test_queue_depth_in_status_is_refreshed_sparingly() -> None:
+    cluster = serving()
+    cluster.queue(2)
+    cluster.operate()
+    cluster.controllers()
+    cluster.queue(2)
+    cluster.operate()
+    writes = 0
+    for second in range(30):
+        cluster.queue(second // 3 % 4, seconds=1)
+        before = cluster.status
+        cluster.operate()
+        writes += cluster.status != before
+    assert 1 <= writes <= 3
+
+
+def test_blindness_holds_and_says_so() -> None:
+    cluster = serving()
+    cluster.queue(18)
+    cluster.operate()
+    cluster.controllers()
+    cluster.wait(60)
+    assert not cluster.operate().actions
+    assert cluster.says("ScalingActive") == "Unknown/Holding"
+    assert replicas(cluster) == [5]
+
+
+def test_restarted_operator_goes_on_with_what_there_is() -> None:
+    cluster = serving()
+    cluster.queue(18)
+    cluster.operate()
+    cluster.controllers()
+    cluster.signals = None
+    assert not cluster.operate().actions
+    cluster.signals = SignalWindow(started=cluster.monotonic)
+    for _ in range(9):
+        cluster.queue(0)
+        cluster.operate()
+        assert replicas(cluster) == [5]
+
+
+def test_manual_replicas_win_when_autoscaling_is_absent() -> None:
+    cluster = Cluster(spec={**SPEC, "replicas": 3})
+    cluster.settle()
+    cluster.queue(100)
+    plan = cluster.operate()
+    assert not plan.actions
+    assert not plan.watch_queue
+    assert cluster.says("ScalingActive") == "True/Manual"
+    assert "autoscaling" not in cluster.status
+    assert replicas(cluster) == [3]
+
+
+def test_suspend_leaves_replicas_alone() -> None:
+    cluster = serving()
+    cluster.edit(suspend=True)
+    cluster.queue(100)
+    assert not cluster.operate().actions
+    assert cluster.says("ScalingActive") == "Unknown/Suspended"
+
+
+def rolling(cluster: Cluster) -> tuple[str, str]:
+    old = cluster.revision
+    cluster.edit(engine={"precision": "fp32"})
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    cluster.operate()
+    for _ in range(4):
+        cluster.controllers()
+        cluster.operate()
+    return old, next(iter(set(cluster.replicas()) - {old}))
+
+
+def test_during_a_canary_the_stable_revision_scales_up_and_nothing_scales_down() -> None:
+    cluster = serving()
+    old, new = rolling(cluster)
+    assert cluster.replicas() == {old: 1, new: 1}
+    cluster.queue(14)
+    cluster.operate()
+    assert cluster.replicas() == {old: 4, new: 1}
+    cluster.controllers()
+    for _ in range(15):  # 45 s: longer than the window, shorter than the analysis
+        cluster.queue(0)
+        cluster.operate()
+    assert cluster.replicas() == {old: 4, new: 1}
+    for _ in range(60):
+        cluster.queue(14, seconds=1)
+        cluster.operate()
+        cluster.controllers()
+        if cluster.says("RolloutComplete") == "True/Complete":
+            break
+    assert cluster.replicas() == {new: 4}
+
+
+def test_while_an_engine_is_built_the_stable_revision_scales_both_ways() -> None:
+    cluster = serving()
+    cluster.edit(engine={"precision": "fp32"})
+    cluster.queue(14)
+    cluster.operate()
+    cluster.controllers()
+    assert replicas(cluster) == [4]
+    for _ in range(20):
+        cluster.queue(0)
+        cluster.operate()
+        cluster.controllers()
+    assert replicas(cluster) == [1]
+    assert cluster.running("build")
+
+
+def test_hand_made_number_is_corrected() -> None:
+    cluster = serving()
+    name = f"minilm-{cluster.revision}"
+    cluster.deployments[name] = replace(cluster.deployments[name], spec_replicas=40)
+    cluster.operate()
+    assert replicas(cluster) == [6]
