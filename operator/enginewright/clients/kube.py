@@ -26,8 +26,8 @@ configmaps                            list watch create patch    build requests,
                                       delete
 persistentvolumeclaims                get list watch             claims that a spec names
 endpointslices (discovery.k8s.io)     list watch                 who gets traffic
-poddisruptionbudgets (policy)         create patch delete        one for each model
-resourceclaimtemplates                create patch delete        MIG by dynamic resource allocation
+poddisruptionbudgets (policy)         list create patch delete   one for each model
+resourceclaimtemplates                list create patch delete   MIG by dynamic resource allocation
 (resource.k8s.io)
 events (events.k8s.io)                create get patch           events and their series
 ====================================  =========================  ================================================
@@ -157,11 +157,15 @@ class KubeClient:
         await self._json("scale", DEPLOYMENT, path, query=query, body=body, content_type=MERGE)
         return True
 
-    async def logs(self, namespace: str, pod: str, container: str, *, tail: int) -> str:
-        """The last ``tail`` lines; empty when the container has not started yet."""
+    async def logs(self, namespace: str, pod: str, container: str, *, tail: int, deadline: float) -> str:
+        """The last ``tail`` lines; empty when the container has not started yet. The apiserver asks the node for them,
+        which may be gone: hence a ``deadline`` of their own."""
         query = {"container": container, "tailLines": str(tail), "limitBytes": str(LOG_BYTES)}
         try:
-            _, payload = await self._call("logs", POD, "GET", POD.path(namespace, pod, "log"), query=query)
+            async with asyncio.timeout(deadline):
+                _, payload = await self._call("logs", POD, "GET", POD.path(namespace, pod, "log"), query=query)
+        except TimeoutError as error:
+            raise TransientError(f"no log within {deadline:g} s", call=f"logs {namespace}/{pod}") from error
         except RefusedError as error:
             # 400: the container waits; 404: the pod is gone. Both mean that there is nothing to read.
             if error.status in (400, 404):

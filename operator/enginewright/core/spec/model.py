@@ -36,8 +36,8 @@ class Spec(SpecModel):
     rollout: RolloutSpec = Field(default_factory=RolloutSpec)
     """How a new engine takes over."""
     replicas: int | None = Field(default=None, ge=0, le=1000)
-    """Fixed number of replicas, 1 when absent; kubectl scale and other scalers write it through /scale (set it where they
-    read it first). Not together with autoscaling."""
+    """Fixed number of replicas, 1 when absent; kubectl scale and other scalers write it through /scale (set it where
+    they read it first). Not together with autoscaling."""
     autoscaling: AutoscalingSpec | None = None
     """Let queue depth decide on the number of replicas. Not together with replicas."""
     store: StoreSpec = Field(default_factory=StoreSpec)

@@ -107,7 +107,8 @@ def _server(field: str, container: Mapping[str, Any]) -> Iterator[Problem]:
             yield _problem(f"{field}.env", variable["name"], "is the server image's", "remove it")
     for mount in mounts if _objects(mounts) else []:
         if str(mount.get("mountPath")).rstrip("/") in RESERVED_PATHS:
-            yield _problem(f"{field}.volumeMounts", mount["mountPath"], "is where the operator mounts", "choose another path")
+            yield _problem(f"{field}.volumeMounts", mount["mountPath"], "is where the operator mounts",
+                           "choose another path")
 
 
 def _objects(value: object) -> bool:
