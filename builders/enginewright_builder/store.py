@@ -70,6 +70,7 @@ def publish(staging: Path, store_path: Path, fingerprint: str, *, model_name: st
             manifest = Manifest(fingerprint=fingerprint, model_name=model_name, created=_now(), files=files,
                                 outcome=outcome)
             _write(temporary / MANIFEST_FILE, manifest.to_json().encode())
+            _open_to_readers(temporary)
             _flush_folders(temporary)
             _rename(temporary, store_path / fingerprint)
             _flush(store_path)
@@ -145,6 +146,14 @@ def _write(path: Path, data: bytes) -> None:
         writer.write(data)
         writer.flush()
         os.fsync(writer.fileno())
+
+
+def _open_to_readers(root: Path) -> None:
+    """The server runs as another user; the builder's umask must not shut it out."""
+    for path in [root, *root.rglob("*")]:
+        # Some network file systems have no modes to set; there the volume's options say who reads.
+        with contextlib.suppress(PermissionError, NotImplementedError):
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _rename(temporary: Path, final: Path) -> None:

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2
+
+import enginewright_builder
+from enginewright_builder.load import Call, Channels, Recorder, Request, closed_loop, constant_arrivals, encode, open_loop
+from enginewright_builder.load import poisson_arrivals
+from enginewright_builder.load.__main__ import main
+from enginewright_builder.load.requests import decode, split
+from enginewright_builder.load.result import nearest_rank, throughput_interval
+
+
+@dataclass
+class Backend:
+    """A gRPC server with a delay and errors of the test's choosing."""
+
+    url: str = ""
+    delay: float = 0.0
+    errors: list[grpc.StatusCode] = field(default_factory=list)
+    peers: set[str] = field(default_factory=set)
+    served: int = 0
+    active: int = 0
+    most_active: int = 0
+
+    async def infer(self, payload: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        self.peers.add(context.peer())
+        self.active += 1
+        self.most_active = max(self.most_active, self.active)
+        try:
+            await asyncio.sleep(self.delay)
+            if self.errors:
+                await context.abort(self.errors.pop(), "asked for")
+            self.served += 1
+            return payload
+        finally:
+            self.active -= 1
+
+
+@pytest_asyncio.fixture
+async def backend() -> AsyncIterator[Backend]:
+    state = Backend()
+    server = grpc.aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(state.infer)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
+        "inference.GRPCInferenceService", {"ModelInfer": handler}),))
+    state.url = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    yield state
+    await server.stop(None)
+
+
+ONE = [Request(b"payload", 2)]
+
+
+async def test_closed_loop_keeps_exactly_n_in_flight(backend: Backend) -> None:
+    backend.delay = 0.01
+    async with Channels(backend.url) as channels:
+        result = await closed_loop(channels, ONE, concurrency=7, seconds=30, max_requests=70)
+    assert backend.most_active == 7
+    assert (result.requests, result.failed, backend.served) == (70, 0, 70)
+    assert result.p50_ms >= 10
+
+
+async def test_errors_are_counted_by_kind_and_kept_out_of_latency(backend: Backend) -> None:
+    backend.errors = [grpc.StatusCode.INVALID_ARGUMENT] * 2 + [grpc.StatusCode.UNAVAILABLE] * 3
+    async with Channels(backend.url) as channels:
+        result = await closed_loop(channels, ONE, concurrency=2, seconds=30, max_requests=20)
+    assert result.errors == {"INVALID_ARGUMENT": 2, "UNAVAILABLE": 3}
+    assert (result.requests, result.failed, result.measured) == (20, 5, 15)
+
+
+async def test_failure_during_warmup_is_still_counted(backend: Backend) -> None:
+    backend.errors = [grpc.StatusCode.INTERNAL]
+    async with Channels(backend.url) as channels:
+        result = await closed_loop(channels, ONE, concurrency=1, seconds=0.01, warmup_seconds=0.2)
+    assert result.errors == {"INTERNAL": 1}
+
+
+async def test_retries_are_off_by_default_and_counted_when_on(backend: Backend) -> None:
+    backend.errors = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE]
+    async with Channels(backend.url) as channels:
+        result = await closed_loop(channels, ONE, concurrency=1, seconds=30, max_requests=5, retries=2)
+    assert result.retried == 2
+    assert result.errors == {"INVALID_ARGUMENT": 1}
+
+
+async def test_open_loop_counts_latency_from_the_scheduled_time(backend: Backend) -> None:
+    """All are due at once and the server takes one after the other: the last one waited for all the others."""
+    lock = asyncio.Lock()
+    real = backend.infer
+
+    async def one_at_a_time(payload: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        async with lock:
+            return await real(payload, context)
+
+    backend.delay = 0.02
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
+        "inference.GRPCInferenceService", {"ModelInfer": grpc.unary_unary_rpc_method_handler(one_at_a_time)}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with Channels(f"127.0.0.1:{port}") as channels:
+        result = await open_loop(channels, ONE, [0.0] * 10, seconds=0.1)
+    await server.stop(None)
+    assert result.requests == 10
+    assert result.max_ms >= 10 * 20
+    assert result.failed == 0
+
+
+async def test_open_loop_says_what_it_could_not_send(backend: Backend) -> None:
+    backend.delay = 0.05
+    async with Channels(backend.url) as channels:
+        result = await open_loop(channels, ONE, [0.0] * 5, seconds=0.1, max_outstanding=2)
+    assert result.errors == {"NOT_SENT": 3}
+    assert result.requests == 5
+
+
+async def test_stop_finishes_what_is_in_flight(backend: Backend) -> None:
+    backend.delay = 0.05
+    stop = asyncio.Event()
+    async with Channels(backend.url) as channels:
+        running = asyncio.create_task(closed_loop(channels, ONE, concurrency=3, seconds=60, stop=stop))
+        while not backend.active:
+            await asyncio.sleep(0)
+        stop.set()
+        result = await running
+    assert result.failed == 0
+    assert result.requests == backend.served > 0
+
+
+async def test_reconnecting_moves_to_new_connections_and_loses_nothing(backend: Backend) -> None:
+    async with Channels(backend.url, count=2, reconnect_seconds=0.1) as channels:
+        result = await closed_loop(channels, ONE, concurrency=4, seconds=60, enough=lambda _: channels.reconnects >= 4)
+    assert result.failed == 0
+    assert len(backend.peers) >= 4
+
+
+async def test_no_server_is_said_at_once() -> None:
+    with pytest.raises(ConnectionError, match="does not answer"):
+        async with Channels("127.0.0.1:1", connect_seconds=0.2):
+            raise AssertionError("must not connect")
+
+
+@given(st.lists(st.floats(0, 1e3), min_size=1, max_size=300), st.floats(0.1, 100))
+def test_nearest_rank_is_an_observed_value_with_enough_below(values: list[float], percentile: float) -> None:
+    ordered = sorted(values)
+    found = nearest_rank(ordered, percentile)
+    assert found in ordered
+    assert sum(value <= found for value in ordered) >= percentile / 100 * len(ordered) - 1e-6
+    assert sum(value < found for value in ordered) < percentile / 100 * len(ordered) + 1e-6
+
+
+def test_throughput_counts_elements_completed_inside_the_window() -> None:
+    recorder = Recorder()
+    recorder.begin = 10.0
+    for end in (9.0, 10.5, 11.0, 11.5, 12.5):
+        recorder.add(Call(end - 0.1, end, 4))
+    result = recorder.result("closed", 12.0)
+    assert result.throughput == pytest.approx(3 * 4 / 2.0)
+    assert result.requests == 5
+
+
+def test_steady_rate_has_a_narrow_interval_and_a_bursty_one_a_wide() -> None:
+    steady = [Call(0, index / 100, 1) for index in range(1000)]
+    bursts = [Call(0, index // 500 * 5.0, 1) for index in range(1000)]
+    low, high = throughput_interval(steady, 0, 10)
+    assert low == pytest.approx(100, rel=0.02)
+    assert high == pytest.approx(100, rel=0.02)
+    low, high = throughput_interval(bursts, 0, 10)
+    assert high - low > 100
+
+
+def test_nothing_measured_is_zero_not_nan() -> None:
+    result = Recorder().result("open", 1.0)
+    assert (result.p99_ms, result.throughput, result.mean_ms) == (0.0, 0.0, 0.0)
+    assert math.isfinite(result.throughput_high)
+
+
+def test_arrivals_keep_their_rate_and_repeat_with_their_seed() -> None:
+    first = list(itertools.islice(poisson_arrivals(50, seed=3), 5000))
+    assert first == list(itertools.islice(poisson_arrivals(50, seed=3), 5000))
+    assert first[-1] == pytest.approx(100, rel=0.05)
+    assert list(itertools.islice(constant_arrivals(4), 4)) == [0, 0.25, 0.5, 0.75]
+
+
+@given(st.integers(1, 20), st.integers(1, 8))
+def test_split_gives_whole_batches(rows: int, batch: int) -> None:
+    parts = split({"x": np.arange(rows)}, batch)
+    assert len(parts) == max(1, rows // batch)
+    assert all(len(part["x"]) == min(batch, rows) for part in parts)
+
+
+@pytest.mark.parametrize("inputs", [{}, {"x": np.zeros((0, 3))}, {"x": np.zeros((2, 3)), "y": np.zeros((3, 3))}])
+def test_useless_inputs_are_refused(inputs: dict[str, np.ndarray]) -> None:
+    with pytest.raises((ValueError, StopIteration)):
+        split(inputs, 1) if inputs else encode("m", inputs)
+
+
+def test_a_request_carries_its_arrays() -> None:
+    arrays = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "t": np.array([[b"a"], [b"bc"]], dtype=object)}
+    request = encode("m", arrays)
+    message = service_pb2.ModelInferRequest.FromString(request.payload)
+    assert request.batch == 2
+    assert [(entry.name, entry.datatype, list(entry.shape)) for entry in message.inputs] == [
+        ("x", "FP32", [2, 3]), ("t", "BYTES", [2, 1])]
+    assert message.raw_input_contents[1] == b"\x01\0\0\0a\x02\0\0\0bc"
+
+
+def test_a_response_gives_its_arrays() -> None:
+    message = service_pb2.ModelInferResponse()
+    message.outputs.add(name="y", datatype="INT64").shape.extend([1, 2])
+    message.raw_output_contents.append(np.array([[3, 4]]).tobytes())
+    assert decode(message.SerializeToString())["y"].tolist() == [[3, 4]]
+
+
+def _command(url: str, data: Path, *options: str) -> list[str]:
+    np.savez(data, x=np.zeros((4, 3), np.float32))
+    return [sys.executable, "-m", "enginewright_builder.load", "--url", url, "--model", "m", "--inputs", str(data),
+            "--closed", "2", "--json", *options]
+
+
+SOURCES = {**os.environ, "PYTHONPATH": str(Path(enginewright_builder.__file__).parent.parent)}
+
+
+async def test_command_prints_one_json_object(backend: Backend, tmp_path: Path) -> None:
+    arguments = _command(backend.url, tmp_path / "data.npz", "--seconds", "30", "--max-requests", "8", "--batch", "2")
+    process = await asyncio.create_subprocess_exec(*arguments, env=SOURCES, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    figures = json.loads(output)
+    assert process.returncode == 0
+    assert (figures["requests"], figures["failed"], figures["mode"]) == (8, 0, "closed")
+
+
+async def test_command_ends_gracefully_when_its_pod_is_stopped(backend: Backend, tmp_path: Path) -> None:
+    backend.delay = 0.05
+    arguments = _command(backend.url, tmp_path / "data.npz", "--seconds", "600")
+    process = await asyncio.create_subprocess_exec(*arguments, env=SOURCES, stdout=asyncio.subprocess.PIPE)
+    while not backend.served:
+        await asyncio.sleep(0.01)
+    process.terminate()
+    output, _ = await process.communicate()
+    figures = json.loads(output)
+    assert (process.returncode, figures["failed"], figures["requests"]) == (0, 0, backend.served)
+
+
+@pytest.mark.parametrize("arguments", [["--closed", "0"], ["--rate", "-1"], ["--rate", "nan"], ["--closed", "2", "--rate", "3"]])
+def test_command_refuses_absurd_numbers(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--url", "x", "--model", "m", *arguments])
+    assert caught.value.code == 2
