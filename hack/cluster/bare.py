@@ -6,6 +6,7 @@ Several may run at once, each in a directory of its own on a free loopback port.
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import socket
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from cluster import binaries, controlplane, pki, process
 from cluster.component import await_ready, halt, launch
 from cluster.packages import system_program
 from cluster.paths import ClusterPaths, control_plane
-from cluster.steps import ClusterError
+from cluster.probes import ProcessEndedError
 
 ATTEMPTS = 3
 STOP_ORDER = ("kube-controller-manager", "kube-apiserver", "etcd")
@@ -36,12 +37,13 @@ def up(directory: Path, *, controllers: bool = False) -> Path:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return _start(paths, controllers)
-        except ClusterError:
+        except ProcessEndedError:
             # Another program may have taken the port between our choice and the server's start.
             _stop(paths)
             if attempt == ATTEMPTS:
                 raise
             shutil.rmtree(paths.pki)
+            (paths.config / "ports.json").unlink()
             paths.create()
     raise AssertionError("the loop returns or raises")
 
@@ -65,7 +67,7 @@ def running(directory: Path, *, controllers: bool = False) -> Iterator[Path]:
 
 
 def _start(paths: ClusterPaths, controllers: bool) -> Path:
-    endpoint = controlplane.ApiEndpoint("127.0.0.1", _free_port(), _free_port(), "10.0.0.0/24")
+    endpoint = _endpoint(paths)
     etcd = controlplane.etcd(paths, system_program("etcd"), port=endpoint.etcd_port)
     server = controlplane.apiserver(paths, binaries.node_program("kube-apiserver"), endpoint, with_node=False)
     certificates = [
@@ -88,6 +90,15 @@ def _start(paths: ClusterPaths, controllers: bool) -> Path:
         launch(paths, manager)
         await_ready(paths, manager)
     return pki.write_kubeconfig(paths.kubeconfig, paths.pki, controlplane.ADMIN.name, endpoint.url)
+
+
+def _endpoint(paths: ClusterPaths) -> controlplane.ApiEndpoint:
+    """Free ports, chosen by the first start and kept for those after it."""
+    chosen = paths.config / "ports.json"
+    if not chosen.exists():
+        chosen.write_text(json.dumps([_free_port(), _free_port()]))
+    port, etcd_port = json.loads(chosen.read_text())
+    return controlplane.ApiEndpoint("127.0.0.1", port, etcd_port, "10.0.0.0/24")
 
 
 def _stop(paths: ClusterPaths) -> None:

@@ -18,17 +18,22 @@ Probe = Callable[[], bool]
 POLL_S = 0.05
 
 
+class ProcessEndedError(ClusterError):
+    """What was waited for will not come: its process has ended."""
+
+
 def wait_for(what: str, probe: Probe, record: Path, log: Path, timeout_s: float) -> None:
     """Poll `probe` until it holds.
 
     Raises:
-        ClusterError: the recorded process has ended, or `timeout_s` seconds have passed.
+        ProcessEndedError: the recorded process has ended.
+        ClusterError: `timeout_s` seconds have passed.
     """
     deadline = time.monotonic() + timeout_s
     while not probe():
         process = read_record(record)
         if process is None or not is_alive(process):
-            raise ClusterError(f"{what} ended before it was ready", log)
+            raise ProcessEndedError(f"{what} ended before it was ready", log)
         if time.monotonic() > deadline:
             raise ClusterError(f"{what} is not ready after {timeout_s:.0f} s", log)
         time.sleep(POLL_S)
