@@ -1,0 +1,195 @@
+"""``hack/images/images``: build what changed, say what the images are called and where their archives lie."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cluster.paths import cache_dir
+from cluster.steps import say, step, tail
+from images import debian, index, layout
+from images.buildah import Buildah, BuildError
+from images.containerfile import ContainerfileError
+from images.keys import MissingInputError
+from images.recipe import CONTAINERFILE, NAMES, OWN_BASE, Recipe
+
+# Fast to make and to read, and about a third of the size.
+COMPRESSION = ("--compression-format=zstd", "--compression-level=1")
+# Of each image, so that one can go back to the state before an edit without a build.
+KEPT_ARCHIVES = 2
+CERTIFICATES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    try:
+        arguments.run(arguments)
+    except (BuildError, ContainerfileError, MissingInputError) as error:
+        say(f"error: {error}")
+        if isinstance(error, BuildError) and error.log:
+            say(f"--- end of {error.log} ---\n{tail(error.log).rstrip()}")
+        return 1
+    return 0
+
+
+def archive_path(recipe: Recipe, name: str) -> Path:
+    return _cache() / "archives" / f"{name}-{recipe.key(name)}.tar"
+
+
+def build(names: Iterable[str]) -> None:
+    """Build the images of ``names`` that changed, and their archives.
+
+    Raises:
+        BuildError: a program is missing, or a build failed.
+    """
+    wanted = [name for name in NAMES if name in set(names)]
+    with _locked(), tempfile.TemporaryDirectory() as directory:
+        recipe = Recipe.read().snapshot(Path(directory))
+        missing = [name for name in wanted if not archive_path(recipe, name).exists()]
+        if missing:
+            _require("buildah", "mmdebstrap")
+            buildah = Buildah(_cache(), lambda line: say(f"    {line}"))
+            if recipe.arguments["DEBIAN"].startswith(f"{OWN_BASE}:"):
+                debian.ensure(buildah, recipe.arguments["DEBIAN"])
+            for name in missing:
+                _build(buildah, recipe, name)
+            _prune(recipe)
+        for name in wanted:
+            path = archive_path(recipe, name)
+            say(f"  ✓ {recipe.reference(name)} {path.stat().st_size / 1e6:.0f} MB")
+
+
+def _build(buildah: Buildah, recipe: Recipe, name: str) -> None:
+    reference = recipe.reference(name)
+    with step(f"image {name}"), _secrets(buildah.scratch) as secrets:
+        buildah.build(
+            recipe.context, CONTAINERFILE, reference, buildah.log(name),
+            target=name, arguments=recipe.build_arguments(), secrets=secrets,
+        )  # fmt: skip
+    archive = archive_path(recipe, name)
+    archive.parent.mkdir(exist_ok=True)
+    with step(f"archive {name}"):
+        buildah.push(reference, f"oci:{_cache() / 'layout'}:{archive.stem}", *COMPRESSION)
+        layout.write_archive(_cache() / "layout", archive.stem, reference, archive)
+
+
+def push(registry: str, names: Iterable[str], verify_tls: bool) -> dict[str, str]:
+    """Build, then push to ``registry`` (``host[:port][/path]``); returns the references there."""
+    build(names)
+    recipe = Recipe.read()
+    buildah = Buildah(_cache(), say)
+    pushed = {}
+    for name in names:
+        reference = recipe.reference(name)
+        target = f"{registry.rstrip('/')}/{reference.partition('/')[2]}"
+        with step(f"push {target}"):
+            if not buildah.has(reference):
+                buildah.pull(f"oci-archive:{archive_path(recipe, name)}", reference)
+            buildah.push(reference, f"docker://{target}", f"--tls-verify={str(verify_tls).lower()}")
+        pushed[name] = target
+    return pushed
+
+
+def archives(names: Iterable[str]) -> dict[str, str]:
+    """Paths of the archives.
+
+    Raises:
+        BuildError: one is not built.
+    """
+    recipe = Recipe.read()
+    found = {name: archive_path(recipe, name) for name in names}
+    if absent := [name for name, path in found.items() if not path.exists()]:
+        raise BuildError(f"not built as the sources are now: {', '.join(absent)}; run {sys.argv[0]} build")
+    return {name: str(path) for name, path in found.items()}
+
+
+def clean() -> None:
+    """Remove all images, archives and caches of builds."""
+    if (_cache() / "store").exists() and shutil.which("buildah"):
+        Buildah(_cache(), say).forget()
+    shutil.rmtree(_cache(), ignore_errors=True)
+
+
+def _prune(recipe: Recipe) -> None:
+    for name in NAMES:
+        others = [path for path in (_cache() / "archives").glob(f"{name}-*.tar") if path != archive_path(recipe, name)]
+        for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT_ARCHIVES - 1 :]:
+            path.unlink()
+    layout.keep_only(_cache() / "layout", {path.stem for path in (_cache() / "archives").glob("*.tar")})
+
+
+@contextmanager
+def _secrets(scratch: Path) -> Iterator[dict[str, Path]]:
+    """Files that tell a build how this machine reaches its package index; gone afterwards, and in no layer."""
+    pip = subprocess.run((sys.executable, "-m", "pip", "config", "list"), capture_output=True, text=True, check=False)
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    uv = next((path.read_text() for path in (home / "uv/uv.toml", Path("/etc/uv/uv.toml")) if path.exists()), "")
+    bundle = next((Path(os.environ[name]) for name in CERTIFICATES if os.environ.get(name)), None)
+    with tempfile.TemporaryDirectory(dir=scratch) as directory:
+        exports = Path(directory) / "index-env"
+        exports.write_text(index.shell_exports(index.settings(os.environ, pip.stdout, uv)))
+        found = {"index-env": exports}
+        yield found | ({"ca-bundle": bundle} if bundle and bundle.is_file() else {})
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """One build at a time in one cache: a second waits, and then finds the work done."""
+    _cache().mkdir(parents=True, exist_ok=True)
+    with (_cache() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _require(*programs: str) -> None:
+    if absent := [program for program in programs if not shutil.which(program)]:
+        raise BuildError(f"{' and '.join(absent)} missing: run hack/bin-deps.sh (as root, Debian 12)")
+    if os.geteuid() != 0:
+        raise BuildError("building images needs root; `docker build` does too, see builders/images/Containerfile")
+
+
+def _cache() -> Path:
+    return cache_dir() / "images"
+
+
+def _name(text: str) -> str:
+    if text not in NAMES:
+        raise argparse.ArgumentTypeError(f"there is no image '{text}'; write one of {', '.join(NAMES)}")
+    return text
+
+
+def _print(value: object) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="images", description=__doc__)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    def verb(name: str, help_text: str) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=help_text, description=help_text)
+        added.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"of {', '.join(NAMES)}; default all")
+        return added
+
+    verb("build", "build what changed").set_defaults(run=lambda given: build(given.names or NAMES))
+    verb("refs", "print the images' references, JSON by name").set_defaults(
+        run=lambda given: _print({name: Recipe.read().reference(name) for name in given.names or NAMES})
+    )
+    verb("archives", "print the paths of the archives to load, JSON by name").set_defaults(
+        run=lambda given: _print(archives(given.names or NAMES))
+    )
+    pushing = verbs.add_parser("push", help="build, push to a registry, print the references there")
+    pushing.add_argument("registry", help="host[:port][/path]")
+    pushing.add_argument("--insecure", action="store_true", help="do not verify the registry's certificate")
+    pushing.set_defaults(run=lambda given: _print(push(given.registry, NAMES, verify_tls=not given.insecure)))
+    verbs.add_parser("clean", help="remove all images, archives and caches").set_defaults(run=lambda _: clean())
+    return parser
