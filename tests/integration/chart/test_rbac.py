@@ -1,0 +1,62 @@
+"""The operator with the chart's own permissions and no others: the whole way, and never a refused call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from enginewright.clients.resources import OPTIMISED_MODEL
+from support.apiserver import Models, model
+from support.fake_kubelet import FakeKubelet
+from support.kubectl import Kubectl
+from support.operators import embedded
+
+ACCOUNT = "operator"
+
+
+@pytest.fixture
+def limited(objects: Callable[[dict[str, Any]], dict[str, list[dict[str, Any]]]], control_plane: Path, namespace: str,
+            tmp_path: Path) -> Path:  # fmt: skip
+    """The kubeconfig of a service account that has the chart's Role in ``namespace``, and nothing besides."""
+    kubectl = Kubectl(control_plane, namespace)
+    kubectl("create", "serviceaccount", ACCOUNT)
+    found = objects({"watchNamespaces": [namespace]})
+    assert "ClusterRole" not in found
+    binding = found["RoleBinding"][0]
+    binding["subjects"] = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]
+    for item in (found["Role"][0], binding):
+        kubectl("apply", "-f", "-", stdin=item)
+    config = yaml.safe_load(control_plane.read_text())
+    config["users"][0]["user"] = {"token": kubectl("create", "token", ACCOUNT).strip()}
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+async def test_the_whole_way_needs_nothing_else(
+    limited: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    async with embedded(limited, namespace) as operator:
+        await models.create(model(autoscaling={"maxReplicas": 2}))
+        await models.wait("Ready", "True")
+        await models.delete()
+        await models.gone(OPTIMISED_MODEL, "minilm")
+        calls = operator.metrics.api_seconds.collect()
+        codes = {sample.labels["code"] for metric in calls for sample in metric.samples}
+    assert "200" in codes
+    assert "403" not in codes
+
+
+def test_it_may_not_do_more(limited: Path, namespace: str) -> None:
+    kubectl = Kubectl(limited, namespace)
+    models, roles = "optimisedmodels.enginewright.io", "roles.rbac.authorization.k8s.io"
+    refused = (("get", "secrets"), ("create", "pods"), ("create", "pods/exec"), ("patch", models), ("delete", models),
+               ("create", roles))  # fmt: skip
+    for verb, resource in refused:
+        assert kubectl.run("auth", "can-i", verb, resource).stdout.strip() == "no", f"{verb} {resource}"
+    assert kubectl.run("auth", "can-i", "list", "pods").stdout.strip() == "yes"
+    assert kubectl.run("auth", "can-i", "list", "pods", "-n", "default").stdout.strip() == "no"
