@@ -13,32 +13,63 @@ from enginewright_builder.triton.model_config import ServedModel, model_config, 
 
 HERE = Path(__file__).parent
 TEXT = Interface(
-    inputs=(TensorSpec(name="input_ids", dtype="int64", shape=("batch", "1..512")),
-            TensorSpec(name="attention_mask", dtype="int64", shape=("batch", "1..512"))),
-    outputs=(TensorSpec(name="sentence_embedding", dtype="float32", shape=("batch", 384)),))
-IMAGE = Interface(inputs=(TensorSpec(name="image", dtype="float16", shape=("batch", 3, 224, 224)),),
-                  outputs=(TensorSpec(name="logits", dtype="float16", shape=("batch", 1000)),
-                           TensorSpec(name="score", dtype="float32", shape=("batch",))))
+    inputs=(
+        TensorSpec(name="input_ids", dtype="int64", shape=("batch", "1..512")),
+        TensorSpec(name="attention_mask", dtype="int64", shape=("batch", "1..512")),
+    ),
+    outputs=(TensorSpec(name="sentence_embedding", dtype="float32", shape=("batch", 384)),),
+)
+IMAGE = Interface(
+    inputs=(TensorSpec(name="image", dtype="float16", shape=("batch", 3, 224, 224)),),
+    outputs=(
+        TensorSpec(name="logits", dtype="float16", shape=("batch", 1000)),
+        TensorSpec(name="score", dtype="float32", shape=("batch",)),
+    ),
+)
 WARMUP = {"input_ids": np.ones((2, 16), np.int64), "attention_mask": np.ones((2, 16), np.int64)}
 
 CASES = {
     "python-cpu": ServedModel(
-        name="minilm", triton_backend="python", interface=TEXT, warmup=WARMUP,
+        name="minilm",
+        triton_backend="python",
+        interface=TEXT,
+        warmup=WARMUP,
         serving=ServingChoice(max_batch_size=32, max_queue_delay_us=500, instance_count=2),
-        parameters={"threads": "1", "model_file": "model.onnx"}),
+        parameters={"threads": "1", "model_file": "model.onnx"},
+    ),
     "onnxruntime-gpu": ServedModel(
-        name="minilm", triton_backend="onnxruntime", interface=TEXT, gpus=(0, 1),
-        default_model_filename="model.onnx", serving=ServingChoice(max_batch_size=16, preferred_batch_sizes=(4, 8, 16))),
+        name="minilm",
+        triton_backend="onnxruntime",
+        interface=TEXT,
+        gpus=(0, 1),
+        default_model_filename="model.onnx",
+        serving=ServingChoice(max_batch_size=16, preferred_batch_sizes=(4, 8, 16)),
+    ),
     "onnxruntime-unbatched": ServedModel(
-        name="minilm", triton_backend="onnxruntime", interface=TEXT, default_model_filename="model.onnx", warmup=WARMUP,
-        serving=ServingChoice(max_batch_size=0)),
+        name="minilm",
+        triton_backend="onnxruntime",
+        interface=TEXT,
+        default_model_filename="model.onnx",
+        warmup=WARMUP,
+        serving=ServingChoice(max_batch_size=0),
+    ),
     "batch-of-one": ServedModel(
-        name="minilm", triton_backend="onnxruntime", interface=TEXT, default_model_filename="model.onnx",
-        serving=ServingChoice(max_batch_size=1, max_queue_delay_us=500)),
+        name="minilm",
+        triton_backend="onnxruntime",
+        interface=TEXT,
+        default_model_filename="model.onnx",
+        serving=ServingChoice(max_batch_size=1, max_queue_delay_us=500),
+    ),
     "tensorrt-graphs": ServedModel(
-        name="resnet", triton_backend="tensorrt", interface=IMAGE, gpus=(0,), profiles=(0, 2), graph_batches=(1, 8),
+        name="resnet",
+        triton_backend="tensorrt",
+        interface=IMAGE,
+        gpus=(0,),
+        profiles=(0, 2),
+        graph_batches=(1, 8),
         default_model_filename="model.plan",
-        serving=ServingChoice(max_batch_size=8, preferred_batch_sizes=(8,), max_queue_delay_us=100, instance_count=2)),
+        serving=ServingChoice(max_batch_size=8, preferred_batch_sizes=(8,), max_queue_delay_us=100, instance_count=2),
+    ),
 }
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -17,11 +18,21 @@ import pytest
 import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
 import enginewright_builder
-from enginewright_builder.load import Call, Channels, Recorder, Request, closed_loop, constant_arrivals, encode, open_loop
-from enginewright_builder.load import poisson_arrivals
+from enginewright_builder.load import (
+    Call,
+    Channels,
+    Recorder,
+    Request,
+    closed_loop,
+    constant_arrivals,
+    encode,
+    open_loop,
+    poisson_arrivals,
+)
 from enginewright_builder.load.__main__ import main
 from enginewright_builder.load.requests import decode, split
 from enginewright_builder.load.result import nearest_rank, throughput_interval
@@ -38,9 +49,11 @@ class Backend:
     served: int = 0
     active: int = 0
     most_active: int = 0
+    began: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def infer(self, payload: bytes, context: grpc.aio.ServicerContext) -> bytes:
         self.peers.add(context.peer())
+        self.began.set()
         self.active += 1
         self.most_active = max(self.most_active, self.active)
         try:
@@ -58,8 +71,9 @@ async def backend() -> AsyncIterator[Backend]:
     state = Backend()
     server = grpc.aio.server()
     handler = grpc.unary_unary_rpc_method_handler(state.infer)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
-        "inference.GRPCInferenceService", {"ModelInfer": handler}),))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("inference.GRPCInferenceService", {"ModelInfer": handler}),)
+    )
     state.url = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     yield state
@@ -112,8 +126,13 @@ async def test_open_loop_counts_latency_from_the_scheduled_time(backend: Backend
 
     backend.delay = 0.02
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
-        "inference.GRPCInferenceService", {"ModelInfer": grpc.unary_unary_rpc_method_handler(one_at_a_time)}),))
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(
+                "inference.GRPCInferenceService", {"ModelInfer": grpc.unary_unary_rpc_method_handler(one_at_a_time)}
+            ),
+        )
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with Channels(f"127.0.0.1:{port}") as channels:
@@ -137,8 +156,7 @@ async def test_stop_finishes_what_is_in_flight(backend: Backend) -> None:
     stop = asyncio.Event()
     async with Channels(backend.url) as channels:
         running = asyncio.create_task(closed_loop(channels, ONE, concurrency=3, seconds=60, stop=stop))
-        while not backend.active:
-            await asyncio.sleep(0)
+        await backend.began.wait()
         stop.set()
         result = await running
     assert result.failed == 0
@@ -208,7 +226,7 @@ def test_split_gives_whole_batches(rows: int, batch: int) -> None:
 
 
 @pytest.mark.parametrize("inputs", [{}, {"x": np.zeros((0, 3))}, {"x": np.zeros((2, 3)), "y": np.zeros((3, 3))}])
-def test_useless_inputs_are_refused(inputs: dict[str, np.ndarray]) -> None:
+def test_useless_inputs_are_refused(inputs: dict[str, NDArray[Any]]) -> None:
     with pytest.raises((ValueError, StopIteration)):
         split(inputs, 1) if inputs else encode("m", inputs)
 
@@ -219,7 +237,9 @@ def test_a_request_carries_its_arrays() -> None:
     message = service_pb2.ModelInferRequest.FromString(request.payload)
     assert request.batch == 2
     assert [(entry.name, entry.datatype, list(entry.shape)) for entry in message.inputs] == [
-        ("x", "FP32", [2, 3]), ("t", "BYTES", [2, 1])]
+        ("x", "FP32", [2, 3]),
+        ("t", "BYTES", [2, 1]),
+    ]
     assert message.raw_input_contents[1] == b"\x01\0\0\0a\x02\0\0\0bc"
 
 
@@ -232,8 +252,21 @@ def test_a_response_gives_its_arrays() -> None:
 
 def _command(url: str, data: Path, *options: str) -> list[str]:
     np.savez(data, x=np.zeros((4, 3), np.float32))
-    return [sys.executable, "-m", "enginewright_builder.load", "--url", url, "--model", "m", "--inputs", str(data),
-            "--closed", "2", "--json", *options]
+    return [
+        sys.executable,
+        "-m",
+        "enginewright_builder.load",
+        "--url",
+        url,
+        "--model",
+        "m",
+        "--inputs",
+        str(data),
+        "--closed",
+        "2",
+        "--json",
+        *options,
+    ]
 
 
 SOURCES = {**os.environ, "PYTHONPATH": str(Path(enginewright_builder.__file__).parent.parent)}
@@ -252,15 +285,16 @@ async def test_command_ends_gracefully_when_its_pod_is_stopped(backend: Backend,
     backend.delay = 0.05
     arguments = _command(backend.url, tmp_path / "data.npz", "--seconds", "600")
     process = await asyncio.create_subprocess_exec(*arguments, env=SOURCES, stdout=asyncio.subprocess.PIPE)
-    while not backend.served:
-        await asyncio.sleep(0.01)
+    await backend.began.wait()
     process.terminate()
     output, _ = await process.communicate()
     figures = json.loads(output)
     assert (process.returncode, figures["failed"], figures["requests"]) == (0, 0, backend.served)
 
 
-@pytest.mark.parametrize("arguments", [["--closed", "0"], ["--rate", "-1"], ["--rate", "nan"], ["--closed", "2", "--rate", "3"]])
+@pytest.mark.parametrize(
+    "arguments", [["--closed", "0"], ["--rate", "-1"], ["--rate", "nan"], ["--closed", "2", "--rate", "3"]]
+)
 def test_command_refuses_absurd_numbers(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--url", "x", "--model", "m", *arguments])

@@ -47,8 +47,17 @@ def test_page_is_well_formed_and_needs_no_network(report: BuildReport) -> None:
 
 def test_page_says_what_ships_and_why_the_others_lost(report: BuildReport) -> None:
     page = render(report)
-    for text in ("ONNX Runtime INT8 ships", "2.35×", "needs an NVIDIA GPU", "cosine at least 0.9570", report.source_digest,
-                 report.fingerprint, report.command, "max_batch_size: 32", "The objective of p99 ≤ 20 ms is met"):
+    for text in (
+        "ONNX Runtime INT8 ships",
+        "2.35×",
+        "needs an NVIDIA GPU",
+        "cosine at least 0.9570",
+        report.source_digest,
+        report.fingerprint,
+        report.command,
+        "max_batch_size: 32",
+        "The objective of p99 ≤ 20 ms is met",
+    ):
         assert text in page, text
 
 
@@ -58,8 +67,9 @@ def test_page_escapes_what_comes_from_a_model(report: BuildReport) -> None:
 
 
 def test_report_without_sweep_or_reference_figures(report: BuildReport) -> None:
-    bare = dataclasses.replace(report, sweep=None, reference=dataclasses.replace(report.reference, p50_ms=None,
-                                                                                  p99_ms=None, throughput=None))
+    bare = dataclasses.replace(
+        report, sweep=None, reference=dataclasses.replace(report.reference, p50_ms=None, p99_ms=None, throughput=None)
+    )
     assert "<svg" not in render(bare)
 
 
@@ -86,29 +96,50 @@ def test_dots_stay_inside_the_plot_and_one_is_chosen(report: BuildReport) -> Non
 def test_frontier_holds_exactly_the_points_that_none_beats(report: BuildReport) -> None:
     assert report.sweep is not None
     points = report.sweep.points
-    expected = {point.objective_ms for point in points
-                if not any(other.objective_ms <= point.objective_ms and other.throughput >= point.throughput
-                           and other != point for other in points)}
+    expected = {
+        point.objective_ms
+        for point in points
+        if not any(
+            other.objective_ms <= point.objective_ms and other.throughput >= point.throughput and other != point
+            for other in points
+        )
+    }
     assert {point.objective_ms for point in charts.frontier(points)} == expected
 
 
-@pytest.mark.parametrize(("largest", "ticks"), [(0, [0, 1]), (10, [0, 2, 4, 6, 8, 10]), (131, [0, 50, 100, 150]),
-                                                 (0.6, [0, 0.2, 0.4, 0.6]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1])])
+@pytest.mark.parametrize(
+    ("largest", "ticks"),
+    [
+        (0, [0, 1]),
+        (10, [0, 2, 4, 6, 8, 10]),
+        (131, [0, 50, 100, 150]),
+        (0.6, [0, 0.2, 0.4, 0.6]),
+        (1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+    ],
+)
 def test_ticks(largest: float, ticks: list[float]) -> None:
     assert charts.nice_ticks(largest) == pytest.approx(ticks)
 
 
 def test_layers_are_sorted_and_add_up(report: BuildReport) -> None:
     bars = charts.layer_bars(report)
-    assert [bar.label for bar in bars][0] == "Model compute"
+    assert bars[0].label == "Model compute"
     assert bars[0].width == 100.0
     assert bars[-1].cumulative == "100%"
 
 
-@pytest.mark.parametrize(("function", "value", "text"), [
-    (words.size, None, "–"), (words.size, 512, "512 B"), (words.size, 23_200_000, "22.1 MiB"),
-    (words.milliseconds, 0.6234, "0.62 ms"), (words.milliseconds, 18.24, "18.2 ms"), (words.per_second, 12345.6, "12,346/s"),
-    (words.seconds, 130, "2.2 min"), (words.share, 0.99312, "0.9931"),
-])
+@pytest.mark.parametrize(
+    ("function", "value", "text"),
+    [
+        (words.size, None, "–"),
+        (words.size, 512, "512 B"),
+        (words.size, 23_200_000, "22.1 MiB"),
+        (words.milliseconds, 0.6234, "0.62 ms"),
+        (words.milliseconds, 18.24, "18.2 ms"),
+        (words.per_second, 12345.6, "12,346/s"),
+        (words.seconds, 130, "2.2 min"),
+        (words.share, 0.99312, "0.9931"),
+    ],
+)
 def test_numbers_in_words(function: object, value: object, text: str) -> None:
     assert function(value) == text  # type: ignore[operator]

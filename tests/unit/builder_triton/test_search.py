@@ -19,29 +19,58 @@ from enginewright_builder.sweep.search import Search, Space, reason
 Model = Callable[[ServingChoice, int], tuple[float, float]]
 
 
-def ideal(serving: ServingChoice, concurrency: int, *, cores: int = 4, service_ms: float = 10.0,
-          delay_gain: float = 0.0) -> tuple[float, float]:
-    """Throughput and latency by the asymptotic bounds of a closed system: equal workers, a tenth of the service time spent
-    outside them. A delay speeds the workers up by ``delay_gain``."""
+def ideal(
+    serving: ServingChoice, concurrency: int, *, cores: int = 4, service_ms: float = 10.0, delay_gain: float = 0.0
+) -> tuple[float, float]:
+    """Throughput and latency by the asymptotic bounds of a closed system: equal workers, a tenth of the service time
+    spent outside them. A delay speeds the workers up by ``delay_gain``."""
     workers = min(serving.instance_count, cores)
     service = service_ms / (1 + delay_gain * (serving.max_queue_delay_us > 0))
     throughput = min(concurrency / (service + service_ms / 10), workers / service)
     return throughput * 1e3, concurrency / throughput
 
 
-def run(model: Model, *, objective: ObjectiveRequest | None = None, batching: BatchingRequest | None = None,
-        instances: InstancesRequest | None = None, cores: int = 4, limit: int = 12, noise: float = 0.01,
-        max_batch_size: int = 8) -> tuple[Search, Point]:
+def run(
+    model: Model,
+    *,
+    objective: ObjectiveRequest | None = None,
+    batching: BatchingRequest | None = None,
+    instances: InstancesRequest | None = None,
+    cores: int = 4,
+    limit: int = 12,
+    noise: float = 0.01,
+    max_batch_size: int = 8,
+) -> tuple[Search, Point]:
     async def measure(serving: ServingChoice, concurrency: int, rival: Point | None) -> Point:
         throughput, latency = model(serving, concurrency)
-        return Point(serving=serving, threads=1, concurrency=concurrency, batch=1, requests=100, errors=0, seconds=1.0,
-                     throughput=throughput, mean_ms=latency, p50_ms=latency, p90_ms=latency, p95_ms=latency,
-                     p99_ms=latency, objective_ms=latency, throughput_low=throughput * (1 - noise),
-                     throughput_high=throughput * (1 + noise), mean_batch=1.0,
-                     layers=Layers(queue_ms=0, compute_ms=latency, input_output_ms=0, transport_ms=0))
+        return Point(
+            serving=serving,
+            threads=1,
+            concurrency=concurrency,
+            batch=1,
+            requests=100,
+            errors=0,
+            seconds=1.0,
+            throughput=throughput,
+            mean_ms=latency,
+            p50_ms=latency,
+            p90_ms=latency,
+            p95_ms=latency,
+            p99_ms=latency,
+            objective_ms=latency,
+            throughput_low=throughput * (1 - noise),
+            throughput_high=throughput * (1 + noise),
+            mean_batch=1.0,
+            layers=Layers(queue_ms=0, compute_ms=latency, input_output_ms=0, transport_ms=0),
+        )
 
-    space = Space.of(max_batch_size=max_batch_size, batching=batching or BatchingRequest(),
-                     instances=instances or InstancesRequest(), cores=cores, gpus=0)
+    space = Space.of(
+        max_batch_size=max_batch_size,
+        batching=batching or BatchingRequest(),
+        instances=instances or InstancesRequest(),
+        cores=cores,
+        gpus=0,
+    )
     search = Search(space=space, objective=objective or ObjectiveRequest(), measure=measure, left=limit)
     return search, asyncio.run(search.run())
 
@@ -64,8 +93,11 @@ def test_noise_is_not_taken_for_a_gain() -> None:
 
 
 def test_a_delay_that_pays_is_taken() -> None:
-    _, best = run(lambda serving, c: ideal(serving, c, cores=1, delay_gain=0.5), noise=0.01,
-                  objective=ObjectiveRequest(latency_ms=500))
+    _, best = run(
+        lambda serving, c: ideal(serving, c, cores=1, delay_gain=0.5),
+        noise=0.01,
+        objective=ObjectiveRequest(latency_ms=500),
+    )
     assert best.serving.max_queue_delay_us > 0
 
 
@@ -84,10 +116,14 @@ def test_unreachable_objective_gives_the_fastest_and_says_so() -> None:
 
 
 def test_what_the_user_fixed_is_honoured() -> None:
-    search, best = run(ideal, batching=BatchingRequest(mode="fixed", preferred_batch_sizes=(4,), max_queue_delay_us=700),
-                       instances=InstancesRequest(mode="fixed", count=3))
-    assert {(p.serving.instance_count, p.serving.max_queue_delay_us, p.serving.preferred_batch_sizes)
-            for p in search.points} == {(3, 700, (4,))}
+    search, best = run(
+        ideal,
+        batching=BatchingRequest(mode="fixed", preferred_batch_sizes=(4,), max_queue_delay_us=700),
+        instances=InstancesRequest(mode="fixed", count=3),
+    )
+    assert {
+        (p.serving.instance_count, p.serving.max_queue_delay_us, p.serving.preferred_batch_sizes) for p in search.points
+    } == {(3, 700, (4,))}
     assert best.serving.instance_count == 3
 
 
@@ -97,14 +133,28 @@ def test_no_delay_is_tried_where_no_batch_forms(size: int) -> None:
     assert {point.serving.max_queue_delay_us for point in search.points} == {0}
 
 
-@given(limit=st.integers(1, 14), cores=st.integers(1, 64), service=st.floats(0.1, 500), gain=st.floats(0, 2),
-       latency=st.floats(0, 1000), noise=st.floats(0, 0.5), batch=st.integers(0, 64))
+@given(
+    limit=st.integers(1, 14),
+    cores=st.integers(1, 64),
+    service=st.floats(0.1, 500),
+    gain=st.floats(0, 2),
+    latency=st.floats(0, 1000),
+    noise=st.floats(0, 0.5),
+    batch=st.integers(0, 64),
+)
 @settings(max_examples=150, deadline=None)
 def test_never_more_than_the_budget_and_never_a_point_that_a_measured_one_beats(
-        limit: int, cores: int, service: float, gain: float, latency: float, noise: float, batch: int) -> None:
+    limit: int, cores: int, service: float, gain: float, latency: float, noise: float, batch: int
+) -> None:
     objective = ObjectiveRequest(latency_ms=latency)
-    search, best = run(lambda serving, c: ideal(serving, c, cores=cores, service_ms=service, delay_gain=gain), limit=limit,
-                       cores=cores, objective=objective, noise=noise, max_batch_size=batch)
+    search, best = run(
+        lambda serving, c: ideal(serving, c, cores=cores, service_ms=service, delay_gain=gain),
+        limit=limit,
+        cores=cores,
+        objective=objective,
+        noise=noise,
+        max_batch_size=batch,
+    )
     assert 1 <= len(search.points) <= limit
     assert best in search.points
     same = [point for point in search.points if point.serving == best.serving]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -22,7 +23,11 @@ from enginewright_builder.errors import BuilderError, TransientError, UserError
 
 FP = "ab" * 32
 OUTCOME = Outcome(kind="build", ok=True, fingerprint=FP)
-FILES = {"build-report.json": b"{}", "model_repository/m/config.pbtxt": b"name: 'm'", "model_repository/m/1/model.onnx": b"x" * 4096}
+FILES = {
+    "build-report.json": b"{}",
+    "model_repository/m/config.pbtxt": b"name: 'm'",
+    "model_repository/m/1/model.onnx": b"x" * 4096,
+}
 
 
 def stage(root: Path, files: dict[str, bytes] | None = None) -> Path:
@@ -88,14 +93,23 @@ class Killed(BaseException):
     """Stands for kill -9: no handler of ours may run a clean-up that matters for readers."""
 
 
-STEPS: list[tuple[object, str]] = [(os, "fsync"), (os, "rename"), (os, "open"), (os, "mkdir"), (io, "open"),
-                                   (shutil, "copyfileobj"), (store, "sha256_file"), (store, "verify")]
+STEPS: list[tuple[object, str]] = [
+    (os, "fsync"),
+    (os, "rename"),
+    (os, "open"),
+    (os, "mkdir"),
+    (io, "open"),
+    (shutil, "copyfileobj"),
+    (store, "sha256_file"),
+    (store, "verify"),
+]
 
 
 @given(step=st.sampled_from(STEPS), after=st.integers(0, 12))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_killed_anywhere_a_reader_sees_all_or_nothing(step: tuple[object, str], after: int,
-                                                      tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_killed_anywhere_a_reader_sees_all_or_nothing(
+    step: tuple[object, str], after: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     root = tmp_path_factory.mktemp("killed")
     staging, shelf = stage(root / "staging"), root / "store"
     shelf.mkdir()
@@ -110,28 +124,33 @@ def test_killed_anywhere_a_reader_sees_all_or_nothing(step: tuple[object, str], 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, dying)
-        patch.setattr(store.shutil, "rmtree", lambda *args, **kwargs: None)  # the dead clean nothing
-        try:
+        patch.setattr(shutil, "rmtree", lambda *args, **kwargs: None)  # the dead clean nothing
+        with contextlib.suppress(Killed, BuilderError):
             publish(staging, shelf)
-        except (Killed, BuilderError):
-            pass
     seen = store.lookup(shelf, FP)
     if seen is not None:
         assert set(seen.files) == set(FILES)
     assert publish(staging, shelf) == store.lookup(shelf, FP)
 
 
-@pytest.mark.parametrize(("number", "kind", "reason"), [
-    (errno.ENOSPC, UserError, "StoreFull"), (errno.EDQUOT, UserError, "StoreFull"),
-    (errno.EROFS, UserError, "StoreReadOnly"), (errno.EACCES, UserError, "StoreReadOnly"),
-    (errno.EIO, TransientError, "StoreUnavailable"), (errno.ESTALE, TransientError, "StoreUnavailable"),
-])
-def test_what_the_file_system_says_becomes_what_to_do(number: int, kind: type[BuilderError], reason: str, staging: Path,
-                                                      shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind", "reason"),
+    [
+        (errno.ENOSPC, UserError, "StoreFull"),
+        (errno.EDQUOT, UserError, "StoreFull"),
+        (errno.EROFS, UserError, "StoreReadOnly"),
+        (errno.EACCES, UserError, "StoreReadOnly"),
+        (errno.EIO, TransientError, "StoreUnavailable"),
+        (errno.ESTALE, TransientError, "StoreUnavailable"),
+    ],
+)
+def test_what_the_file_system_says_becomes_what_to_do(
+    number: int, kind: type[BuilderError], reason: str, staging: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(*args: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(store.shutil, "copyfileobj", failing)
+    monkeypatch.setattr(shutil, "copyfileobj", failing)
     with pytest.raises(kind) as caught:
         publish(staging, shelf)
     assert caught.value.reason == reason
@@ -144,8 +163,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of one megabyte."""
     path = tmp_path / "disk"
     path.mkdir()
-    mounted = os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], check=False,
-                                                   capture_output=True).returncode == 0
+    mounted = (
+        os.geteuid() == 0
+        and subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], check=False, capture_output=True
+        ).returncode
+        == 0
+    )
     if not mounted:
         pytest.skip("mounting needs root")
     yield path
@@ -165,15 +189,21 @@ def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
 
 def test_a_disk_that_is_really_read_only(small_disk: Path, staging: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    for attempt in (lambda: publish(staging, small_disk), lambda: store.check_writable(small_disk)):
-        with pytest.raises(UserError) as caught:
-            attempt()
-        assert caught.value.reason == "StoreReadOnly"
+    with pytest.raises(UserError) as caught:
+        publish(staging, small_disk)
+    assert caught.value.reason == "StoreReadOnly"
+    with pytest.raises(UserError) as caught:
+        store.check_writable(small_disk)
+    assert caught.value.reason == "StoreReadOnly"
 
 
 def test_missing_store(staging: Path, tmp_path: Path) -> None:
-    for attempt in (lambda: publish(staging, tmp_path / "no"), lambda: store.check_writable(tmp_path / "no"),
-                    lambda: store.lookup(tmp_path / "no", FP)):
+    attempts: list[Callable[[], object]] = [
+        lambda: publish(staging, tmp_path / "no"),
+        lambda: store.check_writable(tmp_path / "no"),
+        lambda: store.lookup(tmp_path / "no", FP),
+    ]
+    for attempt in attempts:
         with pytest.raises(UserError) as caught:
             attempt()
         assert caught.value.reason == "StoreMissing"
@@ -244,13 +274,26 @@ def _garble(folder: Path) -> None:
     (folder / MANIFEST_FILE).write_text("{")
 
 
-@pytest.mark.parametrize(("damage", "words"), [
-    (_truncate, "4095 bytes"), (_flip, "digest"), (_remove, "missing"), (_add, "not in the manifest"), (_link, "plain file"),
-    (_garble, "not valid")])
-def test_damage_is_found_by_reader_and_by_init_container(damage: Callable[[Path], None], words: str, staging: Path,
-                                                         shelf: Path, tmp_path: Path,
-                                                         monkeypatch: pytest.MonkeyPatch,
-                                                         capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_truncate, "4095 bytes"),
+        (_flip, "digest"),
+        (_remove, "missing"),
+        (_add, "not in the manifest"),
+        (_link, "plain file"),
+        (_garble, "not valid"),
+    ],
+)
+def test_damage_is_found_by_reader_and_by_init_container(
+    damage: Callable[[Path], None],
+    words: str,
+    staging: Path,
+    shelf: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     publish(staging, shelf)
     damage(shelf / FP)
     with pytest.raises(TransientError, match=words) as caught:
@@ -267,10 +310,19 @@ def test_damage_is_found_by_reader_and_by_init_container(damage: Callable[[Path]
 def test_verify_runs_with_the_standard_library_alone(staging: Path, shelf: Path) -> None:
     publish(staging, shelf)
     source = Path(verify.__file__).parent.parent
-    done = subprocess.run([sys.executable, "-I", "-S", "-c",
-                           f"import sys; sys.path.insert(0, {str(source)!r}); sys.argv = ['verify', {str(shelf / FP)!r}]; "
-                           "import runpy; runpy.run_module('enginewright_builder.verify', run_name='__main__')"],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(source)!r}); sys.argv = ['verify', {str(shelf / FP)!r}]; "
+            "import runpy; runpy.run_module('enginewright_builder.verify', run_name='__main__')",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "is whole: 3 files" in done.stdout
 

@@ -1,0 +1,258 @@
+"""On a real tritonserver."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import numpy as np
+import pytest
+import tritonclient.grpc.aio as triton
+from numpy.typing import NDArray
+from tritonclient.utils import InferenceServerException
+
+from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
+from enginewright_builder.engines.base import Artifact
+from enginewright_builder.errors import UserError
+from enginewright_builder.load import Channels, closed_loop, encode
+from enginewright_builder.load.requests import decode
+from enginewright_builder.sweep import sweep
+from enginewright_builder.triton import process
+from enginewright_builder.triton.model_config import model_config
+from enginewright_builder.triton.prove import Case, difference, prove
+from enginewright_builder.triton.repository import served_model, write_model
+from enginewright_builder.triton.server import TritonServer
+
+pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
+RANDOM = np.random.default_rng(1)
+
+
+def rows(batch: int, count: int) -> NDArray[Any]:
+    return RANDOM.standard_normal((batch, count, 8)).astype(np.float32)
+
+
+def multiply(x: NDArray[Any]) -> NDArray[Any]:
+    weights = np.random.default_rng(7).standard_normal((8, 4)).astype(np.float32)
+    return np.asarray(x @ weights, np.float32)
+
+
+def alive(pid: int) -> bool:
+    """False for a zombie too: an orphan is reaped whenever its new parent gets to it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def ask(channels: Channels, x: NDArray[Any]) -> NDArray[Any]:
+    return decode(await channels.call(encode("multiply", {"x": x}).payload, 30.0))["y"]
+
+
+async def test_answers_of_one_request(server: TritonServer) -> None:
+    x = rows(3, 5)
+    async with triton.InferenceServerClient(server.grpc_url) as client:
+        tensor = triton.InferInput("x", list(x.shape), "FP32")
+        tensor.set_data_from_numpy(x)
+        answer = await client.infer("multiply", [tensor])
+    np.testing.assert_allclose(answer.as_numpy("y"), multiply(x), rtol=1e-5)
+
+
+async def test_requests_of_many_shapes_at_once_get_each_their_own_answer(server: TritonServer) -> None:
+    """The batcher joins what fits and the model splits it again: nothing is padded, nobody gets another's rows."""
+    questions = [rows(1 + number % 3, 1 + number % 4) for number in range(64)]
+    before = await server.statistics("multiply")
+    async with Channels(server.grpc_url) as channels:
+        answers = await asyncio.gather(*(ask(channels, x) for x in questions))
+    after = await server.statistics("multiply")
+    for x, y in zip(questions, answers, strict=True):
+        np.testing.assert_allclose(y, multiply(x), rtol=1e-4, atol=1e-6)
+    executions = after["execution_count"] - before["execution_count"]
+    assert executions < len(questions), "no two requests shared an execution"
+
+
+async def test_a_bad_request_gets_an_error_and_the_others_their_answers(server: TritonServer) -> None:
+    good, bad = rows(1, 2), RANDOM.standard_normal((1, 2, 7)).astype(np.float32)
+    async with Channels(server.grpc_url) as channels:
+        answers = await asyncio.gather(
+            ask(channels, good), ask(channels, bad), ask(channels, good), return_exceptions=True
+        )
+    assert isinstance(answers[1], grpc.aio.AioRpcError)
+    for answer in (answers[0], answers[2]):
+        assert isinstance(answer, np.ndarray)
+        np.testing.assert_allclose(answer, multiply(good), rtol=1e-5)
+
+
+async def test_only_the_outputs_asked_for_come_back(server: TritonServer) -> None:
+    x = rows(1, 1)
+    async with triton.InferenceServerClient(server.grpc_url) as client:
+        tensor = triton.InferInput("x", list(x.shape), "FP32")
+        tensor.set_data_from_numpy(x)
+        with pytest.raises(InferenceServerException):
+            await client.infer("multiply", [tensor], outputs=[triton.InferRequestedOutput("z")])
+        answer = await client.infer("multiply", [tensor], outputs=[triton.InferRequestedOutput("y")])
+    assert answer.as_numpy("y").shape == (1, 1, 4)
+
+
+async def test_warmed_before_ready(server: TritonServer, repository: Path, artifact: Artifact) -> None:
+    assert (repository / "multiply/warmup/sample-x").stat().st_size == 3 * 8 * 4
+    assert await server.model_ready("multiply")
+
+
+async def test_figures_of_the_server(server: TritonServer) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", server.version)
+    assert 0 < server.start_seconds < 60
+    assert await server.memory_bytes() > 30 << 20
+    assert 'nv_inference_pending_request_count{model="multiply"' in await server.metrics()
+
+
+async def test_reload_with_another_configuration(server: TritonServer, artifact: Artifact) -> None:
+    """What a sweep does: the file stays, the configuration changes."""
+    serving = ServingChoice(max_batch_size=4, instance_count=2)
+    config = model_config(served_model("multiply", artifact, serving, cores=2))
+    file_config = ServingChoice(max_batch_size=8, max_queue_delay_us=2000)
+    try:
+        assert await server.load("multiply", config) > 0
+        async with triton.InferenceServerClient(server.grpc_url) as client:
+            loaded = await client.get_model_config("multiply")
+        assert (loaded.config.max_batch_size, loaded.config.instance_group[0].count) == (4, 2)
+        assert loaded.config.parameters["threads"].string_value == "1"
+    finally:
+        await server.load("multiply", model_config(served_model("multiply", artifact, file_config, cores=1)))
+
+
+async def test_load_generator_on_the_real_server(server: TritonServer) -> None:
+    async with Channels(server.grpc_url) as channels:
+        result = await closed_loop(
+            channels, [encode("multiply", {"x": rows(2, 2)})], concurrency=4, seconds=30, max_requests=200
+        )
+    assert (result.requests, result.failed, result.measured) == (200, 0, 200)
+    assert 0 < result.p50_ms <= result.p99_ms <= result.max_ms
+
+
+async def test_nothing_is_left_behind(repository: Path) -> None:
+    async with TritonServer(repository, models=("multiply",)) as running:
+        children = process.descendants(running.pid)
+        scratch = running.log_file.parent
+        prefix = running._prefix
+        assert len(children) > 1  # the stub
+        assert list(process.SHARED_MEMORY.glob(f"{prefix}*"))
+    assert not [pid for pid in children if alive(pid)]
+    assert not list(process.SHARED_MEMORY.glob(f"{prefix}*"))
+    assert not scratch.exists()
+
+
+async def test_killed_server_leaves_nothing_either(repository: Path) -> None:
+    async with TritonServer(repository, models=("multiply",)) as running:
+        family = process.descendants(running.pid)
+        os.kill(running.pid, 9)
+        prefix = running._prefix
+    assert not list(process.SHARED_MEMORY.glob(f"{prefix}*"))
+    assert not [pid for pid in family if alive(pid)]
+
+
+Sabotage = Callable[[Path], None]
+
+
+def _missing_import(model: Path) -> None:
+    (model / "1/model.py").write_text("import library_that_is_not_there\n")
+
+
+def _corrupt_model(model: Path) -> None:
+    target = model / "1/model.onnx"
+    target.unlink()  # it may be a hard link
+    target.write_bytes(b"\x08\x07 this is no onnx")
+
+
+def _dying_stub(model: Path) -> None:
+    (model / "1/model.py").write_text("import os\nos._exit(1)\n")
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "words"),
+    [(_missing_import, "library_that_is_not_there"), (_corrupt_model, "model.onnx"), (_dying_stub, "Stub|stub")],
+)
+async def test_a_repository_that_does_not_load_says_why(
+    sabotage: Sabotage, words: str, artifact: Artifact, tmp_path: Path
+) -> None:
+    sabotage(write_model(tmp_path, "multiply", artifact, ServingChoice(max_batch_size=8)))
+    with pytest.raises(UserError, match=words) as caught:
+        async with TritonServer(tmp_path, models=("multiply",), ready_seconds=30):
+            pass
+    assert caught.value.reason == "ServerLoadFailed"
+
+
+async def test_a_server_that_hangs_ends_at_the_deadline_with_its_log(artifact: Artifact, tmp_path: Path) -> None:
+    model = write_model(tmp_path, "multiply", artifact, ServingChoice(max_batch_size=8))
+    (model / "1/model.py").write_text("import threading\nthreading.Event().wait()\n")
+    with pytest.raises(UserError, match="not ready within 3 s") as caught:
+        async with TritonServer(tmp_path, models=("multiply",), ready_seconds=3):
+            pass
+    assert "loading: multiply" in caught.value.message
+
+
+async def test_proof_holds_for_right_answers_and_fails_for_wrong_ones(repository: Path) -> None:
+    x = rows(2, 3)
+    right = Case(inputs={"x": x}, expected={"y": multiply(x)})
+    wrong = dataclasses.replace(right, expected={"y": multiply(x) * 1.5})
+
+    proof = await asyncio.to_thread(prove, repository, "multiply", [right])
+    assert proof.worst_difference < 1e-5
+    assert proof.memory_bytes > 30 << 20
+    assert 0 < proof.load_seconds < 60
+    with pytest.raises(UserError, match="'y'") as caught:
+        await asyncio.to_thread(prove, repository, "multiply", [right, wrong])
+    assert caught.value.reason == "ServedAnswersDiffer"
+
+
+@pytest.mark.parametrize(
+    ("served", "expected", "off"),
+    [
+        (np.array([1.0, 2.0]), np.array([1.0, 2.0]), 0.0),
+        (np.array([1.0, 2.2]), np.array([1.0, 2.0]), 0.1),
+        (None, np.array([1.0]), np.inf),
+        (np.array([1.0]), np.array([1.0, 2.0]), np.inf),
+        (np.array([np.nan]), np.array([1.0]), np.inf),
+        (np.array([np.nan]), np.array([np.nan]), 0.0),
+        (np.array([0.5]), np.array([0.0]), 0.5),
+        (np.zeros((2, 0)), np.zeros((2, 0)), 0.0),
+        (np.array([[1.0], [2.0]]), np.array([1.0, 2.0]), 0.0),
+    ],
+)
+async def test_difference(served: NDArray[Any] | None, expected: NDArray[Any], off: float) -> None:
+    assert difference(served, expected) == pytest.approx(off)
+
+
+async def test_sweep_measures_chooses_and_leaves_nothing(artifact: Artifact, tmp_path: Path) -> None:
+    steps: list[float] = []
+    result = await asyncio.to_thread(
+        sweep,
+        artifact,
+        "multiply",
+        [{"x": rows(1, 4)}, {"x": rows(2, 4)}],
+        tmp_path,
+        max_batch_size=4,
+        cores=2,
+        objective=ObjectiveRequest(latency_ms=500),
+        batching=BatchingRequest(max_queue_delay_us=0),
+        instances=InstancesRequest(),
+        budget_seconds=12,
+        max_measurements=4,
+        progress=lambda fraction, detail: steps.append(fraction),
+    )
+    assert result.best in result.points
+    assert 1 <= len(result.points) <= 4
+    assert result.serving == result.best.serving
+    assert result.serving.max_queue_delay_us == 0
+    assert result.objective_met
+    assert all(point.errors == 0 and point.throughput > 0 for point in result.points)
+    assert [point.batch for point in result.service_curve] == [1, 2, 4]
+    assert result.cold_start_seconds > 0
+    assert steps == sorted(steps)
+    assert steps[-1] == 1.0
+    assert os.listdir(tmp_path) == []
