@@ -1,0 +1,105 @@
+"""Every manifest, and the pods that come of it, in a real apiserver that enforces the standard ``restricted``."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginewright.core import labels
+from enginewright.core.config import OperatorConfig
+from support.children import Children, children_of
+from support.kubectl import Kubectl
+
+JSON = dict[str, Any]
+H100 = "NVIDIA-H100-80GB-HBM3"
+BASE: JSON = {"source": {"uri": "pvc://models/a"}}
+OBJECTS: dict[str, JSON] = {
+    "cpu": {**BASE, "placement": {"accelerator": "cpu"}, "autoscaling": {"maxReplicas": 3},
+            "engine": {"calibration": {"uri": "pvc://data/c.npz"}, "resources": {"limits": {"memory": "64Mi"}}}},
+    "gpus": {**BASE, "engine": {"queueName": "gpu"}, "rollout": {"strategy": "BlueGreen"},
+             "placement": {"gpu": {"products": [H100, "NVIDIA-H200"], "count": 2},
+                           "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoExecute",
+                                            "tolerationSeconds": 60}]}},
+    "slice": {**BASE, "rollout": {"strategy": "Recreate"}, "store": {"uri": "pvc://engines/team/a"},
+              "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb+me", "strategy": "mixed"}}},
+    "claim": {**BASE, "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "auto", "dra": {}}}},
+    "additions": {**BASE, "placement": {"accelerator": "cpu"}, "serving": {"podTemplate": {
+        "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "hello"}},
+        "spec": {
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"team": "search"}}}]}},
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                                           "labelSelector": {"matchLabels": {"team": "search"}}}],
+            "priorityClassName": "system-cluster-critical",
+            "volumes": [{"name": "logs", "emptyDir": {}}],
+            "containers": [
+                {"name": "server", "env": [{"name": "A", "value": "b"}],
+                 "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
+                {"name": "shipper", "image": "example/shipper:1", "ports": [{"containerPort": 9000}]}]}}}},
+}
+CONFIG = OperatorConfig(runtime_class_name="nvidia", image_pull_secrets=("registry",))
+
+
+@pytest.fixture(scope="module")
+def restricted(control_plane: Path) -> Iterator[Kubectl]:
+    kubectl = Kubectl(control_plane, f"restricted-{uuid.uuid4().hex[:8]}")
+    levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    kubectl("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Namespace",
+                                        "metadata": {"name": kubectl.namespace, "labels": levels}})
+    kubectl("create", "-f", "-", stdin={"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia",
+                                        "metadata": {"name": "nvidia"}})
+    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    try:
+        yield kubectl
+    finally:
+        kubectl("delete", "runtimeclass", "nvidia")
+        kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
+
+
+def of(kind: str, kubectl: Kubectl) -> Children:
+    return children_of("m", OBJECTS[kind], CONFIG, namespace=kubectl.namespace)
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_children_are_admitted_without_a_word(restricted: Kubectl, kind: str) -> None:
+    said = {child: restricted.admits(manifest) for child, manifest in of(kind, restricted).all().items()}
+    assert {child: text for child, text in said.items() if text} == {}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_their_pods_are_admitted_under_the_restricted_standard(restricted: Kubectl, kind: str) -> None:
+    for child, manifest in of(kind, restricted).all().items():
+        template = manifest.get("spec", {}).get("template")
+        if template is None:
+            continue
+        if kind == "additions":  # a class that only the system's own namespace may use
+            template["spec"].pop("priorityClassName", None)
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "generateName": "m-"},
+               "spec": template["spec"]}
+        assert restricted.admits(pod) == "", child
+
+
+def test_the_standard_is_really_enforced(restricted: Kubectl) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "free"},
+           "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    assert 'violates PodSecurity "restricted' in restricted.admits(pod)
+
+
+def test_applying_again_changes_nothing_and_leaves_replicas_to_the_scaler(restricted: Kubectl) -> None:
+    owner = {"apiVersion": labels.API_VERSION, "kind": labels.KIND, "metadata": {"name": "m"}, "spec": OBJECTS["cpu"]}
+    restricted("create", "-f", "-", stdin=owner)  # else the garbage collector takes its child
+    uid = restricted("get", "om", "m", "-o", "jsonpath={.metadata.uid}")
+    children = children_of("m", OBJECTS["cpu"], CONFIG, namespace=restricted.namespace, uid=uid)
+    deployment = children.all()["deployment"]
+    apply = ("apply", "--server-side", "--field-manager=enginewright", "--validate=strict", "-f", "-")
+    restricted(*apply, stdin=deployment)
+    name = deployment["metadata"]["name"]
+    restricted("scale", f"deployment/{name}", "--replicas=5")
+    generation = restricted("get", "deployment", name, "-o", "jsonpath={.metadata.generation}")
+    restricted(*apply, stdin=deployment)
+    found = restricted("get", "deployment", name, "-o", "jsonpath={.metadata.generation} {.spec.replicas}")
+    assert found == f"{generation} 5"
