@@ -66,8 +66,9 @@ def place(spec: Spec, source_bytes: int, config: OperatorConfig) -> Placement | 
 
 def pinned(placement: Placement, device: str) -> Placement:
     """``placement`` on nodes of the product that an engine was built on: of several products that would do, an engine
-    runs as proven on that one alone. ``device`` is the product's name as the driver gives it, with spaces."""
-    if placement.node_affinity is None:
+    runs as proven on that one alone. ``device`` is the product's name as the driver gives it (``NVIDIA H200``): only
+    that was seen, a name without spaces merely repeats what was asked for."""
+    if placement.node_affinity is None or " " not in device:
         return placement
     wanted = device.replace(" ", "-")
     values = [value for term in placement.node_affinity["nodeSelectorTerms"]

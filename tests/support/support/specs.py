@@ -93,7 +93,7 @@ def valid_specs(draw: st.DrawFn) -> Raw:
                            tolerance=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
         objective=_optional(latency=st.fixed_dictionaries({"milliseconds": st.floats(0.05, 1000)}),
                             throughput=st.integers(0, 10_000), minimise=st.sampled_from(["cost", "latency"])),
-        batching=st.sampled_from([{"mode": "auto"}, {"mode": "off"}, {"mode": "fixed", "maxQueueDelayMicroseconds": 0},
+        batching=st.sampled_from([{"mode": "auto"}, {"mode": "fixed", "maxQueueDelayMicroseconds": 0},
                                   {"mode": "fixed", "preferredBatchSizes": [1]}]),
         instances=st.sampled_from([{"mode": "auto"}, {"mode": "fixed", "count": 2}]),
         serving=_serving,

@@ -138,7 +138,7 @@ def test_an_engine_is_served_by_the_product_that_it_was_built_on(strategy: str) 
     assert found.node_affinity is None
     assert found.node_selector["nvidia.com/gpu.product"] == (H100 if strategy == "mixed" else f"{H100}-MIG-1g.10gb")
     assert found.limits == several.limits
-    assert pinned(several, "CPU") == several
+    assert pinned(several, "CPU") == pinned(several, H100) == pinned(several, "NVIDIA L4") == several
     assert pinned(placed(gpu={"products": [H100]}), "NVIDIA H200") == placed(gpu={"products": [H100]})
 
 

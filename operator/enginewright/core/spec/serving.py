@@ -18,8 +18,9 @@ Annotations = Annotated[Mapping[LabelKey, Annotated[str, Field(max_length=4096)]
 class BatchingSpec(SpecModel):
     """Dynamic batching."""
 
-    mode: Literal["auto", "fixed", "off"] = "auto"
-    """auto measures and chooses; fixed takes the values given here; off sends every request on its own."""
+    mode: Literal["auto", "fixed"] = "auto"
+    """auto measures and chooses; fixed takes what is given here and measures the rest. To form no batches at all, set
+    engine.maxBatchSize to 1."""
     preferred_batch_sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(default=(), max_length=16)
     """With mode fixed: batch sizes that the server tries to form."""
     max_queue_delay_microseconds: int | None = Field(default=None, ge=0, le=10_000_000)
