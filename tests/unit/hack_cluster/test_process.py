@@ -45,8 +45,9 @@ def start(tmp_path: Path, argv: tuple[str, ...] = SLEEP) -> process.ProcessRecor
     reader = os.open(output, os.O_RDONLY | os.O_NONBLOCK)
     process.start(tmp_path / "p.json", argv, output, tmp_path)
     os.set_blocking(reader, True)
-    assert os.read(reader, 2) == b"up"
-    os.close(reader)
+    # The whole line: unbuffered, Python writes its end apart, and would die of a closed pipe.
+    with os.fdopen(reader, "rb") as stream:
+        assert stream.readline() == b"up\n"
     record = process.read_record(tmp_path / "p.json")
     assert record is not None
     return record
