@@ -105,7 +105,8 @@ def test_what_changes_no_engine_changes_no_fingerprint(change: Raw) -> None:
 
 @pytest.mark.parametrize("change", [
     {"engine": {"precision": "fp32"}}, {"accuracy": {"tolerance": 0.5, "metric": "relative-error"}},
-    {"objective": {"throughput": 1}}, {"batching": {"mode": "fixed", "maxQueueDelayMicroseconds": 0}}, {"serving": {"image": "other:1"}},
+    {"objective": {"throughput": 1}},
+    {"batching": {"mode": "fixed", "maxQueueDelayMicroseconds": 0}}, {"serving": {"image": "other:1"}},
     {"placement": {"accelerator": "cpu", "nodeSelector": {"kubernetes.io/arch": "arm64"}}},
     {"placement": {"accelerator": "gpu"}, "engine": {}}, {"interface": None},
 ])

@@ -69,6 +69,7 @@ class ObjectiveSpec(SpecModel):
     latency: LatencySpec | None = None
     """Latency that one replica must keep at its chosen load."""
     throughput: float = Field(default=0.0, ge=0, le=1e7)
-    """Inferences a second that one replica should reach; 0 asks for none."""
-    minimise: Literal["cost", "latency"] = "cost"
-    """What to minimise among configurations that meet the objective: cost (most inferences a second) or latency."""
+    """Inferences a second that all replicas together should serve; the report says how many replicas that takes.
+    0 asks for none."""
+    minimise: Literal["cost"] = "cost"
+    """What to minimise among configurations that meet the objective: cost, by the most inferences a second."""
