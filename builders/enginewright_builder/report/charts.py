@@ -128,6 +128,7 @@ def _tick(value: float) -> str:
 
 def _label(point: Point) -> str:
     serving = point.serving
-    return (f"{serving.instance_count} instances of {max(1, point.threads)} threads, delay {serving.max_queue_delay_us} µs, "
+    return (f"{serving.instance_count} instances of {max(1, point.threads)} threads, "
+            f"delay {serving.max_queue_delay_us} µs, "
             f"{point.concurrency} in flight: {words.per_second(point.throughput)}, "
             f"p50 {words.milliseconds(point.p50_ms)}, p99 {words.milliseconds(point.p99_ms)}")

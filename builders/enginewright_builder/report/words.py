@@ -27,7 +27,7 @@ def headline(report: BuildReport) -> str:
     if is_offered(report):
         return (f"Nothing passed the accuracy gate; {name} is offered, not served: {metric} "
                 f"{accuracy.value:.4f}, lower bound {accuracy.low:.4f}, asked {1 - accuracy.tolerance:.4f}.")
-    speed = f"{ratio(engine.speedup)} the throughput of the {report.reference.name}"
+    speed = f"{ratio(engine.speedup)} the throughput of the source ({report.reference.name})"
     rivals = [candidate for candidate in report.candidates if candidate.verdict in ("Passed", "Slower")]
     why = "the fastest candidate that keeps its accuracy" if rivals else "the candidate that keeps its accuracy"
     return f"{name} ships: {why}, with {speed} and {bound}."

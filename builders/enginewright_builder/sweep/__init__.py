@@ -21,8 +21,10 @@ from enginewright_builder.triton.server import TritonServer
 
 __all__ = ["Layers", "Point", "ServicePoint", "SweepResult", "sweep"]
 
-# Part of the budget for the points themselves; loads, warm-up and the service curve take the rest.
-MEASURING_SHARE = 0.5
+# Shares of the budget: points themselves (loads and warm-up lie between them), and the service curve after them.
+# A search seldom needs all the measurements it may take.
+MEASURING_SHARE, USUAL_SHARE_OF_MEASUREMENTS = 0.6, 0.7
+SEARCH_SHARE, CURVE_SHARE = 0.85, 0.15
 MOST_POINT_SECONDS = 5.0
 
 
@@ -53,7 +55,8 @@ async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors],
                  objective: ObjectiveRequest, budget_seconds: float, max_measurements: int, cores: int,
                  gpus: tuple[int, ...], progress: Callable[[float, str], None]) -> SweepResult:
     began = time.monotonic()
-    point_seconds = min(MOST_POINT_SECONDS, MEASURING_SHARE * budget_seconds / max_measurements)
+    usual = USUAL_SHARE_OF_MEASUREMENTS * max_measurements
+    point_seconds = min(MOST_POINT_SECONDS, MEASURING_SHARE * budget_seconds / usual)
     async with TritonServer(root, gpus=gpus) as server:
         bench = Bench(server=server, artifact=artifact, model_name=model_name, objective=objective, cores=cores,
                       gpus=gpus, point_seconds=point_seconds,
@@ -67,10 +70,10 @@ async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors],
             return point
 
         search = Search(space=space, objective=objective, measure=measure, left=max_measurements,
-                        time_left=lambda: time.monotonic() - began < 0.85 * budget_seconds)
+                        time_left=lambda: time.monotonic() - began < SEARCH_SHARE * budget_seconds)
         best = await search.run()
         progress(0.92, "service curve")
-        curve = await bench.service_curve(best.serving, inputs[0])
+        curve = await bench.service_curve(best.serving, inputs[0], CURVE_SHARE * budget_seconds)
         result = SweepResult(
             serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
             objective_met=met(best, objective), best=best, points=tuple(search.points), service_curve=curve,

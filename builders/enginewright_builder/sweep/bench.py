@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,12 +97,19 @@ class Bench:
             mean_batch=inferences / executions if executions else 0.0,
             layers=layers(before["inference_stats"], after["inference_stats"], result.mean_ms))
 
-    async def service_curve(self, serving: ServingChoice, sample: Tensors) -> tuple[ServicePoint, ...]:
-        """Batches of 1, 2, 4, … up to the maximum, one in flight for each instance, no queue delay."""
+    async def service_curve(self, serving: ServingChoice, sample: Tensors, seconds: float
+                            ) -> tuple[ServicePoint, ...]:
+        """Batches of 1, 2, 4, … up to the maximum, one in flight for each instance, no queue delay.
+
+        Ends after the batch during which ``seconds`` are over: what is left out is the slow end of a slow model.
+        """
         await self.use(ServingChoice(max_batch_size=serving.max_batch_size, instance_count=serving.instance_count))
-        points = []
+        points: list[ServicePoint] = []
+        deadline = time.monotonic() + seconds
         async with Channels(self.server.grpc_url, count=serving.instance_count) as channels:
             for batch in curve_batches(serving.max_batch_size):
+                if points and time.monotonic() > deadline:
+                    break
                 inputs = resized(sample, batch) if serving.max_batch_size else sample
                 request = [encode(self.model_name, inputs, batch=batch)]
                 await closed_loop(channels, request, concurrency=serving.instance_count, seconds=CURVE_SECONDS / 5,

@@ -1,7 +1,7 @@
 """The search: few measurements, from a good start, one coordinate at a time. It knows nothing of servers.
 
 1. One instance count and delay (the user's, or 1 and 0), concurrency climbed by factors of 4 until the score falls: the
-knee. 2. At that concurrency, instances doubled while that is clearly better.
+knee. 2. At that concurrency, instances doubled while that is clearly better, or better twice.
 3. At that concurrency, the queue delay: 500 µs first, then longer if it helped, else shorter.
 4. Concurrency once more around the winner, since the configuration changed.
 """
@@ -20,6 +20,8 @@ from enginewright_builder.sweep.result import Point
 DELAYS_US = (0, 100, 500, 2000, 5000)
 FIRST_DELAY_US = 500
 CONCURRENCY_STEP = 4
+# A gain of this much that is within noise is measured a second time.
+PROMISING = 1.1
 
 Coordinate = Literal["instance_count", "max_queue_delay_us"]
 Measure = Callable[[ServingChoice, int, Point | None], Awaitable[Point]]
@@ -98,11 +100,24 @@ class Search:
             point = await self._point(serving, concurrency, rival)
             best = max(best, rival, key=lambda p: score(p, self.objective))
             better = clearly_better(point, rival, self.objective)
+            if not better and self._promising(point, rival):
+                point, rival, better = await self._again(point, rival)
             self._note(coordinate, value, point, rival, better)
             if not better:
                 break
             best = max(best, point, key=lambda p: score(p, self.objective))
         return best
+
+    def _promising(self, point: Point, rival: Point) -> bool:
+        """A gain that noise could hide, with measurements left to look again."""
+        ahead = score(point, self.objective) > score(rival, self.objective)
+        return ahead and point.throughput > PROMISING * rival.throughput and self.left >= 2 and self.time_left()
+
+    async def _again(self, point: Point, rival: Point) -> tuple[Point, Point, bool]:
+        """Measures both once more, in the other order, so that a machine that got slower meanwhile favours neither."""
+        second = await self._measured(point.serving, point.concurrency, rival)
+        second_rival = await self._measured(rival.serving, rival.concurrency, None)
+        return second, second_rival, score(second, self.objective) > score(second_rival, self.objective)
 
     async def _delay(self, best: Point) -> Point:
         longer = [delay for delay in self.space.delays_us if delay > FIRST_DELAY_US]
@@ -123,9 +138,12 @@ class Search:
         return best
 
     async def _point(self, serving: ServingChoice, concurrency: int, rival: Point | None = None) -> Point:
-        for known in self.points:
+        for known in reversed(self.points):
             if known.serving == serving and known.concurrency == concurrency:
                 return known
+        return await self._measured(serving, concurrency, rival)
+
+    async def _measured(self, serving: ServingChoice, concurrency: int, rival: Point | None) -> Point:
         self.left -= 1
         point = await self.measure(serving, concurrency, rival)
         self.points.append(point)
@@ -135,10 +153,10 @@ class Search:
         return self.left > 0 and self.time_left()
 
     def _note(self, coordinate: Coordinate, value: int, point: Point, rival: Point, better: bool) -> None:
-        what = f"{value} instances" if coordinate == "instance_count" else f"a queue delay of {value} µs"
-        verdict = "clearly better" if better else "no clear gain"
-        self.notes.append(f"{what}: {point.throughput:,.0f} against {rival.throughput:,.0f} inferences/s at "
-                          f"{point.concurrency} in flight, {verdict}")
+        what = f"{value} instances" if coordinate == "instance_count" else f"A queue delay of {value} µs"
+        verdict = "better" if better else "no clear gain"
+        self.notes.append(f"{what}: {point.throughput:,.0f} against {rival.throughput:,.0f} inferences/s "
+                          f"at {point.concurrency} in flight, {verdict}")
 
 
 def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
