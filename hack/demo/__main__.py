@@ -44,7 +44,7 @@ def demonstrate() -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     try:
         with summary.timed("cluster"):
-            say("Kubernetes: etcd, apiserver, scheduler, controllers, kubelet, proxy, containerd, DNS")
+            say("Kubernetes: a real node on this machine")
             run(CLUSTER, "up", quiet=False, timeout=1800)
         kube = Kube.of_cluster()
         with summary.timed("images"):
@@ -71,11 +71,9 @@ def say(text: str) -> None:
 def load_images() -> dict[str, str]:
     """Builds what changed and loads it into the cluster; returns image references by name."""
     say("Images: operator, builder (PyTorch, ONNX Runtime), server (Triton)")
-    run(IMAGES, "build", *ALL_IMAGES, quiet=False, timeout=1800)
-    references: dict[str, str] = json.loads(run(IMAGES, "refs"))
-    archives: dict[str, str] = json.loads(run(IMAGES, "archives"))
-    run(CLUSTER, "load-image", *(archives[name] for name in ALL_IMAGES), quiet=False, timeout=900)
-    return references
+    built = json.loads(run(IMAGES, "build", "--json", *ALL_IMAGES, quiet=False, timeout=1800))
+    run(CLUSTER, "load-image", *(built[name]["archive"] for name in ALL_IMAGES), quiet=False, timeout=900)
+    return {name: built[name]["reference"] for name in ALL_IMAGES}
 
 
 def install(kube: Kube, images: dict[str, str]) -> None:

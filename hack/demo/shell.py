@@ -21,12 +21,12 @@ class StepError(Exception):
 def run(*command: str | Path, stdin: bytes | None = None, timeout: float = 600, quiet: bool = True) -> str:
     """Runs ``command`` and returns what it printed. Raises :class:`StepError` with its last lines when it fails.
 
-    With ``quiet`` false its output goes straight to the terminal, so that a long step shows what it is doing.
+    With ``quiet`` false its messages (stderr) go straight to the terminal: a long step shows what it is doing.
     """
     text = [str(part) for part in command]
     try:
         done = subprocess.run(text, input=stdin, timeout=timeout, check=False, env=os.environ,
-                              stdout=subprocess.PIPE if quiet else None, stderr=subprocess.PIPE if quiet else None)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE if quiet else None)
     except subprocess.TimeoutExpired as expired:
         raise StepError(f"'{' '.join(text)}' did not finish within {timeout:.0f} s") from expired
     if done.returncode != 0:

@@ -45,8 +45,10 @@ def archive_path(recipe: Recipe, name: str) -> Path:
     return _cache() / "archives" / f"{name}-{recipe.key(name)}.tar"
 
 
-def build(names: Iterable[str]) -> None:
-    """Build the images of ``names`` that changed, and their archives.
+def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Build the images of ``names`` that changed, and their archives; returns each one's reference and archive.
+
+    What is returned is what was built, whatever happens to the sources meanwhile.
 
     Raises:
         BuildError: a program is missing, or a build failed.
@@ -66,6 +68,7 @@ def build(names: Iterable[str]) -> None:
         for name in wanted:
             path = archive_path(recipe, name)
             say(f"  ✓ {recipe.reference(name)} {path.stat().st_size / 1e6:.0f} MB")
+        return {name: {"reference": recipe.reference(name), "archive": str(archive_path(recipe, name))} for name in wanted}
 
 
 def _build(buildah: Buildah, recipe: Recipe, name: str) -> None:
@@ -167,6 +170,12 @@ def _name(text: str) -> str:
     return text
 
 
+def _build_verb(given: argparse.Namespace) -> None:
+    built = build(given.names or NAMES)
+    if given.json:
+        _print(built)
+
+
 def _print(value: object) -> None:
     print(json.dumps(value, indent=2))
 
@@ -180,7 +189,9 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"of {', '.join(NAMES)}; default all")
         return added
 
-    verb("build", "build what changed").set_defaults(run=lambda given: build(given.names or NAMES))
+    building = verb("build", "build what changed")
+    building.add_argument("--json", action="store_true", help="print references and archives, JSON by name")
+    building.set_defaults(run=_build_verb)
     verb("refs", "print the images' references, JSON by name").set_defaults(
         run=lambda given: _print({name: Recipe.read().reference(name) for name in given.names or NAMES})
     )
