@@ -68,7 +68,9 @@ def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
         for name in wanted:
             path = archive_path(recipe, name)
             say(f"  ✓ {recipe.reference(name)} {path.stat().st_size / 1e6:.0f} MB")
-        return {name: {"reference": recipe.reference(name), "archive": str(archive_path(recipe, name))} for name in wanted}
+        return {
+            name: {"reference": recipe.reference(name), "archive": str(archive_path(recipe, name))} for name in wanted
+        }
 
 
 def _build(buildah: Buildah, recipe: Recipe, name: str) -> None:

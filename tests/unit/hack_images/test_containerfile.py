@@ -1,0 +1,92 @@
+"""Reading a Containerfile, and what ours must hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from images import containerfile
+from images.containerfile import ContainerfileError, Stage
+from images.recipe import CONTAINERFILE, NAMES
+
+REAL = CONTAINERFILE.read_text()
+STAGES = containerfile.parse(REAL, {})
+# Images of this project and of those who run it: nothing else may change without one of these.
+RUNTIME_USER = "65532:65532"
+
+
+def parse(text: str, **arguments: str) -> dict[str, Stage]:
+    return containerfile.parse(text, arguments)
+
+
+def test_a_stage_has_its_parent_inputs_mounted_stages_and_arguments() -> None:
+    stages = parse(
+        """
+        ARG BASE=debian
+        FROM ${BASE} AS tools
+        FROM tools AS made
+        ARG KIND
+        # a comment, and a line that goes on
+        COPY --chmod=0755 a/one a/two /opt/
+        COPY --from=tools /x /y
+        RUN --mount=type=bind,from=tools,target=/mnt \\
+            --mount=type=cache,target=/c \\
+            # said in between
+            make it
+        """
+    )
+    assert stages["tools"].parent == "debian"
+    made = stages["made"]
+    assert made.parent == "tools"
+    assert made.inputs == ("a/one", "a/two")
+    assert made.stages == ("tools", "tools")
+    assert made.arguments == ("KIND",)
+    assert made.instructions[-1].endswith("--mount=type=cache,target=/c make it")
+
+
+def test_an_argument_overrides_the_default_of_a_parent() -> None:
+    assert parse("ARG BASE=debian\nFROM $BASE AS a", BASE="other")["a"].parent == "other"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("FROM debian", "name the stage"),
+        ("FROM ${BASE} AS a", "declare BASE"),
+        ("RUN true\nFROM x AS a", "only ARG"),
+        ("FROM x AS a\nRUN --mount=type=bind,source=src,target=/src true", "do not mount it"),
+    ],
+)
+def test_what_it_does_not_follow_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ContainerfileError, match=message):
+        parse(text)
+
+
+def test_defaults_are_those_above_the_first_stage() -> None:
+    assert containerfile.defaults("ARG A=1\nARG B\nFROM x AS a\nARG C=3") == {"A": "1", "B": ""}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_image_runs_as_a_user_without_rights(name: str) -> None:
+    users = [line.partition(" ")[2] for line in STAGES[name].instructions if line.startswith("USER ")]
+    assert users[-1:] == [RUNTIME_USER]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_own_source_comes_after_the_dependencies(name: str) -> None:
+    """A change of source must not install anything again."""
+    below = STAGES[STAGES[name].parent]
+    assert not [path for path in below.inputs if not path.startswith("requirements/")]
+    assert not [line for line in STAGES[name].instructions if "install-locked" in line]
+
+
+@pytest.mark.parametrize("stage", [stage for stage in STAGES.values() if stage.stages], ids=lambda stage: stage.name)
+def test_a_stage_that_mounts_another_is_stale_when_that_one_changes(stage: Stage) -> None:
+    assert {other.upper().replace("-", "_") for other in stage.stages} <= set(stage.arguments)
+
+
+def test_no_image_needs_a_stage_that_stands_below_it() -> None:
+    """Older builders run the stages from the top down to the target."""
+    order = list(STAGES)
+    for name, stage in STAGES.items():
+        above = order[: order.index(name)]
+        assert not [other for other in (stage.parent, *stage.stages) if other in order and other not in above]

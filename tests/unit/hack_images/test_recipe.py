@@ -1,0 +1,62 @@
+"""What the images are called, and the copy of the sources that a build works on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from images.buildah import BuildError
+from images.recipe import NAMES, Recipe
+
+
+def test_references_are_local_and_by_content() -> None:
+    recipe = Recipe.read()
+    for name in NAMES:
+        assert re.fullmatch(rf"localhost/enginewright-{name}:[0-9a-f]{{12}}", recipe.reference(name))
+
+
+def test_a_snapshot_has_the_same_keys_and_does_not_follow_edits(tmp_path: Path) -> None:
+    text = "FROM x AS server\nCOPY tree /tree\nCOPY file /file\n"
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "tree" / "__pycache__").mkdir(parents=True)
+    (source / "tree" / "__pycache__" / "a.pyc").write_text("x")
+    (source / "tree" / "a.py").write_text("a")
+    (source / "file").write_text("f")
+    (source / "file").chmod(0o600)
+
+    recipe = Recipe(text, source, {})
+    snapshot = recipe.snapshot(copy)
+    assert snapshot.key("server") == recipe.key("server")
+    assert sorted(path.name for path in copy.rglob("*") if path.is_file()) == ["a.py", "file"]
+    assert {(path.stat().st_mtime, path.stat().st_mode & 0o777) for path in copy.rglob("*")} == {(0, 0o755)}
+
+    before = snapshot.key("server")
+    (source / "tree" / "a.py").write_text("edited")
+    assert snapshot.key("server") == before != recipe.key("server")
+
+
+def test_the_accelerator_changes_the_builder_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "cpu")
+    cpu = Recipe.read()
+    monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "cuda")
+    cuda = Recipe.read()
+    assert [name for name in NAMES if cpu.key(name) != cuda.key(name)] == ["builder"]
+
+
+def test_an_unknown_accelerator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "tpu")
+    with pytest.raises(BuildError, match=r"'tpu': write one of cpu, cuda"):
+        Recipe.read()
+
+
+def test_another_base_image_gives_other_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Recipe.read().reference("server")
+    monkeypatch.setenv("ENGINEWRIGHT_BASE_IMAGE", "registry.example/debian:12")
+    assert Recipe.read().reference("server") != own
+
+
+def test_a_stage_that_others_mount_is_an_argument_of_the_build() -> None:
+    arguments = Recipe.read().build_arguments()
+    assert set(arguments) == {"DEBIAN", "ACCELERATOR", "TOOLS", "BUILDER_TOOLS"}
