@@ -136,7 +136,7 @@ NAMES = sorted(field.alias or name for name, field in Spec.model_fields.items())
 
 
 @given(st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8), JSON, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_parsing_never_raises(raw: dict[str, Any]) -> None:
     parsed = parse_spec(raw)
     for problem in () if isinstance(parsed, Spec) else parsed:
@@ -146,7 +146,7 @@ def test_parsing_never_raises(raw: dict[str, Any]) -> None:
 
 
 @given(valid_specs(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_good_spec_with_one_thing_changed_never_raises(raw: dict[str, Any], data: st.DataObject) -> None:
     block: Any = raw
     while isinstance(block, dict) and block and data.draw(st.booleans()):
@@ -159,7 +159,7 @@ def test_a_good_spec_with_one_thing_changed_never_raises(raw: dict[str, Any], da
 
 
 @given(valid_specs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_good_spec_is_parsed_and_says_the_same_when_written_again(raw: dict[str, Any]) -> None:
     spec = parse_spec(raw)
     assert isinstance(spec, Spec), summarise(spec)

@@ -152,7 +152,7 @@ def test_what_the_user_selects_stands_above_what_is_derived() -> None:
 
 
 @given(valid_specs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_good_spec_has_a_place(raw: Raw) -> None:
     spec = spec_of(raw)
     found = place(spec, 50 << 20, CONFIG)

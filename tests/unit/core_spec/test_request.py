@@ -116,7 +116,7 @@ def test_what_changes_the_engine_or_its_proof_changes_the_fingerprint(change: Ra
 
 
 @given(valid_specs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_builder_reads_what_was_written(raw: Raw) -> None:
     request = request_of(raw)
     read = BuildRequest.from_json(request.to_json())
