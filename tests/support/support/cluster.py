@@ -279,6 +279,10 @@ class Cluster:
                 if not name.startswith(f"engine-{labels.fingerprint_label(key)}-")
             }
 
+    def act_delete_deployment(self, name: str) -> None:
+        """As somebody with kubectl would."""
+        self._delete("Deployment", name)
+
     # What Kubernetes does.
 
     def deployment_controller(self) -> None:

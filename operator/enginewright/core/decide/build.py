@@ -85,10 +85,9 @@ def build_step(
         request=request,
         fingerprint=fingerprint,
         placement=placement,
-        memory=_forgive(world, memory or BuildStatus(fingerprint=fingerprint)),
+        memory=_catch_up(world, _forgive(world, memory or BuildStatus(fingerprint=fingerprint))),
     )
-    running = [job for job in world.observed.jobs if job.fingerprint == fingerprint and live(job)]
-    job = running[0] if running else world.observed.job(build.name)
+    job = world.observed.job(build.name)
     if job is None or job.deleting:
         return _start(build)
     if job.outcome and job.outcome.ok and job.outcome.engine:
@@ -102,6 +101,15 @@ def _forgive(world: World, memory: BuildStatus) -> BuildStatus:
     if memory.retry in (None, world.retry) and memory.generation in (None, world.obj.generation):
         return memory
     return memory.model_copy(update={"failure": None, "failures": None, "retry": None, "generation": None})
+
+
+def _catch_up(world: World, memory: BuildStatus) -> BuildStatus:
+    """The newest Job that is there is the current attempt, should status have lost count."""
+    numbers = [job.name.rpartition("-")[2] for job in world.observed.jobs if job.fingerprint == memory.fingerprint]
+    newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    if newest <= (memory.attempts or 0) + 1:
+        return memory
+    return memory.model_copy(update={"attempts": newest - 1})
 
 
 def _start(build: _Build) -> BuildResult:
@@ -121,8 +129,8 @@ def _start(build: _Build) -> BuildResult:
         Reason.BUILD_PENDING,
         f"Job {build.name} waits for its pod to start.",
         memory.model_copy(update={"job": build.name, "step": None, "percent": None}),
-        actions=children.claim(world, build.placement)
-        + (
+        actions=(
+            *children.claim(world, build.placement),
             Create(
                 manifest=request_configmap(world.owner, build.name, build.request), why="the request of the build Job"
             ),
@@ -241,14 +249,7 @@ def _count(build: _Build, failure: JobFailure) -> BuildResult:
             "generation": None if failure.retry == "never" else world.obj.generation,
         }
     )
-    if final:
-        return build.says(told.reason, f"{told.message} {RETRY_HINT}", memory)
-    return build.says(
-        Reason.BUILD_RETRYING,
-        _retrying(memory),
-        memory,
-        requeue=backoff.remaining(memory.last_failure_time, failures, world.now),
-    )
+    return _start(replace(build, memory=memory))
 
 
 def _retrying(memory: BuildStatus) -> str:

@@ -42,18 +42,18 @@ class RolloutResult:
 def route_safely(world: World, serving: Serving, revision: str, why: str) -> tuple[Action, ...]:
     """The Service selects ``revision``, or all of them while only others are ready: some answer beats none."""
     wanted = serving.deployment(revision)
-    others_ready = any(other.ready for other in serving.alive if other.revision != revision)
-    blind = revision != children.EVERY and others_ready and not (wanted and wanted.ready)
+    others_ready = any(serving.answers(other) for other in serving.alive if other.revision != revision)
+    blind = revision != children.EVERY and others_ready and not serving.answers(wanted)
     return children.route(world, children.EVERY if blind else revision, why)
 
 
 def remove_others(serving: Serving, kept: set[str], why: str) -> tuple[Action, ...]:
     """Removes all revisions but ``kept``, sparing those that are ready while none of ``kept`` is."""
-    safe = any(deployment.ready for deployment in serving.alive if deployment.revision in kept)
+    safe = any(serving.answers(deployment) for deployment in serving.alive if deployment.revision in kept)
     return tuple(
         children.remove(other, why)
         for other in serving.alive
-        if other.revision not in kept and (safe or not other.ready)
+        if other.revision not in kept and (safe or not serving.answers(other))
     )
 
 

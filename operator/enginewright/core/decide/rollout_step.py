@@ -83,7 +83,7 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
     )
     if _drained(world, serving, target.revision):
         actions += remove_others(serving, {target.revision}, f"revision {target.revision} has taken over")
-    return replace(_judge(world, target, deployed, memory), actions=actions)
+    return replace(_judge(world, target, deployed, memory, serving.answers(deployed)), actions=actions)
 
 
 def _wait_for_room(serving: Serving, memory: RolloutStatus, target: Target, pods: int) -> RolloutResult:
@@ -108,7 +108,9 @@ def _drained(world: World, serving: Serving, revision: str) -> bool:
     return routed and set(serving.traffic) == {revision}
 
 
-def _judge(world: World, target: Target, deployed: DeploymentView | None, memory: RolloutStatus) -> RolloutResult:
+def _judge(
+    world: World, target: Target, deployed: DeploymentView | None, memory: RolloutStatus, answers: bool
+) -> RolloutResult:
     """Complete once all replicas were ready and every other revision is gone; losing a replica later is no rollout."""
     revision, wanted = target.revision, target.replicas
     others = [other.revision for other in world.observed.deployments if other.revision != revision]
@@ -121,7 +123,7 @@ def _judge(world: World, target: Target, deployed: DeploymentView | None, memory
                 Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} serves; no other revision runs."
             ),
         )
-    proven = revision if deployed and deployed.ready and memory.stable not in others else memory.stable
+    proven = revision if answers and memory.stable not in others else memory.stable
     memory = RolloutStatus(
         stable=proven, candidate=revision, step="Draining" if full else "Starting", rolled_back=memory.rolled_back
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,40 +14,42 @@ from enginewright.core.status import RolloutStatus
 @dataclass(frozen=True, kw_only=True)
 class Serving:
     """``stable`` is the revision that traffic relies on: it must not be touched before another one is ready. ``alive``
-    are all Deployments that are not on their way out; ``traffic`` counts ready addresses by revision."""
+    are all Deployments that are not on their way out; ``traffic`` counts ready addresses by revision, ``answering``
+    ready pods: a Deployment's own counts lag behind its pods."""
 
     stable: DeploymentView | None
     alive: tuple[DeploymentView, ...]
-    traffic: dict[str, int]
+    traffic: Mapping[str, int]
+    answering: Mapping[str, int]
 
     @classmethod
     def of(cls, observed: Observed, memory: RolloutStatus | None) -> Self:
         alive = tuple(deployment for deployment in observed.deployments if not deployment.deleting)
-        traffic: dict[str, int] = {}
-        for endpoint in observed.endpoints:
-            if endpoint.ready and not endpoint.terminating:
-                traffic[endpoint.revision] = traffic.get(endpoint.revision, 0) + 1
-        return cls(stable=_stable(observed, alive, memory), alive=alive, traffic=traffic)
+        answering = Counter(pod.revision for pod in observed.pods if pod.ready and not pod.deleting)
+        traffic = Counter(entry.revision for entry in observed.endpoints if entry.ready and not entry.terminating)
+        selected = observed.service.revision if observed.service else ""
+        stable = _stable(alive, answering, selected, (memory.stable if memory else None) or "")
+        return cls(stable=stable, alive=alive, traffic=traffic, answering=answering)
 
     def deployment(self, revision: str) -> DeploymentView | None:
         return next((deployment for deployment in self.alive if deployment.revision == revision), None)
 
+    def answers(self, deployment: DeploymentView | None) -> bool:
+        return deployment is not None and self.answering.get(deployment.revision, 0) > 0
+
 
 def _stable(
-    observed: Observed, alive: tuple[DeploymentView, ...], memory: RolloutStatus | None
+    alive: tuple[DeploymentView, ...], answering: Mapping[str, int], selected: str, proven: str
 ) -> DeploymentView | None:
     """The Service's word first: it is the traffic. Then what was proven, should its replicas be down for the moment.
     Then whoever is ready. A revision that never got ready is nobody's to rely on."""
-    selected = observed.service.revision if observed.service else ""
-    proven = memory.stable if memory else None
-    for deployment in alive:
-        if deployment.revision == selected and (deployment.ready or deployment.revision == proven):
-            return deployment
-    for deployment in alive:
-        if deployment.revision == proven:
-            return deployment
-    ready = sorted((d for d in alive if d.ready), key=lambda deployment: (deployment.created, deployment.name))
-    return ready[0] if ready else None
+    ready = [deployment for deployment in alive if answering.get(deployment.revision)]
+    in_order = (
+        *(deployment for deployment in ready if deployment.revision == selected),
+        *(deployment for deployment in alive if deployment.revision == proven),
+        *sorted(ready, key=lambda deployment: (deployment.created, deployment.name)),
+    )
+    return in_order[0] if in_order else None
 
 
 def current(deployment: DeploymentView) -> bool:

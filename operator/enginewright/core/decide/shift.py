@@ -107,9 +107,11 @@ def _step(moving: _Shift) -> str:
     """Where the rollout stands now: as far as remembered, and on from there as far as the world allows."""
     known = moving.memory.candidate == moving.target.revision
     step = (moving.memory.step if known else None) or STARTING
-    if step not in (ANALYSING, WAITING, EXPANDING) or not moving.available(moving.first):
+    if step in (EXPANDING, SWITCHING):
+        step = EXPANDING
+    elif step not in (ANALYSING, WAITING) or not moving.available(moving.first):
         # Replicas that went away are replaced; then they are analysed anew.
-        step = EXPANDING if step == EXPANDING else STARTING
+        step = STARTING
     if step == STARTING and moving.available(moving.first):
         step = ANALYSING
     if step == ANALYSING and _analysed(moving):
@@ -269,7 +271,7 @@ def _recreate(moving: _Shift) -> RolloutResult:
         if other.revision != moving.target.revision
     )
     return RolloutResult(
-        memory=RolloutStatus(candidate=moving.target.revision, step="Draining"),
+        memory=RolloutStatus(stable=moving.stable.revision, candidate=moving.target.revision, step="Draining"),
         actions=going,
         requeue=PROGRESS_CHECK,
         verdict=bad(

@@ -145,7 +145,7 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
         )
     if not live(job):
         return _count(
-            world, memory, job_failure(job, never_started=False, too_slow="check that the source can be read")
+            world, job, memory, job_failure(job, never_started=False, too_slow="check that the source can be read")
         )
     if world.spec.suspend:
         return SourceResult(
@@ -164,7 +164,7 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
     return SourceResult(verdict=verdict, memory=memory)
 
 
-def _count(world: World, memory: SourceStatus, failure: JobFailure) -> SourceResult:
+def _count(world: World, job: JobView, memory: SourceStatus, failure: JobFailure) -> SourceResult:
     attempts = (memory.attempts or 0) + 1
     final = failure.retry in ("never", "spec") or (failure.retry == "limited" and attempts >= backoff.LIMIT)
     told = FailureStatus(reason=failure.reason, message=failure.message)
@@ -177,13 +177,7 @@ def _count(world: World, memory: SourceStatus, failure: JobFailure) -> SourceRes
         failure=told if final else None,
         last_failure=told,
     )
-    if final:
-        return _failed(memory, told)
-    return SourceResult(
-        verdict=_retrying(memory),
-        memory=memory,
-        requeue=backoff.remaining(memory.last_failure_time, attempts, world.now),
-    )
+    return _failed(memory, told) if final else _start(world, job, memory)
 
 
 def _retrying(memory: SourceStatus) -> Verdict:

@@ -1,0 +1,240 @@
+"""Whatever happens in whatever order, some things always hold, and once it is over everything comes right.
+
+The operator is killed between any two actions, its status writes get lost, passes happen late or not at all, Jobs and
+replicas fail, users change their minds. Controllers move one at a time, so the operator sees every half-way state.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.cluster import SPEC, Cluster, built, refused, resolved
+
+from enginewright.core import labels
+from enginewright.core.observed import PodView
+
+STRATEGIES = ("Canary", "BlueGreen", "Recreate")
+EDITS: tuple[dict[str, Any], ...] = (
+    {"engine": None}, {"engine": {"precision": "fp32"}}, {"engine": {"precision": "int8"}},
+    {"serving": {"image": "example/triton:2"}}, {"serving": None}, {"source": {"uri": "pvc://models/other"}},
+    {"source": SPEC["source"]}, {"suspend": True}, {"suspend": None},
+    {"autoscaling": None, "replicas": 1}, {"autoscaling": None, "replicas": 3},
+    {"replicas": None, "autoscaling": {"maxReplicas": 4, "scaleDownStabilizationSeconds": 20}},
+    {"engine": {"precision": "fp8"}},
+)
+OUTCOMES = (
+    refused("build", "user", "AccuracyNotReached"), refused("build", "transient", "StorageUnavailable"),
+    refused("build", "bug", "InternalError"), refused("build", "user", "OperatorUnsupported"),
+)
+FLAWS: tuple[dict[str, Any], ...] = (
+    {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"},
+    {"phase": "Pending", "unschedulable": "0/1 nodes are available"},
+    {"phase": "Pending", "waiting_reason": "ImagePullBackOff"},
+    {"phase": "Pending", "failed_container": "verify", "exit_code": 2, "terminated_message": "bad digest"},
+)
+
+
+class SimulatedCluster(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.served = False
+
+    @initialize(strategy=st.sampled_from(STRATEGIES), seconds=st.sampled_from([0, 20]), surge=st.integers(1, 2))
+    def start(self, strategy: str, seconds: int, surge: int) -> None:
+        self.cluster.spec = {**SPEC, "rollout": {"strategy": strategy, "analysisSeconds": seconds, "maxSurge": surge}}
+
+    # The operator.
+
+    @rule()
+    def operate(self) -> None:
+        self._pass()
+
+    @rule(rounds=st.integers(2, 8))
+    def all_goes_well_for_a_while(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self._pass()
+            self.cluster.settle_jobs()
+            self._deployments()
+            self.cluster.kubelet()
+            self.endpoints()
+            self.cluster.wait(5)
+
+    @rule(acts=st.integers(0, 4))
+    def operator_is_killed(self, acts: int) -> None:
+        self._pass(acts=acts)
+        self.cluster.signals = None
+
+    @rule()
+    def status_write_is_lost(self) -> None:
+        self._pass(writes_status=False)
+
+    @rule()
+    def status_is_wiped(self) -> None:
+        self.cluster.status = {}
+
+    def _pass(self, **how: Any) -> None:
+        cluster = self.cluster
+        answering = self._answering()
+        plan = cluster.plan()
+        assert cluster.plan() == plan, "the same world gives the same plan"
+        self._says_the_same_again(plan.status)
+        ready = next(entry for entry in plan.status["conditions"] if entry["type"] == "Ready")
+        if ready["status"] == "True":
+            self._strictly_ready()
+        cluster.operate(**how)
+        gap_is_meant = cluster.spec["rollout"]["strategy"] == "Recreate" or cluster.spec.get("replicas") == 0
+        if answering and not gap_is_meant:
+            assert self._answering(), f"the Service selects nothing that answers after {plan.actions}"
+
+    def _says_the_same_again(self, status: Any) -> None:
+        """Were nothing of the plan carried out, the next pass would have nothing new to say."""
+        cluster, written = self.cluster, self.cluster.status
+        if any(entry["reason"] == "EngineLost" for entry in status["conditions"]):
+            return  # counts its repairs
+        cluster.status = json.loads(json.dumps(status))
+        again = cluster.plan()
+        cluster.status = written
+        assert json.loads(json.dumps(again.status)) == json.loads(json.dumps(status))
+        assert not again.events
+
+    def _answering(self) -> int:
+        """Ready replicas that the Service selects and that are to stay."""
+        cluster = self.cluster
+        if cluster.service is None:
+            return 0
+        selected = cluster.service.revision
+        staying = {d.revision for d in cluster.deployments.values() if not d.deleting and d.spec_replicas}
+        return sum(pod.ready for pod in cluster.pods.values() if pod.revision in staying and selected in ("", pod.revision))
+
+    def _strictly_ready(self) -> None:
+        """Written apart from the code under test, from the promise."""
+        cluster = self.cluster
+        (deployment,) = cluster.deployments.values()
+        assert cluster.service is not None
+        assert cluster.service.revision == deployment.revision
+        assert not deployment.deleting
+        assert deployment.observed_generation == deployment.generation
+        assert deployment.ready == deployment.available == deployment.replicas == deployment.spec_replicas >= 1
+        assert {endpoint.revision for endpoint in cluster.endpoints} == {deployment.revision}
+        assert sum(endpoint.ready for endpoint in cluster.endpoints) >= deployment.spec_replicas
+        assert deployment.fingerprint in cluster.records
+        assert deployment.fingerprint == cluster.plan().status["fingerprint"]
+
+    # Kubernetes.
+
+    @rule()
+    def deployment_controller(self) -> None:
+        self._deployments()
+
+    def _deployments(self) -> None:
+        self.cluster.deployment_controller()
+
+    @rule()
+    def kubelet(self) -> None:
+        self.cluster.kubelet()
+
+    @rule()
+    def endpoints(self) -> None:
+        self.cluster.endpoint_controller()
+
+    @rule(seconds=st.sampled_from([1, 15, 70, 400]))
+    def time_passes(self, seconds: int) -> None:
+        self.cluster.wait(seconds)
+
+    @precondition(lambda self: self.cluster.running())
+    @rule()
+    def jobs_succeed(self) -> None:
+        self.cluster.finish(resolved(), of="resolve")
+        self.cluster.finish(built(built_at=self.cluster.now), of="build")
+
+    @precondition(lambda self: self.cluster.running("build"))
+    @rule(outcome=st.sampled_from(OUTCOMES))
+    def build_fails(self, outcome: Any) -> None:
+        self.cluster.finish(outcome, of="build")
+
+    @precondition(lambda self: self.cluster.running())
+    @rule(how=st.sampled_from([{"exit_code": 137, "terminated_reason": "OOMKilled"}, {"reason": "Evicted"}]))
+    def job_dies(self, how: dict[str, Any]) -> None:
+        self.cluster.fail(pods=(replace(PodView(name="p", phase="Failed"), **how),))
+
+    @precondition(lambda self: self.cluster.jobs)
+    @rule()
+    def ended_jobs_expire(self) -> None:
+        running = {job.name for job in self.cluster.running()}
+        self.cluster.jobs = {name: job for name, job in self.cluster.jobs.items() if name in running}
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(pick=st.integers(0, 100))
+    def replica_vanishes(self, pick: int) -> None:
+        names = sorted(self.cluster.pods)
+        del self.cluster.pods[names[pick % len(names)]]
+
+    @precondition(lambda self: self.cluster.deployments)
+    @rule(flaw=st.sampled_from(FLAWS))
+    def newest_revision_is_bad(self, flaw: dict[str, Any]) -> None:
+        newest = max(self.cluster.deployments.values(), key=lambda deployment: (deployment.created, deployment.name))
+        self.cluster.broken = {newest.revision: flaw}
+
+    @precondition(lambda self: self.cluster.broken)
+    @rule()
+    def what_was_bad_is_mended(self) -> None:
+        self._mend()
+
+    def _mend(self) -> None:
+        for pod in self.cluster.pods.values():
+            if pod.revision in self.cluster.broken:
+                self.cluster.pods[pod.name] = replace(pod, restarts=0)
+        self.cluster.broken = {}
+
+    @precondition(lambda self: self.cluster.deployments)
+    @rule()
+    def somebody_deletes_a_deployment(self) -> None:
+        self.cluster.act_delete_deployment(sorted(self.cluster.deployments)[0])
+
+    @rule(depth=st.sampled_from([0, 3, 30]))
+    def requests_queue(self, depth: int) -> None:
+        self.cluster.queue(depth)
+
+    # The user.
+
+    @rule(edit=st.sampled_from(EDITS))
+    def user_edits(self, edit: dict[str, Any]) -> None:
+        self.cluster.edit(**edit)
+
+    @rule(value=st.sampled_from(["1", "2"]))
+    def user_asks_to_retry(self, value: str) -> None:
+        self.cluster.annotations[labels.RETRY] = value
+
+    # What always holds.
+
+    @invariant()
+    def never_two_builds_at_once(self) -> None:
+        assert len(self.cluster.running("build")) <= 1
+
+    def teardown(self) -> None:
+        """Everything is mended: it must come right, and then be still."""
+        cluster = self.cluster
+        self._mend()
+        cluster.edit(suspend=None, engine=None)
+        cluster.annotations[labels.RETRY] = "the last time"
+        cluster.signals = None
+        cluster.wait(1000)
+        cluster.settle()
+        assert cluster.says("Ready") == "True/Serving", cluster.condition("Ready")
+        self._strictly_ready()
+        written = cluster.status
+        plan = cluster.plan()
+        assert not plan.actions
+        assert not plan.events
+        assert json.loads(json.dumps(plan.status)) == written
+
+
+SimulatedCluster.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TestSimulatedCluster = SimulatedCluster.TestCase
