@@ -35,7 +35,8 @@ def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) ->
     """The engine's manifest, or None when the store has no complete engine of this fingerprint.
 
     A folder without a manifest is absent. Raises :class:`UserError` ``StoreMissing`` when the store itself is not
-    there, :class:`TransientError` ``EngineCorrupt`` when a file does not have its digest.
+    there, :class:`TransientError` ``EngineCorrupt`` when a file does not have its digest: the damaged folder is then
+    set aside (where the store can be written), so that the next try builds it anew.
     """
     _check_fingerprint(fingerprint)
     _check_present(store_path)
@@ -45,10 +46,11 @@ def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) ->
     try:
         return verify(folder, fingerprint, check_digests=check_digests)
     except VerificationError as error:
-        raise TransientError("EngineCorrupt", f"engine {fingerprint[:12]} in the store is damaged: {error}",
+        with contextlib.suppress(OSError):
+            _set_aside(folder)
+        raise TransientError("EngineCorrupt", f"engine {fingerprint[:12]} in the store was damaged: {error}",
                              field="spec.store.uri", value=str(folder),
-                             remedy=f"remove the folder {folder.name} from the store; it is then built again"
-                             ) from error
+                             remedy="it is set aside and built again; find out who else writes to the store") from error
 
 
 def publish(staging: Path, store_path: Path, fingerprint: str, *, model_name: str, outcome: Outcome) -> Manifest:
@@ -165,8 +167,13 @@ def _rename(temporary: Path, final: Path) -> None:
             raise
         if (final / MANIFEST_FILE).is_file():
             return
-        final.rename(final.with_name(f".{final.name}.{uuid.uuid4().hex}{TEMPORARY}"))
+        _set_aside(final)
         temporary.rename(final)
+
+
+def _set_aside(folder: Path) -> None:
+    """Out of readers' sight at once; swept like any leftover when it is old."""
+    folder.rename(folder.with_name(f".{folder.name}.{uuid.uuid4().hex}{TEMPORARY}"))
 
 
 def _flush_folders(root: Path) -> None:

@@ -285,7 +285,7 @@ def _garble(folder: Path) -> None:
         (_garble, "not valid"),
     ],
 )
-def test_damage_is_found_by_reader_and_by_init_container(
+def test_damage_is_found_by_init_container_and_by_builder_and_mended(
     damage: Callable[[Path], None],
     words: str,
     staging: Path,
@@ -296,15 +296,18 @@ def test_damage_is_found_by_reader_and_by_init_container(
 ) -> None:
     publish(staging, shelf)
     damage(shelf / FP)
-    with pytest.raises(TransientError, match=words) as caught:
-        store.lookup(shelf, FP)
-    assert caught.value.reason == "EngineCorrupt"
     message = tmp_path / "termination-log"
     message.touch()
     monkeypatch.setenv("TERMINATION_LOG", str(message))
     assert verify.main([str(shelf / FP), "--fingerprint", FP]) == verify.EXIT_DAMAGED
     assert words in capsys.readouterr().err
     assert words in message.read_text()
+    with pytest.raises(TransientError, match=words) as caught:
+        store.lookup(shelf, FP)
+    assert caught.value.reason == "EngineCorrupt"
+    # The next try finds nothing and builds it again.
+    assert store.lookup(shelf, FP) is None
+    assert set(publish(staging, shelf).files) == set(FILES)
 
 
 def test_verify_runs_with_the_standard_library_alone(staging: Path, shelf: Path) -> None:
