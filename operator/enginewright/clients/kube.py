@@ -49,7 +49,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from enginewright.clients.answers import failure
-from enginewright.clients.errors import RefusedError, TransientError, UnexpectedError
+from enginewright.clients.errors import ConflictError, RefusedError, TransientError, UnexpectedError
 from enginewright.clients.resources import DEPLOYMENT, OPTIMISED_MODEL, POD, Resource, resource_of_manifest
 from enginewright.core import labels as names
 
@@ -64,6 +64,7 @@ METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 PAGE: Final = 500
 LOG_BYTES: Final = 1 << 20
+SCALE_ATTEMPTS: Final = 3
 
 
 class KubeClient:
@@ -142,20 +143,31 @@ class KubeClient:
         await self._json("delete", resource, resource.path(namespace, name), body=body)
 
     async def scale(self, namespace: str, deployment: str, replicas: int) -> bool:
-        """Writes ``replicas`` through ``/scale`` and says whether it had to. Optimistic: raises
-        :class:`ConflictError` when somebody else wrote to the Deployment in between, so that two scalers never
-        overwrite each other unseen."""
+        """Applies ``replicas`` through ``/scale``, under a field manager of its own, and says whether it had to.
+        Optimistic: raises :class:`ConflictError` when somebody else changed the replicas meanwhile, so that two scalers
+        never overwrite each other unseen. Other writes to the Deployment, its status above all, are no conflict."""
         path = DEPLOYMENT.path(namespace, deployment, "scale")
         current = await self._json("get", DEPLOYMENT, path)
-        if current.get("spec", {}).get("replicas", 0) == replicas:
-            return False
-        body = {
-            "metadata": {"resourceVersion": current["metadata"]["resourceVersion"]},
-            "spec": {"replicas": replicas},
-        }
-        query = {"fieldManager": names.FIELD_MANAGER_SCALER}
-        await self._json("scale", DEPLOYMENT, path, query=query, body=body, content_type=MERGE)
-        return True
+        seen = replicas_of(current)
+        for attempt in range(SCALE_ATTEMPTS):
+            if replicas_of(current) == replicas:
+                return False
+            try:
+                await self._apply_scale(path, current, replicas)
+            except ConflictError:
+                current = await self._json("get", DEPLOYMENT, path)
+                if replicas_of(current) != seen or attempt == SCALE_ATTEMPTS - 1:
+                    raise
+            else:
+                return True
+        return False
+
+    async def _apply_scale(self, path: str, current: Object, replicas: int) -> None:
+        metadata = {key: current["metadata"][key] for key in ("name", "namespace", "resourceVersion")}
+        # Server-side apply, because a merge patch of /scale leaves no trace of who owns the replicas.
+        body = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
+        query = {"fieldManager": names.FIELD_MANAGER_SCALER, "force": "true"}
+        await self._json("scale", DEPLOYMENT, path, query=query, body=body, content_type=APPLY)
 
     async def logs(self, namespace: str, pod: str, container: str, *, tail: int, deadline: float) -> str:
         """The last ``tail`` lines; empty when the container has not started yet. The apiserver asks the node for them,
@@ -230,3 +242,8 @@ class KubeClient:
         if status >= 300:
             raise failure(status, response.headers, payload, call)
         return call, payload
+
+
+def replicas_of(scale: Object) -> int:
+    """Zero is left out of the JSON."""
+    return int(scale.get("spec", {}).get("replicas") or 0)

@@ -28,6 +28,8 @@ from enginewright.reconcile.known import Known, Needs
 from enginewright.reconcile.targets import needed_claims, target_of
 
 DEADLINE: Final = 120.0
+# A build prints its progress, and no watch tells of a log line.
+LOG_PERIOD: Final = 5.0
 Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 
 
@@ -85,7 +87,7 @@ class Reconciler:
         await self._listen(key, view, observed, plan)
         if failure is not None:
             raise failure
-        return plan.requeue_after
+        return next_look(observed, plan)
 
     async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> ClientError | None:
         """A failure is returned, not raised: status is written all the same, for it says what was observed."""
@@ -138,6 +140,13 @@ class Reconciler:
         if key in self._parts.known:
             self._parts.known.forget(key)
             log.info("object is gone")
+
+
+def next_look(observed: Observed, plan: Plan) -> float | None:
+    """Seconds to the next pass that no event is needed for; None when there is none."""
+    printing = any(pod.phase == "Running" for job in observed.jobs for pod in job.pods)
+    wishes = [plan.requeue_after, LOG_PERIOD if printing else None]
+    return min((wish for wish in wishes if wish is not None), default=None)
 
 
 def _conditions(status: object) -> dict[str, str]:

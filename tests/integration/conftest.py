@@ -1,0 +1,60 @@
+"""A real control plane (etcd, kube-apiserver, controllers) for the session, and a namespace of its own for each
+test."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.bare import running
+from enginewright.clients.credentials import load_configuration
+from enginewright.clients.kube import KubeClient
+from support.apiserver import NAMESPACE, Models, install_crd, manifest
+from support.fake_kubelet import FakeKubelet
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a control plane with the CRD in it."""
+    with running(tmp_path_factory.mktemp("control-plane"), controllers=True) as kubeconfig:
+        asyncio.run(install_crd(kubeconfig))
+        yield kubeconfig
+
+
+@pytest.fixture
+async def kube(control_plane: Path) -> AsyncIterator[KubeClient]:
+    async with KubeClient(await load_configuration(str(control_plane))) as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(kube: KubeClient) -> str:
+    """It stays when the test ends: the control plane goes with the session."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=manifest("v1", "Namespace", name))
+    return name
+
+
+@pytest.fixture
+async def models(kube: KubeClient, namespace: str) -> Models:
+    """With the volumes that models name."""
+    found = Models(kube, namespace)
+    await found.claims()
+    return found
+
+
+@pytest.fixture
+async def kubelet(kube: KubeClient, namespace: str, tmp_path: Path) -> AsyncIterator[FakeKubelet]:
+    async with FakeKubelet(kube, namespace, tmp_path).running() as running_kubelet:
+        yield running_kubelet

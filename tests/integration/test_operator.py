@@ -1,0 +1,239 @@
+"""The whole way on a real apiserver with real controllers: only containers are acted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from enginewright.clients.kube import Object
+from enginewright.clients.resources import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    ENDPOINT_SLICE,
+    EVENT,
+    JOB,
+    OPTIMISED_MODEL,
+    POD,
+    SERVICE,
+    Resource,
+)
+from enginewright.core import labels
+from enginewright.runtime import Operator
+from enginewright_builder.contract import ErrorReport, Outcome, Progress, dumps
+from support.apiserver import Models, eventually, model
+from support.fake_kubelet import FakeKubelet
+from support.operators import embedded
+
+MINE = f"{labels.MODEL}=minilm"
+ENGINES = f"{labels.ENGINE}=true"
+CHILDREN = (JOB, CONFIG_MAP, DEPLOYMENT, SERVICE, DISRUPTION_BUDGET)
+QUICK = {"strategy": "Canary", "analysisSeconds": 0}
+
+
+@pytest.fixture
+async def operator(control_plane: Path, namespace: str) -> AsyncIterator[Operator]:
+    async with embedded(control_plane, namespace) as running:
+        yield running
+
+
+async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
+    await models.create(model())
+    ready = await models.wait("Ready", "True", "Serving")
+    assert ready["observedGeneration"] == 1
+    status = (await models.get())["status"]
+    assert {entry["type"]: entry["status"] for entry in status["conditions"]} == dict.fromkeys(
+        ("Ready", "Available", "SourceResolved", "EngineBuilt", "AccuracyVerified", "ObjectiveMet",
+         "RolloutComplete", "ScalingActive"), "True",
+    )  # fmt: skip
+    assert (status["replicas"], status["engine"]["precision"]) == (1, "int8")
+    assert status["engine"]["fingerprint"] == status["fingerprint"]
+    assert len(await models.names(JOB, MINE)) == 2
+    assert len(await models.names(CONFIG_MAP, ENGINES)) == 1
+    assert len(await models.names(DEPLOYMENT, MINE)) == 1
+    said = {event["reason"] for event in await models.kube.list_all(EVENT, models.namespace)
+            if event["regarding"]["kind"] == labels.KIND}  # fmt: skip
+    assert {"Resolved", "Built", "Serving"} <= said
+
+
+async def test_deletion_leaves_the_engine_and_nothing_else(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """The garbage collector is real: whatever lacks an owner reference would stay."""
+    await models.create(model())
+    await models.wait("Ready", "True")
+    await models.delete()
+    await models.gone(OPTIMISED_MODEL, "minilm")
+
+    async def only_the_record_is_left() -> bool:
+        for resource in (JOB, POD, DEPLOYMENT, SERVICE, DISRUPTION_BUDGET, ENDPOINT_SLICE):
+            assert await models.names(resource, MINE) == []
+        assert await models.names(CONFIG_MAP, f"{labels.MANAGED_BY}={labels.PRODUCT}") == engines
+        return True
+
+    engines = await models.names(CONFIG_MAP, ENGINES)
+    assert len(engines) == 1
+    await eventually(only_the_record_is_left)
+    assert len(operator.known) == 0
+    assert len(operator.signals) == 0
+
+
+async def test_an_object_that_is_made_again_takes_the_engine_without_building(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    await models.create(model())
+    await models.wait("Ready", "True")
+    await models.delete()
+    await models.gone(OPTIMISED_MODEL, "minilm")
+    await models.create(model())
+    await models.wait("Ready", "True")
+    assert (await models.get())["status"]["engine"]["cacheHit"] is True
+    assert kubelet.count("build") == 1
+
+
+async def test_a_quiet_world_is_not_written_to(
+    control_plane: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    async with embedded(control_plane, namespace, resync=0.5) as operator:
+        await models.create(model())
+        await models.wait("Ready", "True")
+        await settled(operator)
+        before = await models.versions(OPTIMISED_MODEL, *CHILDREN, POD, EVENT)
+        writes = written(operator)
+        passes = done(operator)
+
+        async def several_more_passes() -> bool:
+            return done(operator) >= passes + 4
+
+        await eventually(several_more_passes)
+        assert await models.versions(OPTIMISED_MODEL, *CHILDREN, POD, EVENT) == before
+        assert written(operator) == writes
+
+
+async def settled(operator: Operator) -> None:
+    """Until three passes in a row have written nothing."""
+    writes, since = written(operator), done(operator)
+
+    async def quiet() -> bool:
+        nonlocal writes, since
+        if written(operator) != writes:
+            writes, since = written(operator), done(operator)
+        return done(operator) >= since + 3
+
+    await eventually(quiet)
+
+
+def written(operator: Operator) -> float:
+    """Calls to the apiserver that would change something, changed or not."""
+    verbs = ("apply", "create", "patch", "delete", "scale")
+    return sum(
+        sample.value
+        for family in operator.metrics.api_seconds.collect()
+        for sample in family.samples
+        if sample.name.endswith("_count") and sample.labels["verb"] in verbs
+    )
+
+
+def done(operator: Operator) -> float:
+    return float(operator.metrics.passes.labels("ok")._value.get())
+
+
+@pytest.mark.parametrize("chosen", [DEPLOYMENT, SERVICE], ids=lambda resource: resource.kind)
+async def test_a_deleted_child_comes_back(
+    operator: Operator, models: Models, kubelet: FakeKubelet, chosen: Resource
+) -> None:
+    await models.create(model())
+    await models.wait("Ready", "True")
+    (name,) = await models.names(chosen, MINE)
+    before = await models.kube.get(chosen, models.namespace, name)
+    await models.kube.delete(chosen, models.namespace, name)
+
+    async def is_back() -> bool:
+        found = await models.kube.list_all(chosen, models.namespace, labels=MINE)
+        return [(name, True)] == [
+            (again["metadata"]["name"], again["metadata"]["uid"] != before["metadata"]["uid"]) for again in found
+        ]
+
+    await eventually(is_back)
+    await models.wait("Ready", "True")
+
+
+async def test_a_child_that_somebody_edited_is_left_alone_where_it_is_not_ours(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    await models.create(model())
+    await models.wait("Ready", "True")
+    (name,) = await models.names(DEPLOYMENT, MINE)
+    await models.kube.patch(DEPLOYMENT, models.namespace, name, {"metadata": {"labels": {"team": "inference"}}})
+    await models.patch({"spec": {"replicas": 2}})
+    await models.wait("Ready", "True")
+    deployment = await models.kube.get(DEPLOYMENT, models.namespace, name)
+    assert deployment["metadata"]["labels"]["team"] == "inference"
+    assert deployment["spec"]["replicas"] == 2
+    managers = {entry["manager"] for entry in deployment["metadata"]["managedFields"]}
+    assert {labels.FIELD_MANAGER, labels.FIELD_MANAGER_SCALER} <= managers
+
+
+async def test_scaling_by_the_scale_subresource(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
+    """What kubectl scale and other autoscalers do."""
+    await models.create(model())
+    await models.wait("Ready", "True")
+    path = OPTIMISED_MODEL.path(models.namespace, "minilm", "scale")
+    await models.kube._json(
+        "patch", OPTIMISED_MODEL, path, body={"spec": {"replicas": 3}}, content_type="application/merge-patch+json"
+    )
+
+    async def scaled() -> bool:
+        scale: Object = await models.kube._json("get", OPTIMISED_MODEL, path)
+        assert scale["status"]["selector"] == labels.as_selector(labels.model_selector("minilm"))
+        return bool(scale["status"]["replicas"] == 3)
+
+    await eventually(scaled)
+    await models.wait("Ready", "True")
+
+
+async def test_progress_of_a_build_comes_from_its_log(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    kubelet.script.build = "hold"
+    kubelet.logs["build"] = "warming up\n" + dumps(Progress(step="sweep", fraction=0.5, detail="batch 8")) + "\n"
+    await models.create(model())
+
+    async def told() -> bool:
+        build = (await models.get()).get("status", {}).get("build", {})
+        return (build.get("step"), build.get("percent")) == ("sweep", 50)
+
+    await eventually(told)
+    kubelet.script.build = "succeed"
+    await models.wait("Ready", "True")
+
+
+async def test_an_outcome_is_taken_from_the_log_when_the_termination_message_was_lost(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    error = ErrorReport(family="user", reason="PickleRefused", message="it is a pickle", remedy="use safetensors")
+    kubelet.script.resolve = "silent-error"
+    kubelet.logs["resolve"] = "Traceback\n" + Outcome(kind="resolve", ok=False, error=error).to_json() + "\n"
+    await models.create(model())
+    told = await models.wait("SourceResolved", "False", "PickleRefused")
+    assert "use safetensors" in told["message"]
+
+
+async def test_a_new_source_rolls_out_beside_the_old_engine(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    await models.create(model(rollout=QUICK))
+    await models.wait("Ready", "True")
+    (old,) = await models.names(DEPLOYMENT, MINE)
+    kubelet.script.build = "hold"
+    kubelet.script.digest = f"sha256:{'c' * 64}"
+    await models.patch({"spec": {"source": {"uri": "pvc://models/minilm-v2"}}})
+    await models.wait("EngineBuilt", "Unknown")
+    assert (await models.condition("Available"))["status"] == "True"
+    kubelet.script.build = "succeed"
+    await models.wait("Ready", "True")
+    (new,) = await models.names(DEPLOYMENT, MINE)
+    assert new != old
+    assert await models.names(CONFIG_MAP, ENGINES) != []

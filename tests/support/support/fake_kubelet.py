@@ -1,0 +1,266 @@
+"""Plays the kubelet for a control plane without nodes: the controllers are real, only containers are acted.
+
+It follows the builder's real contract: it reads the request that the pod would mount, and answers with an outcome in
+the termination message. What a pod does is said by the test: see :class:`Script`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from aiohttp import web
+
+from enginewright.clients.errors import ClientError, ConflictError, NotFoundError
+from enginewright.clients.kube import MERGE, KubeClient, Object
+from enginewright.clients.resources import CONFIG_MAP, POD, Resource
+from enginewright.core import labels
+from enginewright_builder.contract import (
+    BuildRequest,
+    CandidateSummary,
+    EngineSummary,
+    ErrorReport,
+    Outcome,
+    ResolvedSource,
+    ServingChoice,
+)
+
+Act = Literal[
+    "succeed", "hold", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error", "refuse-engine"
+]
+NODE = Resource("v1", "Node", "nodes")
+DIGEST = f"sha256:{'a' * 64}"
+
+
+@dataclass
+class Script:
+    """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing."""
+
+    resolve: Act = "succeed"
+    build: Act = "succeed"
+    server: Act = "succeed"
+    digest: str = DIGEST
+
+    def act(self, step: str) -> Act:
+        return {"resolve": self.resolve, "build": self.build}.get(step, self.server)
+
+
+@dataclass
+class FakeKubelet:
+    """A node of its own for the pods of one namespace. ``addresses`` maps pods to the address that they were given,
+    ``logs`` the steps (``resolve``, ``build``) to what their containers have printed."""
+
+    kube: KubeClient
+    namespace: str
+    folder: Path
+    script: Script = field(default_factory=Script)
+    addresses: dict[str, str] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+    _acted: dict[str, Act] = field(default_factory=dict)
+
+    @property
+    def node(self) -> str:
+        return f"node-{self.namespace}"
+
+    def count(self, step: str) -> int:
+        """Pods of that step so far: they tell of Jobs that were deleted and made again, which names do not."""
+        return sum(f"-{step}-" in name for name in self.started)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[FakeKubelet]:
+        async with self._log_server() as port:
+            await self._register(port)
+            task = asyncio.create_task(self._run(), name="fake kubelet")
+            try:
+                yield self
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+                await self.kube._json("delete", NODE, NODE.path(None, self.node))
+
+    async def _register(self, port: int) -> None:
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}}
+        await self.kube._json("create", NODE, NODE.path(None), body=body)
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        }
+        path = NODE.path(None, self.node, "status")
+        await self.kube._json("patch", NODE, path, body={"status": status}, content_type=MERGE)
+
+    @contextlib.asynccontextmanager
+    async def _log_server(self) -> AsyncIterator[int]:
+        certificate, key = make_certificate(self.folder)
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, key)
+        app = web.Application()
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._answer_logs)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+            yield int(runner.addresses[0][1])
+        finally:
+            await runner.cleanup()
+
+    async def _answer_logs(self, request: web.Request) -> web.Response:
+        printed = self.logs.get(request.match_info["container"], "").splitlines(keepends=True)
+        return web.Response(text="".join(printed[-int(request.query.get("tailLines", len(printed))):]))
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(ClientError):
+                await self._beat()
+                for pod in await self.kube.list_all(POD, self.namespace):
+                    await self._tend(pod)
+            await asyncio.sleep(0.05)
+
+    async def _beat(self) -> None:
+        """Without heartbeats the controllers would take the node for lost, and its pods for not ready."""
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": _now()}
+        path = NODE.path(None, self.node, "status")
+        await self.kube._json("patch", NODE, path, body={"status": {"conditions": [ready]}}, content_type=MERGE)
+
+    async def _tend(self, pod: Object) -> None:
+        metadata = pod["metadata"]
+        if metadata.get("deletionTimestamp"):
+            await self._let_go(metadata["name"])
+            return
+        if not pod["spec"].get("nodeName"):
+            await self._bind(metadata["name"])
+        step = (metadata.get("labels") or {}).get(labels.STEP, "server")
+        act = self.script.act(step)
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if ended or self._acted.get(metadata["uid"]) == act:
+            return
+        if metadata["uid"] not in self._acted:
+            self.started.append(metadata["name"])
+        with contextlib.suppress(NotFoundError, ConflictError):
+            await self._set_status(metadata["name"], await self._status(pod, step, act))
+            self._acted[metadata["uid"]] = act
+
+    async def _bind(self, name: str) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        with contextlib.suppress(NotFoundError, ConflictError):
+            await self.kube._json("create", POD, POD.path(self.namespace, name, "binding"), body=body)
+
+    async def _let_go(self, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        with contextlib.suppress(NotFoundError, ConflictError):
+            await self.kube._json("delete", POD, POD.path(self.namespace, name), body=body)
+
+    async def _set_status(self, name: str, status: Mapping[str, Any]) -> None:
+        path = POD.path(self.namespace, name, "status")
+        await self.kube._json("patch", POD, path, body={"status": status}, content_type=MERGE)
+
+    async def _status(self, pod: Object, step: str, act: Act) -> Object:
+        container = pod["spec"]["containers"][0]["name"]
+        if act == "pull-error":
+            waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nowhere/builder:1"'}
+            return _state("Pending", container, {"waiting": waiting})
+        if act == "out-of-memory":
+            return _state("Failed", container, _ended(137, "OOMKilled", ""))
+        if act == "silent-error":
+            return _state("Failed", container, _ended(2, "Error", ""))
+        if act == "refuse-engine":
+            return _refusal(pod)
+        if step == "server":
+            return self._serving(pod, container, act)
+        if act == "hold":
+            return _state("Running", container, {"running": {"startedAt": _now()}})
+        outcome = answer(await self._request(pod), step, act, self.script.digest)
+        code = 0 if outcome.ok else {"user": 2, "transient": 3}[outcome.error.family if outcome.error else "user"]
+        ended = _ended(code, "Error" if code else "Completed", outcome.to_termination_message())
+        return _state("Failed" if code else "Succeeded", container, ended)
+
+    def _serving(self, pod: Object, container: str, act: Act) -> Object:
+        name = pod["metadata"]["name"]
+        address = self.addresses.setdefault(name, f"10.99.0.{len(self.addresses) + 1}")
+        status = _state("Running", container, {"running": {"startedAt": _now()}}, ready=act == "succeed")
+        return {**status, "podIP": address, "podIPs": [{"ip": address}]}
+
+    async def _request(self, pod: Object) -> BuildRequest:
+        job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+        carrier = await self.kube.get(CONFIG_MAP, self.namespace, job)
+        return BuildRequest.from_json(carrier["data"]["request.json"])
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Self-signed: the apiserver is started without an authority for kubelets, so it trusts any."""
+    certificate, key = folder / "kubelet.crt", folder / "kubelet.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+         "-subj", "/CN=kubelet", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate, key
+
+
+def answer(request: BuildRequest, step: str, act: Act, digest: str) -> Outcome:
+    """What the builder would say to ``request``."""
+    kind: Literal["resolve", "build"] = "resolve" if step == "resolve" else "build"
+    if act == "user-error":
+        error = ErrorReport(family="user", reason="DigestMismatch", message="the source is not what its digest says",
+                            field="spec.source.digest", remedy="correct the digest or the source")  # fmt: skip
+        return Outcome(kind=kind, ok=False, error=error)
+    if act == "transient-error":
+        error = ErrorReport(family="transient", reason="SourceUnreachable", message="connection reset")
+        return Outcome(kind=kind, ok=False, error=error)
+    if kind == "resolve":
+        source = ResolvedSource(digest=digest, format="huggingface", size_bytes=90_000_000)
+        return Outcome(kind=kind, ok=True, source=source)
+    return Outcome(
+        kind=kind, ok=True, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
+        built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=ENGINE, serving=ServingChoice(max_batch_size=32),
+        candidates=(CandidateSummary(backend="onnxruntime", precision="int8", batch=8, verdict="Shipped"),),
+    )  # fmt: skip
+
+
+ENGINE = EngineSummary(
+    backend="onnxruntime", precision="int8", triton_backend="python", size_bytes=23_000_000, speedup=2.2, p50_ms=4.0,
+    p95_ms=6.0, p99_ms=7.5, throughput=260.0, accuracy=0.997, accuracy_low=0.995, device="cpu",
+    runtime_version="1.31.0", load_seconds=2.0, memory_bytes=300_000_000,
+)  # fmt: skip
+
+
+def _state(phase: str, container: str, state: Object, *, ready: bool = False) -> Object:
+    waiting = "waiting" in state
+    verdict = "True" if ready else "False"
+    return {
+        "phase": phase,
+        "startTime": _now(),
+        "conditions": [
+            {"type": kind, "status": verdict, "lastTransitionTime": _now()} for kind in ("Ready", "ContainersReady")
+        ],
+        "containerStatuses": [
+            {"name": container, "ready": ready, "restartCount": 0, "image": "x", "imageID": "" if waiting else "x",
+             "state": state}
+        ],
+    }  # fmt: skip
+
+
+def _refusal(pod: Object) -> Object:
+    verify = pod["spec"]["initContainers"][0]["name"]
+    status = _state("Pending", pod["spec"]["containers"][0]["name"], {"waiting": {"reason": "PodInitializing"}})
+    failed = {"name": verify, "ready": False, "restartCount": 0, "image": "x", "imageID": "x",
+              "state": _ended(2, "Error", "manifest.json: digest of model.onnx differs")}  # fmt: skip
+    return {**status, "initContainerStatuses": [failed]}
+
+
+def _ended(code: int, reason: str, message: str) -> Object:
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message, "startedAt": _now(),
+                           "finishedAt": _now()}}  # fmt: skip
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

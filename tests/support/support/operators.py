@@ -1,0 +1,93 @@
+"""The operator under test: in this process, where its parts can be looked at, or as a process that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from enginewright.clients.credentials import load_configuration
+from enginewright.clients.kube import KubeClient
+from enginewright.clients.prometheus import PrometheusClient
+from enginewright.clients.signals import ReplicaMetrics
+from enginewright.clients.triton import TritonClient
+from enginewright.core.config import OperatorConfig
+from enginewright.core.labels import METRICS_PORT
+from enginewright.reconcile.metrics import Metrics
+from enginewright.runtime import Operator, Options
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass
+class Depths(TritonClient):
+    """Stands where the network to the pods would be: queue depth by the address that a pod was given."""
+
+    queued: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
+        return ReplicaMetrics(pending={"m": self.queued.get(address, 0.0)})
+
+
+@contextlib.asynccontextmanager
+async def embedded(
+    kubeconfig: Path, namespace: str, *, resync: float = 300.0, triton: TritonClient | None = None
+) -> AsyncIterator[Operator]:
+    """Until the block ends; a part that dies fails the test."""
+    options = Options(config=OperatorConfig(), namespaces=(namespace,), kubeconfig=kubeconfig, resync=resync)
+    metrics = Metrics()
+    async with (
+        KubeClient(await load_configuration(str(kubeconfig)), observer=metrics.called) as kube,
+        triton or TritonClient() as scraper,
+        PrometheusClient() as prometheus,
+    ):
+        operator = Operator(options, kube, scraper, prometheus, metrics)
+        task = asyncio.create_task(operator.run(), name="operator under test")
+        try:
+            yield operator
+            if task.done():
+                await task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+class OperatorProcess:
+    """``enginewright run`` as a child, its log in ``log``."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, log: Path) -> None:
+        self._arguments = ["run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", "--metrics-port=0",
+                           "--health-port=0"]  # fmt: skip
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "operator"), str(ROOT / "builders")))}
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "enginewright", *self._arguments, env=environment, stdout=log, stderr=log
+            )
+
+    async def kill(self, number: int = signal.SIGKILL) -> int:
+        """Returns the exit code."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+        return await self._process.wait()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[OperatorProcess]:
+        await self.start()
+        try:
+            yield self
+        finally:
+            await self.kill()
