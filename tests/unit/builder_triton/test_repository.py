@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
+from enginewright_builder.engines.base import Artifact, Rung
+from enginewright_builder.errors import UserError
+from enginewright_builder.triton import install, process
+from enginewright_builder.triton.model_config import parse_text
+from enginewright_builder.triton.repository import threads_per_instance, write_model
+from enginewright_builder.triton.server import free_ports
+
+INTERFACE = Interface(
+    inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 3)),),
+    outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 2)),),
+)
+
+
+def artifact(folder: Path, backend: str, *names: str, **parameters: str) -> Artifact:
+    files = {}
+    for name in names:
+        files[name] = folder / name.replace("/", "-")
+        files[name].write_bytes(name.encode())
+    return Artifact(
+        rung=Rung(backend="onnxruntime", precision="fp32"),
+        files=files,
+        triton_backend=backend,
+        interface=INTERFACE,
+        runtime_version="1",
+        parameters=parameters,
+    )
+
+
+def tree(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+
+
+def test_python_backend_gets_its_program_and_its_share_of_the_cores(tmp_path: Path) -> None:
+    made = artifact(tmp_path, "python", "model.onnx", "weights/model.onnx.data")
+    serving = ServingChoice(max_batch_size=4, instance_count=3)
+    model = write_model(tmp_path / "root", "m", made, serving, cores=8, warmup={"x": np.ones((2, 3), np.float32)})
+    assert tree(model) == {
+        "config.pbtxt",
+        "1/model.py",
+        "1/model.onnx",
+        "1/weights/model.onnx.data",
+        "warmup/sample-x",
+    }
+    config = parse_text((model / "config.pbtxt").read_text())
+    assert config.backend == "python"
+    assert {key: value.string_value for key, value in config.parameters.items()} == {
+        "threads": "2",
+        "model_file": "model.onnx",
+    }
+
+
+def test_tensorrt_plan_with_profiles_and_graphs(tmp_path: Path) -> None:
+    parameters = {"profiles": "0,2", "graph_batches": "1,4", "strategy": "ON_PROFILE_CHANGE"}
+    made = artifact(tmp_path, "tensorrt", "resnet.plan", **parameters)
+    model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=4), gpus=(0, 1))
+    config = parse_text((model / "config.pbtxt").read_text())
+    assert tree(model) == {"config.pbtxt", "1/resnet.plan"}
+    assert (config.platform, config.default_model_filename) == ("tensorrt_plan", "resnet.plan")
+    assert list(config.instance_group[0].profile) == ["0", "2"]
+    assert list(config.instance_group[0].gpus) == [0, 1]
+    assert [spec.batch_size for spec in config.optimization.cuda.graph_spec] == [1, 4]
+    assert set(config.parameters) == {"strategy"}
+
+
+def test_a_model_is_never_written_over(tmp_path: Path) -> None:
+    made = artifact(tmp_path, "python", "model.onnx")
+    write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=4))
+    with pytest.raises(FileExistsError):
+        write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=4))
+
+
+def test_nothing_is_written_for_a_config_that_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        write_model(tmp_path / "root", "m", artifact(tmp_path, "caffe", "model"), ServingChoice(max_batch_size=4))
+    assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize(("instances", "cores", "threads"), [(1, 8, 8), (3, 8, 2), (8, 8, 1), (16, 8, 1)])
+def test_threads_share_the_cores(instances: int, cores: int, threads: int) -> None:
+    assert threads_per_instance(instances, cores) == threads
+
+
+def test_the_served_program_imports_only_what_a_server_image_has() -> None:
+    source = Path(write_model.__code__.co_filename).parent / "python_model/model.py"
+    imported: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            imported |= {name.name.split(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").split(".")[0])
+    allowed = {"numpy", "onnxruntime", "triton_python_backend_utils"}
+    assert imported - set(sys.stdlib_module_names) == allowed
+
+
+def test_server_named_by_the_environment_or_found_in_path_is_used_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "tritonserver"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    found = install.find(tmp_path)
+    assert (found.binary, found.backends) == (program, None)
+    monkeypatch.setenv(install.BINARY_VARIABLE, "/opt/tritonserver/bin/tritonserver")
+    assert install.find(tmp_path).binary == Path("/opt/tritonserver/bin/tritonserver")
+
+
+def test_wheel_gets_writable_backends_with_the_stub_of_this_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(install.BINARY_VARIABLE, raising=False)
+    found = install.find(tmp_path)
+    assert found.backends is not None
+    stub = found.backends / "python/triton_python_backend_stub"
+    assert os.access(stub, os.X_OK)
+    assert "nvidia_pytriton.libs" in found.environment["LD_LIBRARY_PATH"]
+
+
+def test_no_server_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(install.BINARY_VARIABLE, raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="no tritonserver") as caught:
+        install.find(tmp_path)
+    assert "nvidia-pytriton" in caught.value.remedy
+
+
+def test_memory_and_family_of_this_process() -> None:
+    assert os.getpid() in process.descendants(os.getppid())
+    assert process.resident_bytes(os.getpid()) > 10 << 20
+    assert process.resident_bytes(2**22 + 1) == 0
+
+
+def test_only_shared_memory_of_this_server_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "SHARED_MEMORY", tmp_path)
+    for name in ("enginewright-1-a", "enginewright-1-b", "enginewright-2-a", "other"):
+        (tmp_path / name).touch()
+    process.remove_shared_memory("enginewright-1-")
+    assert {path.name for path in tmp_path.iterdir()} == {"enginewright-2-a", "other"}
+
+
+def test_ports_differ() -> None:
+    assert len(set(free_ports(16))) == 16
