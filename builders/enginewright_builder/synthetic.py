@@ -10,8 +10,8 @@ from enginewright_builder.shapes import UNBOUNDED, numpy_dtype, size_range
 
 # Size of a free dimension about which nothing better is known.
 DEFAULT_SIZE = 64
-# Integers that any embedding table is likely to have.
-DEFAULT_VOCABULARY = 100
+# Integers are below this where nothing is known of the tables they index: any table has two rows.
+DEFAULT_VOCABULARY = 2
 
 
 def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int = DEFAULT_SIZE,

@@ -15,7 +15,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.shapes import BATCH, UNBOUNDED, checked
 from enginewright_builder.sources.exported_program import check_exported_program
-from enginewright_builder.synthetic import example_inputs
+from enginewright_builder.synthetic import DEFAULT_VOCABULARY, example_inputs
 
 _FIELD = "spec.source.uri"
 
@@ -34,7 +34,8 @@ def load_exported_program(path: Path, interface: Interface | None) -> TorchModel
     names = _output_names(program, interface)
     with quiet(), torch.inference_mode():
         seen = [observed_outputs(_call(module, Interface(inputs=inputs), size), names, 2) for size in (5, 7)]
-    return TorchModel(module, Interface(inputs=inputs, outputs=with_free_sizes(*seen)), name="PyTorch program, FP32")
+    return TorchModel(module, Interface(inputs=inputs, outputs=with_free_sizes(*seen)), name="PyTorch program, FP32",
+                      vocabulary=_vocabulary(program))
 
 
 def _load(path: Path) -> torch.export.ExportedProgram:
@@ -72,6 +73,13 @@ def _inputs(program: torch.export.ExportedProgram) -> tuple[TensorSpec, ...]:
     return tuple(specs)
 
 
+def _vocabulary(program: torch.export.ExportedProgram) -> int:
+    """Rows of the smallest embedding table."""
+    tables = [node.args[0].meta["val"].shape[0] for node in program.graph.nodes
+              if node.target is torch.ops.aten.embedding.default]
+    return min(tables, default=DEFAULT_VOCABULARY)
+
+
 def _size(size: int | torch.SymInt, ranges: dict[str, Any]) -> int | str:
     if isinstance(size, int):
         return size
@@ -83,10 +91,8 @@ def _size(size: int | torch.SymInt, ranges: dict[str, Any]) -> int | str:
 
 
 def _bound(value: Any, otherwise: int) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):  # infinities
-        return otherwise
+    """SymPy integers and Python's; infinities are ``otherwise``."""
+    return int(value) if isinstance(value, int) or getattr(value, "is_Integer", False) else otherwise
 
 
 def _renamed(inputs: tuple[TensorSpec, ...], stated: Interface) -> tuple[TensorSpec, ...]:

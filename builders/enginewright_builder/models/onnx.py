@@ -25,10 +25,10 @@ class OnnxModel:
     """``path`` is an ONNX whose batch is free."""
 
     tokenize: Tokenize | None = None
-    vocabulary = DEFAULT_VOCABULARY
 
-    def __init__(self, path: Path, interface: Interface, *, name: str = "ONNX as given, on ONNX Runtime") -> None:
-        self.path, self.interface, self.name = path, interface, name
+    def __init__(self, path: Path, interface: Interface, *, vocabulary: int = DEFAULT_VOCABULARY) -> None:
+        self.path, self.interface, self.vocabulary = path, interface, vocabulary
+        self.name = "ONNX as given, on ONNX Runtime"
         self._runner: OrtRunner | None = None
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -50,9 +50,16 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
         found = _merge(found, checked(interface))
     fixed = _fixed_batch(model)
     if fixed is None:
-        return OnnxModel(path, found)
+        return OnnxModel(path, found, vocabulary=_vocabulary(model))
     freed = (workspace or path.parent) / f"{path.stem}.free-batch.onnx"
     return _free_batch(path, freed, found, fixed)
+
+
+def _vocabulary(model: onnx.ModelProto) -> int:
+    """Rows of the smallest table that is looked up in."""
+    tables = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if len(tensor.dims) == 2}
+    rows = [tables[node.input[0]] for node in model.graph.node if node.op_type == "Gather" and node.input[0] in tables]
+    return max(1, min(rows, default=DEFAULT_VOCABULARY))
 
 
 def _merge(found: Interface, stated: Interface) -> Interface:
@@ -91,7 +98,7 @@ def _free_batch(path: Path, freed: Path, interface: Interface, fixed: int) -> On
     del model.graph.value_info[:]
     try:
         _save(model, freed)
-        loose, strict = OnnxModel(freed, interface), OnnxModel(path, interface)
+        loose, strict = OnnxModel(freed, interface, vocabulary=_vocabulary(model)), OnnxModel(path, interface)
         inputs = example_inputs(interface, fixed)
         if _agree(loose, strict, inputs, fixed):
             return loose

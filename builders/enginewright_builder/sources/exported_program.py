@@ -22,16 +22,16 @@ _FIELD = "spec.source.uri"
 # Members that hold pickles of arbitrary classes or machine code.
 _REFUSED_MEMBER = re.compile(r"(^|/)(custom_obj_|opaque_obj_)|(^|/)data/aotinductor/|\.(so|cubin|o|dylib|dll)$")
 _GRAPH_MEMBER = re.compile(r"(^|/)models/[^/]+\.json$|(^|/)serialized_exported_program\.json$")
-# What shape expressions consist of: symbols, numbers, operators, and these functions.
+# What shape expressions consist of, in SymPy's own notation: symbols, numbers, operators, and these functions.
 _EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=&|~]*")
 _SYMBOL = re.compile(r"Symbol\('\w+'(?:, ?\w+=(?:True|False))*\)")
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
-_FUNCTIONS = frozenset({
-    "Max", "Min", "Mod", "FloorDiv", "CleanDiv", "CeilDiv", "PythonMod", "ModularIndexing", "Where", "Eq", "Ne", "Lt",
-    "Le", "Gt", "Ge", "And", "Or", "Not", "Abs", "Pow", "PowByNatural", "FloatPow", "FloatTrueDiv", "IntTrueDiv",
-    "FloorToInt", "CeilToInt", "RoundToInt", "RoundDecimal", "TruncToInt", "TruncToFloat", "ToFloat", "Identity",
-    "LShift", "RShift", "Integer", "Symbol", "floor", "ceiling", "sqrt", "OpaqueUnaryFn_sqrt",
-})
+_FUNCTIONS = frozenset("""
+    Add Mul Pow Mod Max Min Abs And Or Not Eq Ne Lt Le Gt Ge Equality Unequality GreaterThan StrictGreaterThan LessThan
+    StrictLessThan Integer Rational Symbol floor ceiling sqrt FloorDiv CleanDiv CeilDiv PythonMod ModularIndexing Where
+    PowByNatural FloatPow FloatTrueDiv IntTrueDiv FloorToInt CeilToInt RoundToInt RoundDecimal TruncToInt TruncToFloat
+    ToFloat Identity LShift RShift OpaqueUnaryFn_sqrt
+""".split())
 _TARGET = re.compile(r"(torch\.ops\.[\w.]+|_operator\.\w+|operator\.\w+|math\.\w+|torch\.sym_\w+|"
                      r"torch\._higher_order_ops[\w.]*|#\w+:[\w.:]+)")
 

@@ -66,9 +66,11 @@ def _is_loopback(host: str) -> bool:
 
 
 def _download(uri: str, partial: Path, context: FetchContext) -> None:
+    # Before every request, those that follow a redirect too: nothing is asked for in the clear.
+    hooks = {"request": [lambda request: _check_transport(str(request.url), context)]}
     try:
-        with httpx.stream("GET", uri, timeout=_TIMEOUT, follow_redirects=True) as response:
-            _check_transport(str(response.url), context)
+        with (httpx.Client(timeout=_TIMEOUT, follow_redirects=True, event_hooks=hooks) as client,
+              client.stream("GET", uri) as response):
             _check_status(uri, response, context)
             expected = int(response.headers.get("content-length", -1))
             _check_size(uri, max(expected, 0), context)

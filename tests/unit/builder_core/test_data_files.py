@@ -1,0 +1,150 @@
+"""Evaluation and calibration files: what is read, and how a wrong one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.data import sample_set, synthetic_set
+from enginewright_builder.data_files import CALIBRATION, SampleFile, check_against, read_samples
+from enginewright_builder.engines.base import Tensors
+from enginewright_builder.errors import UserError
+
+IMAGE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 2)),))
+TOKENS = Interface(inputs=(TensorSpec(name="input_ids", dtype="int64", shape=("batch", "1..4")),
+                           TensorSpec(name="attention_mask", dtype="int64", shape=("batch", "1..4"))))
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_npz_rows_are_samples(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=np.arange(6.0).reshape(3, 2))
+    samples = check_against(read_samples(tmp_path / "d.npz"), IMAGE)
+    assert len(samples) == 3
+    assert samples.rows[2]["x"].tolist() == [4.0, 5.0]
+    assert samples.rows[2]["x"].dtype == np.float32
+
+
+def test_jsonl_takes_texts_or_tensors(tmp_path: Path) -> None:
+    texts = read_samples(write(tmp_path / "t.jsonl", '{"text": "one"}\n\n{"text": "two"}\n'))
+    assert texts.texts == ("one", "two")
+    rows = check_against(read_samples(write(tmp_path / "r.jsonl", '{"x": [1, 2]}\n')), IMAGE)
+    assert rows.rows[0]["x"].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("name", "content", "told"), [
+    ("e.jsonl", "", "no samples"),
+    ("e.jsonl", "{oops\n", "e.jsonl:1: not JSON"),
+    ("e.jsonl", "[1]\n", "expected an object"),
+    ("e.jsonl", '{"text": "a"}\n{"x": [1]}\n', "mixed"),
+    ("e.jsonl", '{"x": [[1], [1, 2]]}\n', "e.jsonl:1: x"),
+    ("e.jsonl", '{"x": ["a"]}\n', "expected numbers"),
+    ("e.npz", "not a zip", "cannot be read"),
+    ("e.csv", "1,2", "neither .npz nor .jsonl"),
+])
+def test_unreadable_file_is_told(name: str, content: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=told) as caught:
+        read_samples(write(tmp_path / name, content))
+    assert (caught.value.reason, caught.value.field) == ("EvaluationDataInvalid", "spec.accuracy.evaluation.uri")
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("arrays", [
+    {}, {"x": np.zeros((0, 2))}, {"x": np.float32(1)}, {"x": np.zeros((3, 2)), "y": np.zeros((2, 2))},
+    {"x": np.array([{"a": 1}], dtype=object)},
+], ids=["nothing", "empty", "scalar", "uneven", "pickled"])
+def test_npz_that_holds_no_samples(arrays: dict[str, np.ndarray], tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", **arrays)
+    with pytest.raises(UserError) as caught:
+        read_samples(tmp_path / "d.npz", CALIBRATION)
+    assert (caught.value.reason, caught.value.field) == ("CalibrationDataInvalid", "spec.engine.calibration.uri")
+
+
+@pytest.mark.parametrize(("row", "got", "expected"), [
+    ({"z": [1.0, 2.0]}, "has z", "takes x"),
+    ({"x": [1.0, 2.0, 3.0]}, r"shape \[3\]", r"expected \[2\]"),
+    ({"x": [[1.0, 2.0]]}, r"shape \[1, 2\]", r"expected \[2\]"),
+    ({"x": [True, False]}, "is bool", "expected float32"),
+])
+def test_wrong_samples_say_what_was_got_and_what_is_expected(row: dict[str, list[object]], got: str,
+                                                             expected: str) -> None:
+    samples = SampleFile(rows=({name: np.asarray(value) for name, value in row.items()},))
+    with pytest.raises(UserError, match=f"(?s){got}.*{expected}"):
+        check_against(samples, IMAGE)
+
+
+def test_fractions_are_no_tokens() -> None:
+    samples = SampleFile(rows=({"input_ids": np.array([0.5]), "attention_mask": np.array([1])},))
+    with pytest.raises(UserError, match="float64, expected int64"):
+        check_against(samples, TOKENS)
+
+
+def test_too_long_is_told_with_the_range() -> None:
+    samples = SampleFile(rows=({"input_ids": np.ones(5, np.int64), "attention_mask": np.ones(5, np.int64)},))
+    with pytest.raises(UserError, match=r"shape \[5\], expected \[1\.\.4\]"):
+        check_against(samples, TOKENS)
+
+
+def test_texts_need_a_model_that_takes_tokens() -> None:
+    with pytest.raises(UserError, match="holds texts, but the model takes x"):
+        check_against(SampleFile(texts=("a",)), IMAGE)
+
+
+def test_keys_tell_equal_samples() -> None:
+    one = SampleFile(texts=("a", "b "))
+    assert set(one.keys()) & set(SampleFile(texts=("b",)).keys())
+    assert one.without({one.keys()[0]}).texts == ("b ",)
+    rows = SampleFile(rows=({"x": np.ones(2)}, {"x": np.zeros(2)}))
+    assert len(set(rows.keys())) == 2
+    assert len(rows.without({rows.keys()[1]})) == 1
+
+
+class Words:
+    """A model whose tokenizer counts letters."""
+
+    name = "words"
+    interface = TOKENS
+    vocabulary = 7
+
+    def tokenize(self, texts: list[str]) -> Tensors:
+        longest = max(map(len, texts))
+        mask = np.array([[1] * len(text) + [0] * (longest - len(text)) for text in texts])
+        return {"input_ids": mask * 3, "attention_mask": mask}
+
+    def run(self, inputs: Tensors) -> Tensors:
+        return inputs
+
+    def export_onnx(self, path: Path, opset: int) -> None:
+        raise NotImplementedError
+
+
+def test_texts_are_batched_by_length_with_little_padding() -> None:
+    samples = sample_set(SampleFile(texts=("aaaa", "b", "cc", "ddd", "e")), Words(), batch=2)
+    assert [batch["input_ids"].shape for batch in samples.batches] == [(2, 1), (2, 3), (1, 4)]
+    assert samples.count == 5
+
+
+def test_requests_go_round_and_lose_padding() -> None:
+    samples = sample_set(SampleFile(texts=("a", "bbb")), Words(), batch=2)
+    assert samples.request(1)["input_ids"].shape == (1, 1)
+    assert samples.request(5)["attention_mask"].sum() == 1 + 3 + 1 + 3 + 1
+
+
+def test_rows_of_different_shapes_are_never_padded() -> None:
+    rows = tuple({name: np.ones(size, np.int64) for name in ("input_ids", "attention_mask")} for size in (2, 2, 3, 2))
+    samples = sample_set(SampleFile(rows=rows), Words(), batch=8)
+    assert [batch["input_ids"].shape for batch in samples.batches] == [(2, 2), (1, 3), (1, 2)]
+
+
+def test_synthetic_samples_repeat_and_say_what_they_are() -> None:
+    one, other = synthetic_set(Words(), 20), synthetic_set(Words(), 20)
+    assert one.origin == "synthetic"
+    assert [len(batch["input_ids"]) for batch in one.batches] == [16, 4]
+    assert all((a["input_ids"] == b["input_ids"]).all() for a, b in zip(one.batches, other.batches, strict=True))
+    assert max(batch["input_ids"].max() for batch in one.batches) < Words.vocabulary

@@ -1,0 +1,174 @@
+"""All that is refused before a device is used."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enginewright_builder.contract import (
+    AccuracyRequest,
+    BuildRequest,
+    DataRequest,
+    DeviceRequest,
+    EngineRequest,
+    Interface,
+    SourceRequest,
+    TensorSpec,
+)
+from enginewright_builder.errors import UserError
+from enginewright_builder.resolve import Resolved, resolve
+
+Make = Callable[..., BuildRequest]
+Rows = Callable[..., Path]
+GPU = DeviceRequest(accelerator="gpu", products=("NVIDIA-H200",), gpu_count=1)
+
+
+def refused(request: BuildRequest, tmp_path: Path) -> UserError:
+    with pytest.raises(UserError) as caught:
+        resolve(request, tmp_path / "scratch")
+    assert caught.value.remedy
+    return caught.value
+
+
+def evaluation(path: Path, metric: str = "cosine", tolerance: float = 0.01, samples: int = 0) -> AccuracyRequest:
+    return AccuracyRequest(metric=metric, tolerance=tolerance, evaluation=DataRequest(uri=str(path), samples=samples))
+
+
+def calibration(path: Path) -> EngineRequest:
+    return EngineRequest(calibration=DataRequest(uri=str(path)))
+
+
+def test_finds_digests_of_everything(perceptron: Path, request_for: Make, write_rows: Rows, tmp_path: Path) -> None:
+    request = request_for(perceptron, accuracy=evaluation(write_rows("e.npz")),
+                          engine=calibration(write_rows("c.npz", seed=2)))
+    resolved: Resolved = resolve(request, tmp_path / "scratch")
+    assert resolved.source.format == "onnx"
+    assert resolved.source.size_bytes == perceptron.stat().st_size
+    digests = {resolved.source.digest, resolved.source.evaluation_digest, resolved.source.calibration_digest}
+    assert len(digests) == 3
+    assert all(digest.startswith("sha256:") for digest in digests)
+    assert len(resolved.request.fingerprint()) == 64
+
+
+def test_the_fingerprint_follows_content_not_place(perceptron: Path, request_for: Make, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.onnx"
+    copy.write_bytes(perceptron.read_bytes())
+    one, other = (resolve(request_for(path), tmp_path / "s").request.fingerprint() for path in (perceptron, copy))
+    assert one == other
+
+
+@pytest.mark.parametrize(("engine", "device", "reason", "field"), [
+    ({"precision": "fp8"}, DeviceRequest(), "PrecisionUnsupported", "spec.engine.precision"),
+    ({"precision": "fp16"}, DeviceRequest(), "PrecisionUnsupported", "spec.engine.precision"),
+    ({"precision": "int2"}, GPU, "PrecisionUnsupported", "spec.engine.precision"),
+    ({"backend": "tensorrt"}, DeviceRequest(), "BackendUnavailable", "spec.engine.backend"),
+    ({"backend": "tvm"}, GPU, "BackendUnavailable", "spec.engine.backend"),
+])
+def test_what_the_accelerator_cannot_do(engine: dict[str, str], device: DeviceRequest, reason: str, field: str,
+                                        perceptron: Path, request_for: Make, tmp_path: Path) -> None:
+    error = refused(request_for(perceptron, engine=EngineRequest(**engine), device=device), tmp_path)  # type: ignore[arg-type]
+    assert (error.reason, error.field, error.value) == (reason, field, next(iter(engine.values())))
+
+
+@pytest.mark.parametrize(("accuracy", "reason"), [
+    (AccuracyRequest(metric="bleu"), "MetricUnknown"), (AccuracyRequest(tolerance=0.0), "ToleranceInvalid"),
+    (AccuracyRequest(tolerance=1.5), "ToleranceInvalid"), (AccuracyRequest(tolerance=-0.1), "ToleranceInvalid"),
+])
+def test_absurd_gate(accuracy: AccuracyRequest, reason: str, perceptron: Path, request_for: Make,
+                     tmp_path: Path) -> None:
+    assert refused(request_for(perceptron, accuracy=accuracy), tmp_path).reason == reason
+
+
+def test_too_few_samples_to_prove_anything(perceptron: Path, request_for: Make, write_rows: Rows,
+                                           tmp_path: Path) -> None:
+    few = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", count=7))), tmp_path)
+    assert few.reason == "EvaluationTooSmall"
+    agreement = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", count=200), "top1")), tmp_path)
+    assert "299" in agreement.message
+    cut = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz"), samples=4)), tmp_path)
+    assert "4 samples" in cut.message
+
+
+def test_negative_number_of_samples(perceptron: Path, request_for: Make, write_rows: Rows, tmp_path: Path) -> None:
+    error = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz"), samples=-1)), tmp_path)
+    assert error.field == "spec.accuracy.evaluation.samples"
+
+
+class TestCalibrationApartFromEvaluation:
+    def test_the_same_file(self, perceptron: Path, request_for: Make, write_rows: Rows, tmp_path: Path) -> None:
+        path = write_rows("d.npz")
+        error = refused(request_for(perceptron, accuracy=evaluation(path), engine=calibration(path)), tmp_path)
+        assert (error.reason, error.field) == ("CalibrationEqualsEvaluation", "spec.engine.calibration.uri")
+
+    def test_the_same_samples_in_another_order(self, perceptron: Path, request_for: Make, write_rows: Rows,
+                                               tmp_path: Path) -> None:
+        rows = np.load(write_rows("e.npz"))["x"]
+        shuffled = write_rows("c.npz", x=rows[::-1])
+        error = refused(request_for(perceptron, accuracy=evaluation(tmp_path / "e.npz"), engine=calibration(shuffled)),
+                        tmp_path)
+        assert error.reason == "CalibrationEqualsEvaluation"
+
+    def test_a_few_shared_samples_are_left_out(self, perceptron: Path, request_for: Make, write_rows: Rows,
+                                               tmp_path: Path) -> None:
+        rows = np.load(write_rows("e.npz"))["x"]
+        other = np.load(write_rows("o.npz", seed=2))["x"]
+        mixed = write_rows("c.npz", x=np.concatenate([other, rows[:2]]))
+        resolved = resolve(request_for(perceptron, accuracy=evaluation(tmp_path / "e.npz"), engine=calibration(mixed)),
+                           tmp_path / "s")
+        assert resolved.calibration is not None
+        assert len(resolved.calibration) == len(other)
+        assert "left 2 calibration samples out" in resolved.notes[0]
+
+
+@pytest.mark.parametrize("arrays", [{"x": np.zeros((9, 3), np.float32)}, {"wrong": np.zeros((9, 16), np.float32)}],
+                         ids=["shape", "name"])
+def test_wrongly_shaped_evaluation_is_known_before_a_device_is(arrays: dict[str, np.ndarray], perceptron: Path,
+                                                               request_for: Make, write_rows: Rows,
+                                                               tmp_path: Path) -> None:
+    error = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", **arrays))), tmp_path)
+    assert error.reason == "EvaluationDataInvalid"
+
+
+def test_texts_for_a_model_without_tokenizer(perceptron: Path, request_for: Make, tmp_path: Path) -> None:
+    (tmp_path / "e.jsonl").write_text('{"text": "a"}\n' * 8)
+    error = refused(request_for(perceptron, accuracy=evaluation(tmp_path / "e.jsonl")), tmp_path)
+    assert error.reason == "EvaluationDataInvalid"
+
+
+@pytest.mark.parametrize(("spec", "told"), [
+    (TensorSpec(name="x", dtype="float33", shape=("batch", 16)), "float33"),
+    (TensorSpec(name="x", dtype="float32", shape=(4, 16)), "fixed size 4"),
+    (TensorSpec(name="x", dtype="float32", shape=("batch", "9..3")), "no size"),
+    (TensorSpec(name="x", dtype="float32", shape=("batch", -3)), "no size"),
+    (TensorSpec(name="x", dtype="float32"), "no shape"),
+])
+def test_absurd_interface(spec: TensorSpec, told: str, perceptron: Path, request_for: Make, tmp_path: Path) -> None:
+    error = refused(request_for(perceptron, interface=Interface(inputs=(spec,))), tmp_path)
+    assert error.reason == "InterfaceInvalid"
+    assert told in f"{error.message} {error.value}"
+
+
+def test_missing_store(perceptron: Path, request_for: Make, tmp_path: Path) -> None:
+    error = refused(dataclasses.replace(request_for(perceptron), store_path=str(tmp_path / "none")), tmp_path)
+    assert error.reason == "StoreMissing"
+
+
+def test_digest_of_other_content(perceptron: Path, request_for: Make, tmp_path: Path) -> None:
+    source = SourceRequest(uri=str(perceptron), digest="sha256:" + "1" * 64)
+    assert refused(request_for(perceptron, source=source), tmp_path).reason == "DigestMismatch"
+
+
+def test_resolve_never_imports_what_a_small_pod_cannot_afford() -> None:
+    code = ("import sys, enginewright_builder.cli, enginewright_builder.resolve\n"
+            "heavy = {'torch', 'transformers', 'onnxruntime', 'scipy', 'tritonclient', 'onnx'} & set(sys.modules)\n"
+            "print(', '.join(sorted(heavy)))")
+    path = str(Path(sys.modules["enginewright_builder"].__path__[0]).parent)
+    ran = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, text=True,
+                         check=True)
+    assert ran.stdout.strip() == ""
