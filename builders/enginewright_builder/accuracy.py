@@ -32,6 +32,7 @@ from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
 
 _RESAMPLES = 2_000
+_MATRIX_ENTRIES = 1_000_000
 _MIN_RANKS = 3
 
 
@@ -89,8 +90,10 @@ def mean_lower_bound(scores: Array) -> float:
     mean, error = float(scores.mean()), float(scores.std(ddof=1)) / math.sqrt(count)
     student = mean - float(stats.t.ppf(CONFIDENCE, count - 1)) * error
     rng = np.random.default_rng(0)
-    # One draw at a time: thousands of samples would otherwise take a matrix of gigabytes.
-    means = [scores[rng.integers(0, count, count)].mean() for _ in range(_RESAMPLES)]
+    # In parts: thousands of samples would otherwise take a matrix of gigabytes.
+    at_once = max(1, _MATRIX_ENTRIES // count)
+    means = np.concatenate([scores[rng.integers(0, count, (min(at_once, _RESAMPLES - start), count))].mean(axis=1)
+                            for start in range(0, _RESAMPLES, at_once)])
     return min(student, float(np.quantile(means, 1 - CONFIDENCE)))
 
 

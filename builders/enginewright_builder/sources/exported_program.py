@@ -26,12 +26,13 @@ _GRAPH_MEMBER = re.compile(r"(^|/)models/[^/]+\.json$|(^|/)serialized_exported_p
 _EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=&|~]*")
 _SYMBOL = re.compile(r"Symbol\('\w+'(?:, ?\w+=(?:True|False))*\)")
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
-_FUNCTIONS = frozenset("""
-    Add Mul Pow Mod Max Min Abs And Or Not Eq Ne Lt Le Gt Ge Equality Unequality GreaterThan StrictGreaterThan LessThan
-    StrictLessThan Integer Rational Symbol floor ceiling sqrt FloorDiv CleanDiv CeilDiv PythonMod ModularIndexing Where
-    PowByNatural FloatPow FloatTrueDiv IntTrueDiv FloorToInt CeilToInt RoundToInt RoundDecimal TruncToInt TruncToFloat
-    ToFloat Identity LShift RShift OpaqueUnaryFn_sqrt
-""".split())
+_FUNCTIONS = frozenset({
+    "Add", "Mul", "Pow", "Mod", "Max", "Min", "Abs", "And", "Or", "Not", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Equality",
+    "Unequality", "GreaterThan", "StrictGreaterThan", "LessThan", "StrictLessThan", "Integer", "Rational", "Symbol",
+    "floor", "ceiling", "sqrt", "FloorDiv", "CleanDiv", "CeilDiv", "PythonMod", "ModularIndexing", "Where",
+    "PowByNatural", "FloatPow", "FloatTrueDiv", "IntTrueDiv", "FloorToInt", "CeilToInt", "RoundToInt", "RoundDecimal",
+    "TruncToInt", "TruncToFloat", "ToFloat", "Identity", "LShift", "RShift", "OpaqueUnaryFn_sqrt",
+})
 _TARGET = re.compile(r"(torch\.ops\.[\w.]+|_operator\.\w+|operator\.\w+|math\.\w+|torch\.sym_\w+|"
                      r"torch\._higher_order_ops[\w.]*|#\w+:[\w.:]+)")
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -99,6 +99,7 @@ class TestBounds:
         assert clopper_pearson(samples, samples) >= 1 - tolerance
         assert samples_needed("cosine", tolerance) == 8
 
+    @settings(max_examples=50, deadline=None)
     @given(hnp.arrays(np.float64, st.integers(2, 60), elements=st.floats(0, 1)))
     def test_the_bound_is_below_the_mean(self, scores: Array) -> None:
         assert mean_lower_bound(scores) <= scores.mean() + 1e-12

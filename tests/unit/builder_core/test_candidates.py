@@ -23,7 +23,8 @@ def timing(milliseconds: float, tail: float = 0.0) -> Timing:
 
 def candidate(precision: str, milliseconds: float, low: float = 1.0, *, finite: bool = True, wanted: bool = True,
               tail: float = 0.0) -> Candidate:
-    return Candidate(rung=Rung(backend="onnxruntime", precision=precision), wanted=wanted, timing=timing(milliseconds, tail),
+    return Candidate(rung=Rung(backend="onnxruntime", precision=precision), wanted=wanted,
+                     timing=timing(milliseconds, tail),
                      accuracy=Accuracy(metric="cosine", value=low + 0.002, low=low, samples=100, finite=finite))
 
 
