@@ -17,10 +17,10 @@ from cluster import process
 from cluster.settings import OWNER_VARIABLE
 from cluster.steps import ClusterError
 
-SLEEP = (sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()")
+SLEEP = (sys.executable, "-c", "import signal; print('up', end='', flush=True); signal.pause()")
 STUBBORN = (
     sys.executable, "-c",
-    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()",
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', end='', flush=True); signal.pause()",
 )  # fmt: skip
 
 
@@ -45,9 +45,9 @@ def start(tmp_path: Path, argv: tuple[str, ...] = SLEEP) -> process.ProcessRecor
     reader = os.open(output, os.O_RDONLY | os.O_NONBLOCK)
     process.start(tmp_path / "p.json", argv, output, tmp_path)
     os.set_blocking(reader, True)
-    # The whole line: unbuffered, Python writes its end apart, and would die of a closed pipe.
-    with os.fdopen(reader, "rb") as stream:
-        assert stream.readline() == b"up\n"
+    # All that it writes, hence no end of line: unbuffered, Python writes that apart, and would die of a closed pipe.
+    assert os.read(reader, 2) == b"up"
+    os.close(reader)
     record = process.read_record(tmp_path / "p.json")
     assert record is not None
     return record
