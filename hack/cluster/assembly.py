@@ -38,12 +38,17 @@ CERTIFICATES = (
 _USERS = (controlplane.CONTROLLER_MANAGER, controlplane.SCHEDULER, node.KUBELET_CLIENT, node.KUBE_PROXY)
 
 
+def container_runtime(paths: ClusterPaths) -> Component:
+    """containerd: the one part that is also needed to take a cluster down."""
+    return node.containerd(paths, system_program("containerd"))
+
+
 def components(paths: ClusterPaths) -> dict[str, Component]:
     """All programs by name, in the order of their start."""
     built = binaries.build(binaries.KUBERNETES)
     listed = (
         controlplane.etcd(paths, system_program("etcd"), port=ENDPOINT.etcd_port),
-        node.containerd(paths, system_program("containerd")),
+        container_runtime(paths),
         controlplane.apiserver(paths, built.with_name("kube-apiserver"), ENDPOINT, with_node=True),
         controlplane.controller_manager(
             paths, built.with_name("kube-controller-manager"), port=CONTROLLER_MANAGER_PORT

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from cluster.paths import GO_MODULES, cache_dir
 from cluster.steps import ClusterError, say, step
 
 REPORT_EVERY_S = 20.0
+KEPT_VERSIONS = 3
 
 
 @dataclass(frozen=True)
@@ -93,32 +95,54 @@ def content_key(directory: Path, *settings: str) -> str:
     return digest.hexdigest()[:16]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How a program is built, and where its binary lies when it has been."""
+
+    go: Path
+    directory: Path
+    arguments: tuple[str, ...]
+    binary: Path
+
+
+def plan(program: Program) -> Plan:
+    """The key is known before the build: it depends on what goes in, not on what comes out."""
+    directory = GO_MODULES / program.module
+    go = toolchain.find_go()
+    arguments = ("-trimpath", "-ldflags", linker_flags(program, (directory / "go.mod").read_text()))
+    key = content_key(directory, toolchain.version(go), program.package, "CGO_ENABLED=0", *arguments)
+    return Plan(go, directory, arguments, cache_dir() / "bin" / f"{program.module}-{key}" / program.module)
+
+
 def build(program: Program) -> Path:
     """The program's binary, from the cache when the same sources were built before.
 
     Raises:
         ClusterError: the build failed; the message holds the compiler's.
     """
-    directory = GO_MODULES / program.module
-    flags = linker_flags(program, (directory / "go.mod").read_text())
-    go = toolchain.find_go()
-    arguments = ("-trimpath", "-ldflags", flags)
-    key = content_key(directory, toolchain.version(go), program.package, "CGO_ENABLED=0", *arguments)
-    binary = cache_dir() / "bin" / f"{program.module}-{key}" / program.module
+    planned = plan(program)
     with _lock(program.module):
-        if not binary.exists():
+        if not planned.binary.exists():
             with step(f"build {program.module}"):
-                binary.parent.mkdir(parents=True, exist_ok=True)
-                temporary = binary.with_suffix(".tmp")
-                _compile(go, directory, program.package, (*arguments, "-o", str(temporary)))
-                temporary.rename(binary)
-        _link(binary, program.names)
-    return binary
+                planned.binary.parent.mkdir(parents=True, exist_ok=True)
+                temporary = planned.binary.with_suffix(".tmp")
+                _compile(planned, program.package, temporary)
+                temporary.rename(planned.binary)
+            _forget_old(program.module)
+        _link(planned.binary, program.names)
+    return planned.binary
 
 
 def node_program(name: str) -> Path:
     """The path of one of NODE_PROGRAMS, built when needed."""
     return build(KUBERNETES).with_name(name)
+
+
+def _forget_old(module: str) -> None:
+    """Keep the last few: a cluster or a test of another checkout may run an earlier one."""
+    built = sorted(cache_dir().glob(f"bin/{module}-*/{module}"), key=lambda path: path.stat().st_mtime)
+    for binary in built[:-KEPT_VERSIONS]:
+        shutil.rmtree(binary.parent, ignore_errors=True)
 
 
 def _link(binary: Path, names: tuple[str, ...]) -> None:
@@ -138,20 +162,21 @@ def _lock(name: str) -> Iterator[None]:
         yield
 
 
-def _compile(go: Path, directory: Path, package: str, arguments: tuple[str, ...]) -> None:
+def _compile(planned: Plan, package: str, output: Path) -> None:
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local"}
-    counted = subprocess.run(
-        (go, "list", "-deps", package), cwd=directory, env=environment, capture_output=True, text=True, check=False
+    list_command = (planned.go, "list", "-deps", package)
+    listed = subprocess.run(
+        list_command, cwd=planned.directory, env=environment, capture_output=True, text=True, check=False
     )
-    total = counted.stdout.count("\n")
     # -v prints each package that is compiled; what Go's own cache holds already is not printed.
+    command = (str(planned.go), "build", "-v", *planned.arguments, "-o", str(output), package)
     with subprocess.Popen(
-        (go, "build", "-v", *arguments, package), cwd=directory, env=environment, stderr=subprocess.PIPE, text=True
+        command, cwd=planned.directory, env=environment, stderr=subprocess.PIPE, text=True
     ) as compiler:
         assert compiler.stderr is not None
-        output = _report_progress(compiler.stderr, directory.name, total)
+        said = _report_progress(compiler.stderr, planned.directory.name, listed.stdout.count("\n"))
     if compiler.returncode != 0:
-        raise ClusterError(f"go build of {directory} failed:\n" + "".join(output[-30:]))
+        raise ClusterError(f"go build of {planned.directory} failed:\n" + "".join(said[-30:]))
 
 
 def _report_progress(lines: Iterator[str], title: str, total: int) -> list[str]:

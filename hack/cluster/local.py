@@ -148,7 +148,9 @@ class Local:
         halt_together(self.paths, ("kube-proxy", "kubelet", "kube-scheduler", "kube-controller-manager"))
         with step("pods removed"):
             try:
-                self._start("containerd", wait=("containerd",))
+                runtime = assembly.container_runtime(self.paths)
+                launch(self.paths, runtime)
+                await_ready(self.paths, runtime)
                 self._remove_pods()
             except ClusterError as error:
                 say(f"    not all in good order ({error}); what is left is removed by force")
@@ -163,8 +165,10 @@ class Local:
         shutil.rmtree(self.paths.state)
 
     def _remove_pods(self) -> None:
-        program = binaries.node_program("remove-pods")
-        command = (program, f"--endpoint=unix://{self.paths.containerd_socket}")
+        program = binaries.plan(binaries.KUBERNETES).binary.with_name("remove-pods")
+        if not program.exists():
+            raise ClusterError("the cluster's programs are no longer in the cache")
+        command = (str(program), f"--endpoint=unix://{self.paths.containerd_socket}")
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ClusterError(done.stderr.strip(), self.paths.log("containerd"))

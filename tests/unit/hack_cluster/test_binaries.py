@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,17 @@ def test_each_program_has_its_module(program: binaries.Program) -> None:
 )
 def test_go_versions_are_read(output: str, version: tuple[int, int] | None) -> None:
     assert toolchain.parse_version(output) == version
+
+
+def test_the_last_few_versions_of_a_binary_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINEWRIGHT_CACHE", str(tmp_path))
+    for age in range(binaries.KEPT_VERSIONS + 2):
+        binary = tmp_path / "bin" / f"pause-{age}" / "pause"
+        binary.parent.mkdir(parents=True)
+        binary.touch()
+        os.utime(binary, (age, age))
+    other = tmp_path / "bin" / "helm-0" / "helm"
+    other.parent.mkdir()
+    other.touch()
+    binaries._forget_old("pause")
+    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == ["helm-0", "pause-2", "pause-3", "pause-4"]
