@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,6 +39,12 @@ class Buildah:
     def scratch(self) -> Path:
         """For large temporary files; buildah also keeps the caches of builds here."""
         return self._directory("tmp")
+
+    @property
+    def _run_root(self) -> Path:
+        """Locks and mounts of this store, which must not outlive a boot."""
+        store = hashlib.sha256(str(self.cache.absolute()).encode()).hexdigest()[:8]
+        return Path(os.environ.get("XDG_RUNTIME_DIR") or "/run") / f"enginewright-images-{store}"
 
     def log(self, name: str) -> Path:
         return self._directory("logs") / f"{name}.log"
@@ -92,6 +100,7 @@ class Buildah:
         """Remove all working containers and images, with what is mounted for them."""
         self._run("rm", "--all")
         self._run("rmi", "--all", "--force")
+        shutil.rmtree(self._run_root, ignore_errors=True)
 
     def _report(self, line: str) -> None:
         if stage := _STAGE.match(line):
@@ -107,9 +116,7 @@ class Buildah:
         return done.stdout
 
     def _command(self, *arguments: str) -> list[str]:
-        # The run root holds locks and mounts, which must not outlive a boot.
-        run_root = f"{os.environ.get('XDG_RUNTIME_DIR', '/run')}/enginewright-images"
-        return ["buildah", f"--root={self._directory('store')}", f"--runroot={run_root}", *arguments]
+        return ["buildah", f"--root={self._directory('store')}", f"--runroot={self._run_root}", *arguments]
 
     def _environment(self) -> dict[str, str]:
         return os.environ | {"TMPDIR": str(self.scratch)}

@@ -183,7 +183,7 @@ def _print(value: object) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="images", description=__doc__)
+    parser = argparse.ArgumentParser(prog="images", description="Build and find the container images.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     def verb(name: str, help_text: str) -> argparse.ArgumentParser:
