@@ -20,13 +20,13 @@ test: ## Everything: static checks, unit, golden, property, integration and end-
 	hack/dev/check.sh
 
 test-unit: venv ## Unit, golden and property tests (under a minute, no server, no cluster)
-	$(VENV)/bin/pytest -q -m "not triton" tests/unit tests/golden
+	$(VENV)/bin/pytest -q -m "not triton and not torch" tests/unit tests/golden
 
-test-triton: venv ## Tests of the builder that start a real tritonserver
-	$(VENV)/bin/pytest -q -m triton tests/unit
+test-triton: venv ## Tests of the builder that export with PyTorch or start a real tritonserver
+	$(VENV)/bin/pytest -q -m "triton or torch" tests/unit tests/integration
 
 test-integration: venv deps ## Tests against a real kube-apiserver
-	$(VENV)/bin/pytest -q tests/integration
+	$(VENV)/bin/pytest -q -m "not triton" tests/integration
 
 test-e2e: venv deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }

@@ -65,7 +65,7 @@ step lint "$VENV/bin/ruff" check .
 step types "$VENV/bin/mypy"
 step imports "$VENV/bin/lint-imports" --no-logo
 step generated make --no-print-directory verify
-tests unit -m "not triton" tests/unit tests/golden
+tests unit -m "not triton and not torch" tests/unit tests/golden
 
 if ((failed)); then
   warn "tests with servers and clusters not started: mend the above first"
@@ -73,9 +73,9 @@ if ((failed)); then
   note integration - "not run"
   note e2e - "not run"
 else
-  tests triton -m triton tests/unit
+  tests triton -m "triton or torch" tests/unit tests/integration
   step packages hack/bin-deps.sh
-  tests integration tests/integration
+  tests integration -m "not triton" tests/integration
   if reason="$(hack/dev/can-run-node.sh)"; then
     end_to_end
   elif [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
