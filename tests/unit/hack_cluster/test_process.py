@@ -33,6 +33,13 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
     child.wait()
 
 
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """What a failed test started ends with it."""
+    yield
+    process.stop_all(process.strays(tmp_path), grace_s=0)
+
+
 def record_of(pid: int) -> process.ProcessRecord:
     stat = Path(f"/proc/{pid}/stat").read_text()
     return process.ProcessRecord(pid, process.parse_start_ticks(stat), process.boot_id(), ("x",))
