@@ -87,7 +87,13 @@ def publish(staging: Path, store_path: Path, fingerprint: str, *, model_name: st
 
 
 def check_writable(store_path: Path, need_bytes: int = 0) -> None:
-    """Before work is spent: raises :class:`UserError` ``StoreMissing``, ``StoreReadOnly`` or ``StoreFull``."""
+    """Before work is spent: raises :class:`UserError` ``StoreMissing``, ``StoreReadOnly`` or ``StoreFull``.
+
+    A store in a folder of its volume (``pvc://CLAIM/FOLDER``) is made; a volume that is not there is not.
+    """
+    if store_path.parent.is_dir() and store_path.parent != Path(store_path.anchor):
+        with _store_errors(store_path):
+            store_path.mkdir(exist_ok=True)
     _check_present(store_path)
     with _store_errors(store_path), tempfile.TemporaryFile(dir=store_path, prefix=".probe-") as probe:
         probe.write(b"0" * 4096)

@@ -1,6 +1,6 @@
 """Is this engine whole? Checks the manifest and every digest before a server loads it. Standard library only.
 
-``python3 -m enginewright_builder.verify DIR [--fingerprint FP]`` runs as an init container of the serving pod: exit
+``python3 -m enginewright_builder.verify DIR [--fingerprint FP] [--manifest-digest D]`` runs as an init container of the serving pod: exit
 status 0 and one line when the engine is whole, 2 and the reason when it is not. The line also becomes the container's
 termination message, which the operator puts into a condition.
 """
@@ -26,13 +26,15 @@ class VerificationError(ValueError):
     """The engine is not whole; the message says which file and why."""
 
 
-def verify(folder: Path, fingerprint: str = "", *, check_digests: bool = True) -> Manifest:
+def verify(folder: Path, fingerprint: str = "", *, manifest_digest: str = "", check_digests: bool = True) -> Manifest:
     """The manifest of an engine that is whole. Raises :class:`VerificationError`.
 
     Files that the manifest does not name are refused too: Triton would read a ``config.pbtxt`` or version put there
     later. Bytecode caches are passed over: a server that may write leaves them beside ``model.py``.
     """
     manifest = _read_manifest(folder)
+    if manifest_digest and (found := f"sha256:{sha256_file(folder / MANIFEST_FILE)}") != manifest_digest:
+        raise VerificationError(f"{MANIFEST_FILE} has digest {found}, the engine that was proven has {manifest_digest}")
     if fingerprint and manifest.fingerprint != fingerprint:
         raise VerificationError(f"{MANIFEST_FILE} is of engine {manifest.fingerprint}, wanted {fingerprint}")
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*")
@@ -61,9 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m enginewright_builder.verify", description=__doc__)
     parser.add_argument("directory", type=Path, help="<store>/<fingerprint>")
     parser.add_argument("--fingerprint", default="", help="refuse an engine of another fingerprint")
+    parser.add_argument("--manifest-digest", default="", help="refuse a manifest of another digest, sha256:<hex>")
     options = parser.parse_args(arguments)
     try:
-        manifest = verify(options.directory, options.fingerprint)
+        manifest = verify(options.directory, options.fingerprint, manifest_digest=options.manifest_digest)
     except (VerificationError, OSError) as error:
         _say(f"engine {options.directory} refused: {error}", sys.stderr)
         return EXIT_DAMAGED

@@ -118,11 +118,11 @@ def test_the_users_errors_end_a_job_and_disruptions_do_not_count() -> None:
         assert fail["onExitCodes"] == {"containerName": container, "operator": "In", "values": [2]}
 
 
-def test_a_resolve_step_needs_no_device_and_no_store() -> None:
+def test_a_resolve_step_needs_no_device_and_tries_the_store() -> None:
     gpu = {"placement": {"gpu": {"products": ["NVIDIA-H200"]}, "nodeSelector": {"pool": "gpu"}}}
     pod = job_of("resolve_job", **gpu)["template"]["spec"]
     assert not {"nodeSelector", "tolerations", "resourceClaims", "runtimeClassName"} & pod.keys()
-    assert "store" not in {volume["name"] for volume in pod["volumes"]}
+    assert "store" in {volume["name"] for volume in pod["volumes"]}
 
 
 def _limits(default: Resources, **asked: Any) -> JSON:

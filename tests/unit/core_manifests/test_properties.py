@@ -116,7 +116,7 @@ def test_mounts_name_volumes_that_exist_and_engines_are_read_only(raw: Raw) -> N
             writable = {mount["name"] for mount in mounts if not mount.get("readOnly")}
             assert "engine" not in writable
             assert not any(name.startswith("source-") for name in writable)
-            assert ("store" in writable) == (kind == "build_job")
+            assert ("store" in writable) == (kind in {"build_job", "resolve_job"})
 
 
 @given(valid_specs())

@@ -26,7 +26,6 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
         resources=spec.engine.resources,
         placement=placement,
         queue=spec.engine.queue_name,
-        writes_store=True,
         extra_labels={labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
         annotations={labels.FINGERPRINT_FULL: fingerprint},
     )

@@ -42,7 +42,6 @@ class Step:
     resources: ResourcesSpec | None = None
     placement: Placement = field(default_factory=Placement)
     queue: str = ""
-    writes_store: bool = False
     extra_labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
 
@@ -79,7 +78,7 @@ def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     claims = source_claims(spec)
     volumes = [{"name": "request", "configMap": {"name": step.name}},
                *(claim_volume(f"source-{index}", claim) for index, claim in enumerate(claims)),
-               *([claim_volume("store", store_claim(spec))] if step.writes_store else []),
+               claim_volume("store", store_claim(spec)),
                *scratch_volumes(SHARED_MEMORY)]
     return {
         "restartPolicy": "Never",
@@ -100,7 +99,7 @@ def _container(spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     mounts = [{"name": "request", "mountPath": REQUEST_PATH, "readOnly": True},
               *({"name": f"source-{index}", "mountPath": f"{SOURCES_PATH}/{claim}", "readOnly": True}
                 for index, claim in enumerate(source_claims(spec))),
-              *([{"name": "store", "mountPath": STORE_PATH}] if step.writes_store else []),
+              {"name": "store", "mountPath": STORE_PATH},
               *scratch_mounts()]
     return {
         "name": step.kind,
