@@ -155,7 +155,7 @@ def test_absurd_interface(spec: TensorSpec, told: str, perceptron: Path, request
 
 
 def test_missing_store(perceptron: Path, request_for: Make, tmp_path: Path) -> None:
-    error = refused(dataclasses.replace(request_for(perceptron), store_path=str(tmp_path / "none" / "store")), tmp_path)
+    error = refused(dataclasses.replace(request_for(perceptron), store_path=str(tmp_path / "none" / "store" / "store")), tmp_path)
     assert error.reason == "StoreMissing"
 
 

@@ -198,15 +198,21 @@ def test_a_disk_that_is_really_read_only(small_disk: Path, staging: Path) -> Non
 
 
 def test_missing_store(staging: Path, tmp_path: Path) -> None:
+    volume = tmp_path / "no" / "store"
     attempts: list[Callable[[], object]] = [
-        lambda: publish(staging, tmp_path / "no"),
-        lambda: store.check_writable(tmp_path / "no"),
-        lambda: store.lookup(tmp_path / "no", FP),
+        lambda: publish(staging, volume),
+        lambda: store.check_writable(volume),
+        lambda: store.lookup(volume, FP),
     ]
     for attempt in attempts:
         with pytest.raises(UserError) as caught:
             attempt()
         assert caught.value.reason == "StoreMissing"
+
+
+def test_a_folder_of_a_volume_is_made(shelf: Path) -> None:
+    store.check_writable(shelf / "team")
+    assert (shelf / "team").is_dir()
 
 
 def test_check_writable_leaves_nothing(shelf: Path) -> None:
@@ -334,6 +340,13 @@ def test_verify_refuses_another_engine(staging: Path, shelf: Path) -> None:
     publish(staging, shelf)
     with pytest.raises(verify.VerificationError, match="wanted"):
         verify.verify(shelf / FP, "cd" * 32)
+
+
+def test_verify_refuses_a_whole_engine_that_is_not_the_proven_one(staging: Path, shelf: Path) -> None:
+    manifest = publish(staging, shelf)
+    verify.verify(shelf / FP, manifest_digest=store.manifest_digest(manifest))
+    with pytest.raises(verify.VerificationError, match="the engine that was proven has sha256:0"):
+        verify.verify(shelf / FP, manifest_digest="sha256:" + "0" * 64)
 
 
 def test_published_files_are_readable_by_the_server_of_another_user(staging: Path, shelf: Path) -> None:
