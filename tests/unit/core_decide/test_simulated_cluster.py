@@ -222,10 +222,11 @@ class SimulatedCluster(RuleBasedStateMachine):
         cluster = self.cluster
         self._mend()
         cluster.edit(suspend=None, engine=None)
-        cluster.annotations[labels.RETRY] = "the last time"
         cluster.signals = None
-        cluster.wait(1000)
-        cluster.settle()
+        for value in ("what failed before", "what was only now seen to have failed"):
+            cluster.annotations[labels.RETRY] = value
+            cluster.wait(1000)
+            cluster.settle()
         assert cluster.says("Ready") == "True/Serving", cluster.condition("Ready")
         self._strictly_ready()
         written = cluster.status

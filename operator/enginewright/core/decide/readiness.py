@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from enginewright.core.conditions import Verdict, bad, good
-from enginewright.core.decide.serving import Serving, current
+from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import count
-from enginewright.core.observed import DeploymentView, Observed
+from enginewright.core.observed import Observed
 from enginewright.core.reasons import Condition, Reason
 
 
@@ -25,7 +25,9 @@ def available_verdict(serving: Serving, revision: str) -> Verdict:
     )
 
 
-def ready_verdict(observed: Observed, revision: str, wanted: int, before: Iterable[Verdict]) -> Verdict:
+def ready_verdict(
+    observed: Observed, serving: Serving, revision: str, wanted: int, before: Iterable[Verdict]
+) -> Verdict:
     """True only when the engine of the current generation serves on all wanted replicas and nothing else gets traffic.
 
     ``before`` are the conditions that must be True first, in the order of the walk: the first that is not tells why.
@@ -35,16 +37,17 @@ def ready_verdict(observed: Observed, revision: str, wanted: int, before: Iterab
             return bad(Condition.READY, verdict.reason, verdict.message)
     if wanted == 0:
         return bad(Condition.READY, Reason.NO_REPLICA, "spec.replicas is 0: nothing serves, as asked.")
-    if short := _shortfall(observed, revision, wanted):
+    if short := _shortfall(observed, serving, revision, wanted):
         return bad(Condition.READY, Reason.REPLICAS_NOT_READY, short)
     return good(Condition.READY, Reason.SERVING, f"Revision {revision} serves on {count(wanted, 'replica')}.")
 
 
-def _shortfall(observed: Observed, revision: str, wanted: int) -> str:
+def _shortfall(observed: Observed, serving: Serving, revision: str, wanted: int) -> str:
     """What is missing from strict readiness; empty when nothing is."""
-    deployed = observed.deployment(revision)
-    if deployed is None or deployed.deleting or not _complete(deployed, wanted):
-        ready = deployed.ready if deployed else 0
+    deployed = serving.deployment(revision)
+    exact = deployed is not None and deployed.spec_replicas == wanted == deployed.replicas == deployed.ready
+    if not exact or not serving.full(deployed, wanted):
+        ready = min(deployed.ready, serving.answering.get(revision, 0)) if deployed else 0
         return f"{ready} of {count(wanted, 'replica')} of revision {revision} ready."
     if any(other.revision != revision for other in observed.deployments):
         return "Another revision still runs."
@@ -56,12 +59,3 @@ def _shortfall(observed: Observed, revision: str, wanted: int) -> str:
     if answering < wanted:
         return f"{answering} of {count(wanted, 'replica')} behind the Service."
     return ""
-
-
-def _complete(deployed: DeploymentView, wanted: int) -> bool:
-    return (
-        current(deployed)
-        and deployed.spec_replicas == wanted == deployed.replicas
-        and deployed.ready >= wanted
-        and deployed.available >= wanted
-    )

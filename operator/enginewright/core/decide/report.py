@@ -38,7 +38,7 @@ class Findings:
 def report(world: World, found: Findings) -> Plan:
     accuracy = accuracy_verdict(world.spec, found.engine)
     first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
-    ready = ready_verdict(world.observed, found.engine.revision, found.scale.wanted, first)
+    ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first)
     verdicts = (
         ready,
         available_verdict(found.serving, found.engine.revision),

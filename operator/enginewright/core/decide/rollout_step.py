@@ -20,10 +20,9 @@ from enginewright.core.decide.rollout import (
     route_safely,
     starting,
 )
-from enginewright.core.decide.serving import Serving, current
+from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.shift import shift
 from enginewright.core.decide.world import World, count
-from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import RolloutStatus
@@ -83,7 +82,7 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
     )
     if _drained(world, serving, target.revision):
         actions += remove_others(serving, {target.revision}, f"revision {target.revision} has taken over")
-    return replace(_judge(world, target, deployed, memory, serving.answers(deployed)), actions=actions)
+    return replace(_judge(world, target, serving, memory), actions=actions)
 
 
 def _wait_for_room(serving: Serving, memory: RolloutStatus, target: Target, pods: int) -> RolloutResult:
@@ -108,13 +107,12 @@ def _drained(world: World, serving: Serving, revision: str) -> bool:
     return routed and set(serving.traffic) == {revision}
 
 
-def _judge(
-    world: World, target: Target, deployed: DeploymentView | None, memory: RolloutStatus, answers: bool
-) -> RolloutResult:
+def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:
     """Complete once all replicas were ready and every other revision is gone; losing a replica later is no rollout."""
     revision, wanted = target.revision, target.replicas
+    deployed = serving.deployment(revision)
     others = [other.revision for other in world.observed.deployments if other.revision != revision]
-    full = deployed is not None and current(deployed) and deployed.available >= wanted
+    full = serving.full(deployed, wanted)
     was_complete = memory.stable == revision and memory.step == "Complete"
     if deployed and not others and (was_complete or full):
         return RolloutResult(
@@ -123,7 +121,7 @@ def _judge(
                 Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} serves; no other revision runs."
             ),
         )
-    proven = revision if answers and memory.stable not in others else memory.stable
+    proven = revision if serving.answers(deployed) and memory.stable not in others else memory.stable
     memory = RolloutStatus(
         stable=proven, candidate=revision, step="Draining" if full else "Starting", rolled_back=memory.rolled_back
     )

@@ -34,6 +34,12 @@ class Serving:
     def deployment(self, revision: str) -> DeploymentView | None:
         return next((deployment for deployment in self.alive if deployment.revision == revision), None)
 
+    def full(self, deployment: DeploymentView | None, replicas: int) -> bool:
+        """Whether ``replicas`` of its newest spec are available, by its own counts and by its pods."""
+        if deployment is None or deployment.observed_generation < deployment.generation:
+            return False
+        return min(deployment.available, self.answering.get(deployment.revision, 0)) >= replicas
+
     def answers(self, deployment: DeploymentView | None) -> bool:
         return deployment is not None and self.answering.get(deployment.revision, 0) > 0
 
@@ -50,11 +56,6 @@ def _stable(
         *sorted(ready, key=lambda deployment: (deployment.created, deployment.name)),
     )
     return in_order[0] if in_order else None
-
-
-def current(deployment: DeploymentView) -> bool:
-    """Whether its counts speak of its newest spec."""
-    return deployment.observed_generation >= deployment.generation
 
 
 def pods_of(observed: Observed, revision: str) -> tuple[PodView, ...]:

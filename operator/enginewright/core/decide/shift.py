@@ -25,7 +25,7 @@ from enginewright.core.decide.rollout import (
     route_safely,
     starting,
 )
-from enginewright.core.decide.serving import Serving, current
+from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView
@@ -65,8 +65,7 @@ class _Shift:
         return min(1, self.target.replicas) if self.canary else self.target.replicas
 
     def available(self, replicas: int) -> bool:
-        candidate = self.candidate
-        return candidate is not None and current(candidate) and candidate.available >= replicas
+        return self.serving.full(self.candidate, replicas)
 
     def remember(self, step: str, restarted: int | None = None) -> RolloutStatus:
         """The clock of a step starts when the step does."""
@@ -193,7 +192,7 @@ def _counts(moving: _Shift, step: str) -> tuple[int, int]:
     if step in (EXPANDING, SWITCHING):
         there = max(stable.spec_replicas, stable.replicas)
         room = wanted + moving.world.spec.rollout.max_surge - there
-        available = candidate.available if candidate else 0
+        available = min(candidate.available, moving.serving.answering.get(candidate.revision, 0)) if candidate else 0
         return min(wanted, max(asked, room)), max(0, wanted - available)
     return min(wanted, max(moving.first, asked)), wanted
 
