@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from cluster.paths import cache_dir
 from cluster.steps import say, step, tail
-from images import debian, index, layout
+from images import debian, host, layout
 from images.buildah import Buildah, BuildError
 from images.containerfile import ContainerfileError
 from images.keys import MissingInputError
@@ -26,7 +25,6 @@ from images.recipe import CONTAINERFILE, NAMES, OWN_BASE, Recipe
 COMPRESSION = ("--compression-format=zstd", "--compression-level=1")
 # Of each image, so that one can go back to the state before an edit without a build.
 KEPT_ARCHIVES = 2
-CERTIFICATES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
 def main() -> int:
@@ -75,7 +73,7 @@ def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def _build(buildah: Buildah, recipe: Recipe, name: str) -> None:
     reference = recipe.reference(name)
-    with step(f"image {name}"), _secrets(buildah.scratch) as secrets:
+    with step(f"image {name}"), host.index_secrets(buildah.scratch) as secrets:
         buildah.build(
             recipe.context, CONTAINERFILE, reference, buildah.log(name),
             target=name, arguments=recipe.build_arguments(), secrets=secrets,
@@ -130,20 +128,6 @@ def _prune(recipe: Recipe) -> None:
         for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT_ARCHIVES - 1 :]:
             path.unlink()
     layout.keep_only(_cache() / "layout", {path.stem for path in (_cache() / "archives").glob("*.tar")})
-
-
-@contextmanager
-def _secrets(scratch: Path) -> Iterator[dict[str, Path]]:
-    """Files that tell a build how this machine reaches its package index; gone afterwards, and in no layer."""
-    pip = subprocess.run((sys.executable, "-m", "pip", "config", "list"), capture_output=True, text=True, check=False)
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    uv = next((path.read_text() for path in (home / "uv/uv.toml", Path("/etc/uv/uv.toml")) if path.exists()), "")
-    bundle = next((Path(os.environ[name]) for name in CERTIFICATES if os.environ.get(name)), None)
-    with tempfile.TemporaryDirectory(dir=scratch) as directory:
-        exports = Path(directory) / "index-env"
-        exports.write_text(index.shell_exports(index.settings(os.environ, pip.stdout, uv)))
-        found = {"index-env": exports}
-        yield found | ({"ca-bundle": bundle} if bundle and bundle.is_file() else {})
 
 
 @contextmanager
