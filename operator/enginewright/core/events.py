@@ -52,7 +52,7 @@ UNDER_WAY = frozenset(
 
 
 def transitions(old: object, verdicts: Iterable[Verdict]) -> tuple[Event, ...]:
-    """An event for every condition whose status or reason is not what ``old`` says; one when two give the same reason."""
+    """An event for every condition whose status or reason is not what ``old`` says; one for two of the same reason."""
     news: dict[tuple[str, str], Verdict] = {}
     for verdict in verdicts:
         if _is_news(find(old, verdict.type), verdict):

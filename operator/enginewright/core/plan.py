@@ -61,8 +61,8 @@ class Event:
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """``status`` is the whole wanted status; the shell writes it only if it differs. ``requeue_after`` in seconds; None
-    leaves it to watch events and the periodic resync. ``recommendation`` is the scaler's raw wish of this pass, which the
-    shell keeps in the signal window; ``watch_queue`` says whether replicas are to be scraped."""
+    leaves it to watch events and the periodic resync. ``recommendation`` is the scaler's raw wish of this pass, which
+    the shell keeps in the signal window; ``watch_queue`` says whether replicas are to be scraped."""
 
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
