@@ -50,6 +50,7 @@ class Reason(StrEnum):
     EVICTED = "Evicted"
     NODE_LOST = "NodeLost"
     UNSCHEDULABLE = "Unschedulable"
+    POD_CANNOT_START = "PodCannotStart"
     ENGINE_LOST = "EngineLost"
     # accuracy and objective
     WAITING_FOR_ENGINE = "WaitingForEngine"

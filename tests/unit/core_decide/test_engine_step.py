@@ -60,6 +60,13 @@ GPU = {
         ),
         ({}, {"pods": (pod(waiting_reason="InvalidImageName"),)}, "False/ImagePullFailed", ["InvalidImageName"]),
         ({}, {"pods": (pod(waiting_reason="ContainerCreating"),)}, "False/BuildPending", ["waits for its pod"]),
+        ({}, {"pods": (pod(phase="Running"),)}, "False/Building", ["has begun"]),
+        (
+            {},
+            {"pods": (pod(waiting_reason="CreateContainerConfigError", waiting_message="no key"),)},
+            "False/PodCannotStart",
+            ["no key"],
+        ),
         ({"engine": {"queueName": "gpus"}}, {}, "False/WaitingForQueue", ["Kueue queue gpus"]),
         (
             {},
@@ -93,7 +100,7 @@ def test_what_a_waiting_build_says(spec: dict[str, Any], job: dict[str, Any], to
 def test_progress_is_told_once_a_step() -> None:
     cluster = building()
     cluster.progress("measure fp32", 0.31)
-    cluster.operate()
+    assert cluster.operate().requeue_after == 5
     assert cluster.says("EngineBuilt") == "False/Building"
     assert "measure fp32 (31 %)" in cluster.condition("EngineBuilt")["message"]
     before = cluster.status

@@ -13,23 +13,32 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.cluster import SPEC, Cluster, built, refused, resolved
 
 from enginewright.core import labels
 from enginewright.core.observed import PodView
+from support.cluster import SPEC, Cluster, built, refused, resolved
 
 STRATEGIES = ("Canary", "BlueGreen", "Recreate")
 EDITS: tuple[dict[str, Any], ...] = (
-    {"engine": None}, {"engine": {"precision": "fp32"}}, {"engine": {"precision": "int8"}},
-    {"serving": {"image": "example/triton:2"}}, {"serving": None}, {"source": {"uri": "pvc://models/other"}},
-    {"source": SPEC["source"]}, {"suspend": True}, {"suspend": None},
-    {"autoscaling": None, "replicas": 1}, {"autoscaling": None, "replicas": 3},
+    {"engine": None},
+    {"engine": {"precision": "fp32"}},
+    {"engine": {"precision": "int8"}},
+    {"serving": {"image": "example/triton:2"}},
+    {"serving": None},
+    {"source": {"uri": "pvc://models/other"}},
+    {"source": SPEC["source"]},
+    {"suspend": True},
+    {"suspend": None},
+    {"autoscaling": None, "replicas": 1},
+    {"autoscaling": None, "replicas": 3},
     {"replicas": None, "autoscaling": {"maxReplicas": 4, "scaleDownStabilizationSeconds": 20}},
     {"engine": {"precision": "fp8"}},
 )
 OUTCOMES = (
-    refused("build", "user", "AccuracyNotReached"), refused("build", "transient", "StorageUnavailable"),
-    refused("build", "bug", "InternalError"), refused("build", "user", "OperatorUnsupported"),
+    refused("build", "user", "AccuracyNotReached"),
+    refused("build", "transient", "StorageUnavailable"),
+    refused("build", "bug", "InternalError"),
+    refused("build", "user", "OperatorUnsupported"),
 )
 FLAWS: tuple[dict[str, Any], ...] = (
     {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"},
@@ -110,7 +119,9 @@ class SimulatedCluster(RuleBasedStateMachine):
             return 0
         selected = cluster.service.revision
         staying = {d.revision for d in cluster.deployments.values() if not d.deleting and d.spec_replicas}
-        return sum(pod.ready for pod in cluster.pods.values() if pod.revision in staying and selected in ("", pod.revision))
+        return sum(
+            pod.ready for pod in cluster.pods.values() if pod.revision in staying and selected in ("", pod.revision)
+        )
 
     def _strictly_ready(self) -> None:
         """Written apart from the code under test, from the promise."""
@@ -237,5 +248,6 @@ class SimulatedCluster(RuleBasedStateMachine):
 
 
 SimulatedCluster.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestSimulatedCluster = SimulatedCluster.TestCase

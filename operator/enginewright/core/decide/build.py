@@ -29,6 +29,8 @@ from enginewright.core.request import store_claim
 from enginewright.core.status import BuildStatus, FailureStatus
 from enginewright_builder.contract import BuildRequest, CandidateSummary, Outcome, Progress
 
+# Progress is read from the pod's log, which no watch reports.
+FOLLOW = 5.0
 TOO_SLOW = "raise spec.engine.buildBudgetSeconds"
 
 
@@ -154,12 +156,19 @@ def _follow(build: _Build, job: JobView) -> BuildResult:
         queue = world.spec.engine.queue_name
         where = f"Kueue queue {queue} admits it" if queue else "it is resumed"
         return build.says(Reason.WAITING_FOR_QUEUE, f"Job {job.name} is suspended until {where}.", memory)
-    if trouble := pod_trouble(job.pods, build.placement, f"builder image {world.config.images.builder}"):
+    return replace(_tell(build, job, memory), requeue=FOLLOW)
+
+
+def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
+    """What the Job's pods are doing."""
+    if trouble := pod_trouble(job.pods, build.placement, f"builder image {build.world.config.images.builder}"):
         return build.says(trouble.reason, trouble.message, memory)
     if job.progress:
         return _progress(build, job, job.progress, memory)
     if ended := pod_end(job.pods, TOO_SLOW):
         return build.says(Reason.BUILD_RETRYING, f"{ended.message} Job {job.name} starts another pod.", memory)
+    if any(pod.phase == "Running" for pod in job.pods):
+        return build.says(Reason.BUILDING, f"Job {job.name} has begun.", memory)
     return build.says(Reason.BUILD_PENDING, f"Job {job.name} waits for its pod to start.", memory)
 
 

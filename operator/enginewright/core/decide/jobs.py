@@ -23,7 +23,13 @@ IMAGE_REASONS = frozenset(
     }
 )
 PENDING_REASONS = frozenset(
-    {Reason.UNSCHEDULABLE, Reason.IMAGE_PULL_FAILED, Reason.BUILD_PENDING, Reason.WAITING_FOR_QUEUE}
+    {
+        Reason.UNSCHEDULABLE,
+        Reason.IMAGE_PULL_FAILED,
+        Reason.POD_CANNOT_START,
+        Reason.BUILD_PENDING,
+        Reason.WAITING_FOR_QUEUE,
+    }
 )
 # What may come after a failure: wait for a change, wait for a change of the spec (not only of the engine's part of it),
 # try again for ever, try again a few times.
@@ -104,7 +110,7 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
         )
     if pod.waiting_reason.endswith("Error"):
         return Trouble(
-            reason=Reason.BUILD_PENDING,
+            reason=Reason.POD_CANNOT_START,
             message=f"Pod {pod.name} cannot start ({pod.waiting_reason}): {pod.waiting_message}",
         )
     return None
