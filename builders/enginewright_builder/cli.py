@@ -47,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] in (["build"], ["resolve"]):
         options = _job_parser(words[0]).parse_args(words[1:])
         return _job(words[0], Path(options.request), run_build if words[0] == "build" else run_resolve)
-    options = _hand_parser().parse_args(words)
-    return _by_hand(options)
+    return _by_hand(parse_by_hand(words))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -141,7 +140,7 @@ def _job_parser(kind: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _hand_parser() -> argparse.ArgumentParser:
+def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="enginewright-build", description="Turn a model into a proven, optimised Triton model repository, with a "
                                                "report.",
@@ -166,4 +165,4 @@ def _hand_parser() -> argparse.ArgumentParser:
     parser.add_argument("--budget-seconds", type=int, default=EngineRequest.build_budget_seconds, metavar="S")
     parser.add_argument("--interface", metavar="JSON", help='where the source cannot tell: {"inputs": [{"name": …}]}')
     parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job")
-    return parser
+    return parser.parse_args(words)

@@ -17,10 +17,17 @@ class SourceModel(Protocol):
     """The model as the user gave it. ``name`` says what the reference is (``PyTorch eager, FP32``); ``tokenize`` is
     None for models that bring no tokenizer; ``vocabulary`` is how many token identifiers there are."""
 
-    name: str
-    interface: Interface
-    tokenize: Tokenize | None
-    vocabulary: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def interface(self) -> Interface: ...
+
+    @property
+    def tokenize(self) -> Tokenize | None: ...
+
+    @property
+    def vocabulary(self) -> int: ...
 
     def run(self, inputs: Tensors) -> Tensors:
         """The reference: the source model's own arithmetic, unquantised. Outputs have the batch in front."""

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import BuildRequest, SourceRequest
+from enginewright_builder.engines.base import Array
 
 Onnx = Callable[..., Path]
 
@@ -60,7 +61,7 @@ def safetensors(tmp_path: Path) -> Callable[..., Path]:
 def write_rows(tmp_path: Path) -> Callable[..., Path]:
     """``.npz`` of ``count`` samples for the perceptron."""
 
-    def write(name: str, count: int = 32, seed: int = 1, **arrays: np.ndarray) -> Path:
+    def write(name: str, count: int = 32, seed: int = 1, **arrays: Array) -> Path:
         rows = np.random.default_rng(seed).normal(size=(count, 16)).astype(np.float32)
         path = tmp_path / name
         np.savez(path, **(arrays or {"x": rows}))

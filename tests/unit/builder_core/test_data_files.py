@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.data import sample_set, synthetic_set
 from enginewright_builder.data_files import CALIBRATION, SampleFile, check_against, read_samples
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
 
 IMAGE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 2)),))
@@ -59,7 +60,7 @@ def test_unreadable_file_is_told(name: str, content: str, told: str, tmp_path: P
     {}, {"x": np.zeros((0, 2))}, {"x": np.float32(1)}, {"x": np.zeros((3, 2)), "y": np.zeros((2, 2))},
     {"x": np.array([{"a": 1}], dtype=object)},
 ], ids=["nothing", "empty", "scalar", "uneven", "pickled"])
-def test_npz_that_holds_no_samples(arrays: dict[str, np.ndarray], tmp_path: Path) -> None:
+def test_npz_that_holds_no_samples(arrays: dict[str, Array], tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", **arrays)
     with pytest.raises(UserError) as caught:
         read_samples(tmp_path / "d.npz", CALIBRATION)
@@ -112,7 +113,7 @@ class Words:
     interface = TOKENS
     vocabulary = 7
 
-    def tokenize(self, texts: list[str]) -> Tensors:
+    def tokenize(self, texts: Sequence[str]) -> Tensors:
         longest = max(map(len, texts))
         mask = np.array([[1] * len(text) + [0] * (longest - len(text)) for text in texts])
         return {"input_ids": mask * 3, "attention_mask": mask}

@@ -7,54 +7,57 @@ import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-import torch
+
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model, largest_difference
-from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.models import SourceModel, Tokenize, load_model
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.synthetic import example_inputs
-from torch import nn
 
-DYNAMIC = torch.export.Dim.DYNAMIC
+pytestmark = pytest.mark.torch
+
 IMAGE = Interface(inputs=(TensorSpec(name="image", dtype="float32", shape=("batch", 1, 6, 6)),))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def two_threads() -> None:
-    torch.set_num_threads(2)
-
-
-class Tagger(nn.Module):
-    """Two inputs, two outputs, a free length, and an output that is named as the input is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.table, self.linear = nn.Embedding(50, 8), nn.Linear(8, 3)
-
-    def forward(self, ids: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        scores = self.linear(self.table(ids)) * scale[:, None, :]
-        return scores, scores.mean(1)
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """Imported by the tests that run, not while tests are collected: it takes seconds."""
+    module = pytest.importorskip("torch")
+    module.set_num_threads(2)
+    module.manual_seed(0)
+    return module
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two inputs, two outputs, a free length."""
+
+    class Tagger(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.linear = torch.nn.Embedding(50, 8), torch.nn.Linear(8, 3)
+
+        def forward(self, ids: Any, scale: Any) -> Any:
+            scores = self.linear(self.table(ids)) * scale[:, None, :]
+            return scores, scores.mean(1)
+
     path = tmp_path_factory.mktemp("pt2") / "tagger.pt2"
-    example = (torch.randint(0, 50, (3, 7)), torch.rand(3, 3))
-    exported = torch.export.export(Tagger().eval(), example, dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC}))
+    example, free = (torch.randint(0, 50, (3, 7)), torch.rand(3, 3)), torch.export.Dim.DYNAMIC
+    exported = torch.export.export(Tagger().eval(), example, dynamic_shapes=({0: free, 1: free}, {0: free}))
     torch.export.save(exported, path)
     return path
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(0)
+def script(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    nn = torch.nn
     path = tmp_path_factory.mktemp("ts") / "net.pt"
     net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5)).eval()
     with warnings.catch_warnings():
@@ -96,8 +99,9 @@ class TestExportedProgram:
         with pytest.raises(UserError, match="takes 2 inputs, 1 are named"):
             load_model(locate(program), IMAGE)
 
-    def test_frozen_batch_is_refused(self, tmp_path: Path) -> None:
-        torch.export.save(torch.export.export(nn.Linear(4, 2).eval(), (torch.rand(3, 4),)), tmp_path / "m.pt2")
+    def test_frozen_batch_is_refused(self, torch: Any, tmp_path: Path) -> None:
+        frozen = torch.export.export(torch.nn.Linear(4, 2).eval(), (torch.rand(3, 4),))
+        torch.export.save(frozen, tmp_path / "m.pt2")
         with pytest.raises(UserError) as caught:
             load_model(locate(tmp_path / "m.pt2"))
         assert (caught.value.reason, caught.value.value) == ("BatchFixed", "3")
@@ -161,7 +165,8 @@ class TestExportCheck:
     """An export that answers otherwise than its source goes no further."""
 
     class Source:
-        name, tokenize, vocabulary = "source", None, 2
+        name, vocabulary = "source", 2
+        tokenize: Tokenize | None = None
         interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),),
                               outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 8)),))
 
@@ -191,11 +196,11 @@ class TestExportCheck:
         assert largest_difference(np.array([1.0]), np.array([np.nan])) == np.inf
         assert largest_difference(np.array([np.inf, 1.0]), np.array([np.inf, 1.0])) == 0.0
 
-    def test_a_branch_on_values_is_told(self, tmp_path: Path) -> None:
+    def test_a_branch_on_values_is_told(self, torch: Any, tmp_path: Path) -> None:
         from enginewright_builder.models.torch_base import TorchModel
 
-        class Branching(nn.Module):
-            def forward(self, x: torch.Tensor) -> torch.Tensor:
+        class Branching(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
                 return x if x.sum() > 0 else -x
 
         spec = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 2)),),
@@ -207,11 +212,10 @@ class TestExportCheck:
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bert(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT with a tokenizer, saved as transformers saves it."""
     transformers = pytest.importorskip("transformers")
     path = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(0)
     config = transformers.BertConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                                      intermediate_size=32, max_position_embeddings=24)
     transformers.BertModel(config, add_pooling_layer=False).save_pretrained(path)
@@ -284,7 +288,8 @@ class TestHuggingFace:
     def test_unknown_step_of_the_sentence_layout_is_told(self, bert: Path, tmp_path: Path) -> None:
         for file in bert.iterdir():
             (tmp_path / file.name).write_bytes(file.read_bytes())
-        (tmp_path / "modules.json").write_text(json.dumps([{"path": "2", "type": "sentence_transformers.models.Dense"}]))
+        steps = [{"path": "2", "type": "sentence_transformers.models.Dense"}]
+        (tmp_path / "modules.json").write_text(json.dumps(steps))
         with pytest.raises(UserError, match="Dense"):
             load_model(locate(tmp_path))
 

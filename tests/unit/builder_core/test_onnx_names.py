@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import onnx
 import pytest
+from onnx import TensorProto, helper
+
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.onnx_names import apply_interface, placeholder_names
-from onnx import TensorProto, helper
 
 
 def exported(inner: str = "h", *, branch: bool = False) -> onnx.ModelProto:

@@ -21,6 +21,7 @@ from enginewright_builder.contract import (
     SourceRequest,
     TensorSpec,
 )
+from enginewright_builder.engines.base import Array
 from enginewright_builder.errors import UserError
 from enginewright_builder.resolve import Resolved, resolve
 
@@ -128,7 +129,7 @@ class TestCalibrationApartFromEvaluation:
 
 @pytest.mark.parametrize("arrays", [{"x": np.zeros((9, 3), np.float32)}, {"wrong": np.zeros((9, 16), np.float32)}],
                          ids=["shape", "name"])
-def test_wrongly_shaped_evaluation_is_known_before_a_device_is(arrays: dict[str, np.ndarray], perceptron: Path,
+def test_wrongly_shaped_evaluation_is_known_before_a_device_is(arrays: dict[str, Array], perceptron: Path,
                                                                request_for: Make, write_rows: Rows,
                                                                tmp_path: Path) -> None:
     error = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", **arrays))), tmp_path)
@@ -155,8 +156,8 @@ def test_absurd_interface(spec: TensorSpec, told: str, perceptron: Path, request
 
 
 def test_missing_store(perceptron: Path, request_for: Make, tmp_path: Path) -> None:
-    error = refused(dataclasses.replace(request_for(perceptron), store_path=str(tmp_path / "none" / "store" / "store")), tmp_path)
-    assert error.reason == "StoreMissing"
+    request = dataclasses.replace(request_for(perceptron), store_path=str(tmp_path / "no volume" / "store"))
+    assert refused(request, tmp_path).reason == "StoreMissing"
 
 
 def test_digest_of_other_content(perceptron: Path, request_for: Make, tmp_path: Path) -> None:

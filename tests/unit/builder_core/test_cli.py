@@ -1,0 +1,106 @@
+"""The command: by request file as in a Job, and by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from enginewright_builder.cli import hand_request, parse_by_hand
+from enginewright_builder.contract import (
+    EXIT_OK,
+    EXIT_USER,
+    TERMINATION_MESSAGE_BYTES,
+    BuildRequest,
+    DataRequest,
+    EngineRequest,
+    Outcome,
+)
+
+Make = Callable[..., BuildRequest]
+BUILDERS = str(Path(sys.modules["enginewright_builder"].__path__[0]).parent)
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "enginewright_builder", *words], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": BUILDERS, **environment}, check=False)
+
+
+def outcome_of(ran: subprocess.CompletedProcess[str]) -> Outcome:
+    """The last line; every other one must be progress."""
+    *lines, last = ran.stdout.splitlines()
+    assert all(json.loads(line)["event"] == "progress" for line in lines), ran.stderr
+    return Outcome.from_json(last)
+
+
+def test_resolve_tells_what_the_source_is(perceptron: Path, request_for: Make, tmp_path: Path) -> None:
+    request = request_for(perceptron)
+    (tmp_path / "request.json").write_text(request.to_json())
+    ran = run("resolve", "--request", str(tmp_path / "request.json"),
+              ENGINEWRIGHT_TERMINATION_LOG=str(tmp_path / "termination"))
+    outcome = outcome_of(ran)
+    assert ran.returncode == EXIT_OK
+    assert outcome.ok
+    assert outcome.source is not None
+    assert outcome.source.format == "onnx"
+    assert Outcome.from_json((tmp_path / "termination").read_text()) == outcome
+    resolved = dataclasses.replace(request, source=dataclasses.replace(request.source, digest=outcome.source.digest))
+    assert outcome.fingerprint == resolved.fingerprint()
+
+
+def test_bad_source_is_the_users_to_mend_and_leaves_the_store_empty(request_for: Make, tmp_path: Path) -> None:
+    (tmp_path / "weights.pt").write_bytes(b"\x80\x04}.")
+    (tmp_path / "request.json").write_text(request_for(tmp_path / "weights.pt").to_json())
+    ran = run("build", "--request", str(tmp_path / "request.json"),
+              ENGINEWRIGHT_TERMINATION_LOG=str(tmp_path / "termination"))
+    outcome = outcome_of(ran)
+    assert ran.returncode == EXIT_USER
+    assert outcome.error is not None
+    assert (outcome.error.family, outcome.error.reason) == ("user", "PickleRefused")
+    assert outcome.error.remedy
+    assert len((tmp_path / "termination").read_bytes()) <= TERMINATION_MESSAGE_BYTES
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+@pytest.mark.parametrize(("content", "told"), [
+    ("{", "not JSON"), ('{"version": 99}', "99"), ('{"model_name": "m", "surprise": 1}', "surprise")])
+def test_a_request_that_is_none_is_told(content: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text(content)
+    ran = run("resolve", "--request", str(tmp_path / "request.json"))
+    outcome = outcome_of(ran)
+    assert ran.returncode == EXIT_USER
+    assert outcome.error is not None
+    assert outcome.error.reason == "RequestInvalid"
+    assert told in outcome.error.message
+
+
+def test_by_hand_asks_what_the_operator_would(tmp_path: Path) -> None:
+    options = parse_by_hand(["--model", "/models/My Net.v2", "--output", str(tmp_path), "--calibration", "c.npz",
+                             "--max-batch-size", "4", "--latency-ms", "20", "--tolerance", "0.02"])
+    request = hand_request(options, tmp_path)
+    assert request.model_name == "my-net"
+    assert request.engine == EngineRequest(max_batch_size=4, calibration=DataRequest(uri="c.npz"))
+    assert request.accuracy.tolerance == 0.02
+    assert request.objective.latency_ms == 20
+    assert request.store_path == str(tmp_path)
+
+
+def test_by_hand_says_what_is_wrong_as_json_where_nobody_watches(tmp_path: Path) -> None:
+    ran = run("--model", str(tmp_path / "none"), "--output", str(tmp_path / "out"))
+    outcome = outcome_of(ran)
+    assert ran.returncode == EXIT_USER
+    assert outcome.error is not None
+    assert outcome.error.reason == "SourceNotFound"
+
+
+@pytest.mark.parametrize("words", [["--output", "x"], ["--model", "x"], ["build"], ["--model", "x", "--what"]])
+def test_usage_is_told(words: list[str]) -> None:
+    ran = run(*words)
+    assert ran.returncode == EXIT_USER
+    assert "usage: enginewright-build" in ran.stderr

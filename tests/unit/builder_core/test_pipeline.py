@@ -1,0 +1,122 @@
+"""The whole build: from a small ONNX to a published, proven engine on a real tritonserver, and back from the store."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enginewright_builder import store
+from enginewright_builder.contract import (
+    MODEL_REPOSITORY,
+    REPORT_FILE,
+    REPORT_PAGE,
+    AccuracyRequest,
+    BuildRequest,
+    DataRequest,
+    EngineRequest,
+    ErrorReport,
+    Outcome,
+)
+from enginewright_builder.pipeline import run_build, run_resolve
+from enginewright_builder.progress import JsonLines, Tracker
+
+Make = Callable[..., BuildRequest]
+
+
+def build(request: BuildRequest, scratch: Path) -> tuple[Outcome, list[dict[str, object]]]:
+    stream = io.StringIO()
+    scratch.mkdir()
+    outcome = run_build(request, scratch, Tracker(JsonLines(stream)))
+    return outcome, [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def error_of(outcome: Outcome) -> ErrorReport:
+    assert not outcome.ok
+    assert outcome.error is not None
+    return outcome.error
+
+
+class TestWithoutServer:
+    def test_a_bug_is_told_with_its_step_and_is_ours(self, perceptron: Path, request_for: Make, tmp_path: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*arguments: object) -> None:
+            raise KeyError("surprise")
+
+        monkeypatch.setattr("enginewright_builder.pipeline.resolve", broken)
+        error = error_of(build(request_for(perceptron), tmp_path / "s")[0])
+        assert (error.family, error.reason) == ("bug", "InternalError")
+        assert "in step resolve" in error.message
+
+    def test_an_interrupted_build_is_tried_again(self, perceptron: Path, request_for: Make, tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+        def evicted(*arguments: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("enginewright_builder.building.build", evicted)
+        outcome, _ = build(request_for(perceptron), tmp_path / "s")
+        assert (error_of(outcome).family, error_of(outcome).reason) == ("transient", "Interrupted")
+        assert outcome.source is not None
+        assert len(outcome.fingerprint) == 64
+        assert list((tmp_path / "store").iterdir()) == []
+
+    def test_resolve_gives_the_same_fingerprint_as_the_build(self, perceptron: Path, request_for: Make,
+                                                             tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        request = request_for(perceptron)
+        resolved = run_resolve(request, tmp_path / "s", Tracker(JsonLines(io.StringIO())))
+        monkeypatch.setattr("enginewright_builder.building.build", lambda *rest: 1 / 0)
+        assert build(request, tmp_path / "t")[0].fingerprint == resolved.fingerprint
+
+
+@pytest.mark.triton
+class TestOnTriton:
+    @pytest.fixture
+    def request_with_data(self, perceptron: Path, request_for: Make, write_rows: Callable[..., Path]) -> BuildRequest:
+        rng = np.random.default_rng(3)
+        data = [write_rows(name, x=rng.normal(size=(64, 16)).astype(np.float32)) for name in ("e.npz", "c.npz")]
+        # INT8 of so small a graph may lose to FP32, which is the source itself: either may ship.
+        evaluation = DataRequest(uri=str(data[0]))
+        return request_for(perceptron, accuracy=AccuracyRequest(tolerance=0.05, evaluation=evaluation),
+                           engine=EngineRequest(max_batch_size=4, build_budget_seconds=20,
+                                                calibration=DataRequest(uri=str(data[1]))))
+
+    def test_builds_publishes_and_finds_again(self, request_with_data: BuildRequest, tmp_path: Path) -> None:
+        outcome, lines = build(request_with_data, tmp_path / "s")
+        assert outcome.ok, outcome.error
+        folder = tmp_path / "store" / outcome.fingerprint
+        assert {path.name for path in folder.iterdir()} >= {MODEL_REPOSITORY, REPORT_FILE, REPORT_PAGE, "manifest.json"}
+        assert (folder / MODEL_REPOSITORY / "m" / "config.pbtxt").is_file()
+        assert outcome.engine is not None
+        assert outcome.engine.accuracy_low >= 0.95
+        assert outcome.engine.evaluation == "held-out"
+        assert outcome.engine.load_seconds > 0
+        assert outcome.serving is not None
+        assert outcome.serving.max_batch_size == 4
+        assert [one.verdict for one in outcome.candidates].count("Shipped") == 1
+        steps = [line["step"] for line in lines]
+        assert list(dict.fromkeys(steps)) == ["resolve", "fetch", "export", "ladder", "sweep", "repository",
+                                              "verify-load", "publish", "done"]
+        assert store.lookup(tmp_path / "store", outcome.fingerprint) is not None
+
+        again, lines = build(dataclasses.replace(request_with_data, mounts={"other": "/nowhere"}), tmp_path / "t")
+        assert again.cache_hit
+        assert again.engine == outcome.engine
+        assert again.manifest_digest == outcome.manifest_digest
+        assert [line["step"] for line in lines] == ["resolve", "done"]
+
+    def test_without_evaluation_data_the_proof_says_synthetic(self, perceptron: Path, request_for: Make,
+                                                              tmp_path: Path) -> None:
+        request = request_for(perceptron, engine=EngineRequest(precision="fp32", max_batch_size=2,
+                                                               build_budget_seconds=10))
+        outcome, lines = build(request, tmp_path / "s")
+        assert outcome.engine is not None
+        assert outcome.engine.evaluation == "synthetic"
+        assert any("synthetic" in str(line["detail"]) for line in lines)
+        report = json.loads((tmp_path / "store" / outcome.fingerprint / REPORT_FILE).read_text())
+        assert report["accuracy"]["evaluation"] == "synthetic"
+        assert any("synthetic" in note for note in report["notes"])
