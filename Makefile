@@ -54,7 +54,7 @@ generate: venv ## Write the CRD and the chart's copy of it from their sources
 	hack/dev/generate.sh
 
 golden: venv ## Rewrite the golden files from what the code gives now; read the diff before committing it
-	ENGINEWRIGHT_UPDATE_GOLDENS=1 $(VENV)/bin/pytest -q tests/golden
+	ENGINEWRIGHT_UPDATE_GOLDENS=1 $(VENV)/bin/pytest -q -k "golden" tests/golden tests/integration/chart
 
 lock: ## Resolve requirements/*.in with hashes (UPGRADE=1 for the newest of everything)
 	hack/dev/lock.sh
