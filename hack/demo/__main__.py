@@ -90,6 +90,7 @@ def prepare_volumes(kube: Kube, image: str) -> None:
     for claim, size in (("models", "1Gi"), ("enginewright-store", "4Gi")):
         run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
     sentences.write(OUTPUT / "sentences")
+    inference.write_requests(OUTPUT / "sentences" / "requests.jsonl", sentences.sentences("evaluation"))
     volumes.fill(kube, NAMESPACE, "models", image, {"all-minilm-l6-v2": inference.model_directory(),
                                                     "sentences": OUTPUT / "sentences"})
 
@@ -130,15 +131,16 @@ def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
     say("Load until the queue scales it up, then quiet until it scales down")
     replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
     target = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--reconnect-seconds", "2", "--json",
-              "--text-jsonl", "/models/sentences/evaluation.jsonl", "--tokenizer", "/models/all-minilm-l6-v2"]
-    traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "75"])
+              "--jsonl", "/models/sentences/requests.jsonl"]
+    traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "240"])
     with summary.timed("scale_up"):
-        traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "24", "--seconds", "30"])
+        traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "24", "--seconds", "25"])
         replicas.until("up", 2, timeout=60)
     summary.add_load(traffic.finish(kube, NAMESPACE, "surge", timeout=120))
     with summary.timed("scale_down"):
         replicas.until("down", 1, timeout=120)
-    summary.add_load(traffic.finish(kube, NAMESPACE, "trickle", timeout=120))
+    traffic.stop(kube, NAMESPACE, "trickle")
+    summary.add_load(traffic.finish(kube, NAMESPACE, "trickle", timeout=60))
     summary.peak_replicas, summary.final_replicas = replicas.peak, replicas.look()[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ import tritonclient.http as triton
 from demo.sentences import SHOWCASE
 from demo.shell import Kube, StepError
 
-__all__ = ["SHOWCASE", "forwarded", "model_directory", "reference_embeddings", "served_embeddings"]
+__all__ = ["SHOWCASE", "forwarded", "model_directory", "reference_embeddings", "served_embeddings",
+           "write_requests"]
 
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -34,6 +36,15 @@ def tokenise(texts: list[str]) -> dict[str, np.ndarray[Any, Any]]:
     tokenizer = AutoTokenizer.from_pretrained(model_directory())
     encoded = tokenizer(texts, padding=True, return_tensors="np")
     return {name: encoded[name].astype(np.int64) for name in MODEL_INPUTS if name in encoded}
+
+
+def write_requests(path: Path, texts: list[str]) -> None:
+    """One tokenised sentence a line, as the load generator sends them: ``{"input_ids": [101, …], …}``."""
+    tokens = tokenise(texts)
+    lengths = tokens["attention_mask"].sum(axis=1)
+    lines = [json.dumps({name: rows[index, :length].tolist() for name, rows in tokens.items()})
+             for index, length in enumerate(lengths)]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def reference_embeddings(texts: list[str]) -> np.ndarray[Any, Any]:

@@ -47,7 +47,7 @@ class ReplicaWatch:
         self.peak = max(self.peak, ready)
         if (ready, desired) != self.last:
             decisions = scaling.get("decisions", [])
-            reason = decisions[-1]["reason"] if decisions else ""
+            reason = decisions[0]["reason"] if decisions else ""
             self.console.print(f"  {ready} ready of {desired} wanted, queue {scaling.get('queueDepth', 0)}"
                                + (f"; last decision: {reason}" if reason else ""), highlight=False)
             self.last = (ready, desired)

@@ -15,6 +15,11 @@ def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str
     kube("apply", "-f", "-", stdin=json.dumps(_job(namespace, name, image, arguments)))
 
 
+def stop(kube: Kube, namespace: str, name: str) -> None:
+    """Asks the generator to finish what is in flight and to report."""
+    kube("exec", "-n", namespace, f"job/{name}", "--", "sh", "-c", "kill -TERM 1")
+
+
 def finish(kube: Kube, namespace: str, name: str, timeout: float) -> dict[str, Any]:
     """Waits for the Job and returns the JSON that the generator printed last. Raises :class:`StepError`."""
     deadline = time.monotonic() + timeout

@@ -48,12 +48,10 @@ def explain(model: dict[str, Any]) -> str:
     return "\n".join(lines) or "  no condition yet: is the operator running?"
 
 
-_FINAL_REASONS = {"InvalidSpec", "BuildFailed", "AccuracyNotReached", "RolledBack"}
-
-
 def _fail_early(model: dict[str, Any]) -> None:
+    """Stops waiting for what waits for the user: the operator then names the annotation that tries again."""
     for item in model.get("status", {}).get("conditions", []):
-        if item["status"] == "False" and item["reason"] in _FINAL_REASONS:
+        if item["status"] == "False" and "enginewright.io/retry" in item["message"]:
             raise StepError(f"{item['type']} is False: {item['reason']}\n{explain(model)}")
 
 

@@ -16,8 +16,8 @@ def resolve_job_name(owner_name: str, key: str) -> str:
 
 
 def resolve_job(owner: Owner, spec: Spec, config: OperatorConfig) -> JSON:
-    """It runs on any node: what it finds out does not depend on the device. It mounts the store to try whether it can be
-    written, before a device is spent on an engine that could not be kept."""
+    """It runs on any node: what it finds out does not depend on the device. It mounts the store to try whether it
+    can be written, before a device is spent on an engine that could not be kept."""
     key = source_key(spec)
     step = Step(kind=labels.COMPONENT_RESOLVE, name=resolve_job_name(owner.name, key), deadline=config.resolve_deadline,
                 default_resources=config.resolve_resources, annotations={labels.SOURCE_KEY: key})
