@@ -76,7 +76,7 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
             if candidate.runner:
                 candidate.runner.close()
     measured = [replace(one, runner=None, timing=timings.get(one.name)) for one in built]
-    judgement = judge(measured, timings[REFERENCE], gate.accuracy.tolerance, gate.objective)
+    judgement = judge(measured, timings[REFERENCE], gate.accuracy.tolerance, gate.objective, source.candidate)
     summaries = tuple(candidate.summary(batch) for candidate in judgement.candidates)
     winner = judgement.winner
     if winner is None or winner.artifact is None or winner.timing is None or winner.accuracy is None:

@@ -25,7 +25,8 @@ SHARED_LIMIT = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """``request`` has all digests filled in. Sample files are None where the user gave none."""
+    """``request`` has all digests and the format filled in, so that the same content has the same fingerprint. Sample
+    files are None where the user gave none."""
 
     request: BuildRequest
     located: Located
@@ -128,7 +129,7 @@ def _with_digests(request: BuildRequest, source: ResolvedSource) -> BuildRequest
     if accuracy.evaluation is not None:
         accuracy = dataclasses.replace(accuracy, evaluation=dataclasses.replace(
             accuracy.evaluation, digest=source.evaluation_digest))
-    return dataclasses.replace(request, source=dataclasses.replace(request.source, digest=source.digest), engine=engine,
-                               accuracy=accuracy)
+    found = dataclasses.replace(request.source, digest=source.digest, format=source.format)
+    return dataclasses.replace(request, source=found, engine=engine, accuracy=accuracy)
 
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from enginewright_builder.progress import Tracker
 
 # Shares of the time budget, and what each measurement takes at least and at most, in seconds: more adds no certainty.
-MEASURE_SHARE, MEASURE_SECONDS = 0.10, (2.0, 6.0)
-SWEEP_SHARE, SWEEP_SECONDS = 0.40, (8.0, 30.0)
+MEASURE_SHARE, MEASURE_SECONDS = 0.10, (2.0, 5.0)
+SWEEP_SHARE, SWEEP_SECONDS = 0.40, (8.0, 25.0)
 
 
 class Budget:

@@ -30,6 +30,8 @@ class Terminal:
         self._bar.stop()
         if outcome.candidates:
             self._console.print(_table(outcome.candidates))
+            for one in outcome.candidates:
+                self._console.print(f"  [dim]{one.precision}: {one.reason}[/]", highlight=False)
         if outcome.error:
             self._console.print(_error(outcome.error))
         if outcome.engine:
@@ -37,12 +39,12 @@ class Terminal:
 
 
 def _table(candidates: tuple[CandidateSummary, ...]) -> Table:
-    table = Table("candidate", "verdict", "p50 ms", "p99 ms", "inferences/s", "accuracy", "MB", "why", box=None)
+    table = Table("candidate", "verdict", "p50 ms", "p99 ms", "inferences/s", "accuracy", "MB", box=None)
     for one in candidates:
         style = _COLOURS.get(one.verdict, "")
         table.add_row(f"{one.backend} {one.precision}", one.verdict, _number(one.p50_ms, 2), _number(one.p99_ms, 2),
                       _number(one.throughput, 1), _number(one.accuracy, 4),
-                      _number(one.size_bytes / 1e6 if one.size_bytes else None, 1), one.reason, style=style)
+                      _number(one.size_bytes / 1e6 if one.size_bytes else None, 1), style=style)
     return table
 
 

@@ -29,6 +29,11 @@ class SourceModel(Protocol):
     @property
     def vocabulary(self) -> int: ...
 
+    @property
+    def candidate(self) -> str:
+        """Name of the candidate that computes exactly what the source does, empty if none does."""
+        ...
+
     def run(self, inputs: Tensors) -> Tensors:
         """The reference: the source model's own arithmetic, unquantised. Outputs have the batch in front."""
         ...

@@ -28,7 +28,7 @@ class OnnxModel:
 
     def __init__(self, path: Path, interface: Interface, *, vocabulary: int = DEFAULT_VOCABULARY) -> None:
         self.path, self.interface, self.vocabulary = path, interface, vocabulary
-        self.name = "ONNX as given, on ONNX Runtime"
+        self.name, self.candidate = "ONNX as given, on ONNX Runtime", "onnxruntime fp32"
         self._runner: OrtRunner | None = None
 
     def run(self, inputs: Tensors) -> Tensors:

@@ -36,6 +36,7 @@ class TorchModel:
                  tokenize: Tokenize | None = None, vocabulary: int = DEFAULT_VOCABULARY) -> None:
         self.module, self.interface, self.name = module, interface, name
         self.tokenize, self.vocabulary, self._keywords = tokenize, vocabulary, keywords
+        self.candidate = ""
 
     def run(self, inputs: Tensors) -> Tensors:
         with torch.inference_mode():

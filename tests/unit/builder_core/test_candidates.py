@@ -114,6 +114,15 @@ class TestSlowerThanTheSource:
         assert told["fp32"][0] == "Offered"
         assert told["int8-dynamic"] == ("Slower", "passes, but 1.50× slower than the source model as it is")
 
+    def test_the_source_itself_is_served_when_all_else_is_slower(self) -> None:
+        """However a noisy machine measured it."""
+        measured = [candidate("fp32", 13.0), candidate("int8-dynamic", 12.0)]
+        judgement = judge(measured, timing(10.0), 0.01, ObjectiveRequest(), "onnxruntime fp32")
+        assert judgement.winner is not None
+        assert judgement.winner.rung.precision == "fp32"
+        assert judge([candidate("fp32", 13.0, 0.9)], timing(10.0), 0.01, ObjectiveRequest(),
+                     "onnxruntime fp32").winner is None
+
     def test_the_same_graph_measured_twice_is_not_slower_than_itself(self) -> None:
         judgement = run(candidate("fp32", 10.1), source=10.0)
         assert judgement.winner is not None

@@ -50,7 +50,8 @@ def test_resolve_tells_what_the_source_is(perceptron: Path, request_for: Make, t
     assert outcome.source is not None
     assert outcome.source.format == "onnx"
     assert Outcome.from_json((tmp_path / "termination").read_text()) == outcome
-    resolved = dataclasses.replace(request, source=dataclasses.replace(request.source, digest=outcome.source.digest))
+    found = dataclasses.replace(request.source, digest=outcome.source.digest, format=outcome.source.format)
+    resolved = dataclasses.replace(request, source=found)
     assert outcome.fingerprint == resolved.fingerprint()
 
 

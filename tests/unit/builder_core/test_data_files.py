@@ -111,7 +111,7 @@ class Words:
 
     name = "words"
     interface = TOKENS
-    vocabulary = 7
+    vocabulary, candidate = 7, ""
 
     def tokenize(self, texts: Sequence[str]) -> Tensors:
         longest = max(map(len, texts))

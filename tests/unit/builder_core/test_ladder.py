@@ -55,6 +55,7 @@ class Patient:
     def __init__(self, source: SourceModel) -> None:
         self.name, self.interface = source.name, source.interface
         self.tokenize, self.vocabulary, self._source = source.tokenize, source.vocabulary, source
+        self.candidate = ""
 
     def run(self, inputs: Tensors) -> Tensors:
         for _ in range(50):

@@ -165,7 +165,7 @@ class TestExportCheck:
     """An export that answers otherwise than its source goes no further."""
 
     class Source:
-        name, vocabulary = "source", 2
+        name, vocabulary, candidate = "source", 2, ""
         tokenize: Tokenize | None = None
         interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),),
                               outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 8)),))
