@@ -52,6 +52,15 @@ class Buildah:
     def has(self, reference: str) -> bool:
         return bool(self._run("images", "--quiet", "--filter", f"reference={reference}").strip())
 
+    def references(self, repository: str) -> list[str]:
+        """Names of the images of ``repository`` (``host/name``, without a tag)."""
+        return self._run("images", "--format={{.Name}}:{{.Tag}}", "--filter", f"reference={repository}").split()
+
+    def remove(self, references: list[str]) -> None:
+        """Forget images, and the layers that no other image needs."""
+        if references:
+            self._run("rmi", *references)
+
     def build(
         self,
         context: Path,

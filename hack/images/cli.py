@@ -62,7 +62,7 @@ def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
                 debian.ensure(buildah, recipe.arguments["DEBIAN"])
             for name in missing:
                 _build(buildah, recipe, name)
-            _prune(recipe)
+            _prune(buildah, recipe)
         for name in wanted:
             path = archive_path(recipe, name)
             say(f"  ✓ {recipe.reference(name)} {path.stat().st_size / 1e6:.0f} MB")
@@ -81,8 +81,10 @@ def _build(buildah: Buildah, recipe: Recipe, name: str) -> None:
     archive = archive_path(recipe, name)
     archive.parent.mkdir(exist_ok=True)
     with step(f"archive {name}"):
-        buildah.push(reference, f"oci:{_cache() / 'layout'}:{archive.stem}", *COMPRESSION)
-        layout.write_archive(_cache() / "layout", archive.stem, reference, archive)
+        shared = _cache() / "layout"
+        with layout.sparing_known_layers(shared, archive.stem):
+            buildah.push(reference, f"oci:{shared}:{archive.stem}", *COMPRESSION)
+        layout.write_archive(shared, archive.stem, reference, archive)
 
 
 def push(registry: str, names: Iterable[str], verify_tls: bool) -> dict[str, str]:
@@ -122,11 +124,16 @@ def clean() -> None:
     shutil.rmtree(_cache(), ignore_errors=True)
 
 
-def _prune(recipe: Recipe) -> None:
+def _prune(buildah: Buildah, recipe: Recipe) -> None:
+    """Remove all but the newest images and archives; their layers stay where a kept image has them."""
     for name in NAMES:
-        others = [path for path in (_cache() / "archives").glob(f"{name}-*.tar") if path != archive_path(recipe, name)]
+        current = archive_path(recipe, name)
+        others = [path for path in current.parent.glob(f"{name}-*.tar") if path != current]
         for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT_ARCHIVES - 1 :]:
             path.unlink()
+        kept = {path.stem.partition("-")[2] for path in current.parent.glob(f"{name}-*.tar")}
+        stored = buildah.references(recipe.repository(name))
+        buildah.remove([reference for reference in stored if reference.rpartition(":")[2] not in kept])
     layout.keep_only(_cache() / "layout", {path.stem for path in (_cache() / "archives").glob("*.tar")})
 
 

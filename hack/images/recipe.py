@@ -47,7 +47,10 @@ class Recipe:
 
     def reference(self, name: str) -> str:
         """``localhost/enginewright-<name>:<digest of all that it is made of>``."""
-        return f"localhost/enginewright-{name}:{self.key(name)}"
+        return f"{self.repository(name)}:{self.key(name)}"
+
+    def repository(self, name: str) -> str:
+        return f"localhost/enginewright-{name}"
 
     def key(self, name: str) -> str:
         return keys.stage_key(name, self._stages, self.context, self.arguments)[: keys.KEY_LENGTH]
