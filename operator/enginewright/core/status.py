@@ -45,7 +45,7 @@ class ConditionStatus(StatusModel):
 
 
 class FailureStatus(StatusModel):
-    """An error that is not tried again before something changes."""
+    """An error."""
 
     reason: str
     """Why, as one CamelCase word."""
@@ -238,7 +238,7 @@ class RolloutStatus(StatusModel):
     candidate: str | None = None
     """The revision that is being rolled out."""
     step: str | None = None
-    """Starting, Analysing, WaitingForPromotion, Expanding, Draining or Complete."""
+    """Starting, Analysing, WaitingForPromotion, Expanding, Switching, Draining, Complete or RolledBack."""
     step_start_time: str | None = Field(default=None, json_schema_extra=TIME)
     """Since when."""
     restarts: int | None = None

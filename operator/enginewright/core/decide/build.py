@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from enginewright.core.conditions import Verdict, bad, find, good, timestamp
-from enginewright.core.decide import backoff, children
+from enginewright.core.conditions import Verdict, bad, good
+from enginewright.core.decide import attempts, backoff, children
 from enginewright.core.decide.jobs import (
-    PENDING_REASONS,
     JobFailure,
     job_failure,
     live,
@@ -26,7 +25,7 @@ from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
-from enginewright.core.status import BuildStatus, FailureStatus
+from enginewright.core.status import BuildStatus
 from enginewright_builder.contract import BuildRequest, CandidateSummary, Outcome, Progress
 
 # Progress is read from the pod's log, which no watch reports.
@@ -87,7 +86,7 @@ def build_step(
         request=request,
         fingerprint=fingerprint,
         placement=placement,
-        memory=_catch_up(world, _forgive(world, memory or BuildStatus(fingerprint=fingerprint))),
+        memory=attempts.catch_up(world, attempts.forgive(world, memory or BuildStatus(fingerprint=fingerprint))),
     )
     job = world.observed.job(build.name)
     if job is None or job.deleting:
@@ -95,23 +94,6 @@ def build_step(
     if job.outcome and job.outcome.ok and job.outcome.engine:
         return _finish(build, job, job.outcome)
     return _follow(build, job) if live(job) else _fail(build, job)
-
-
-def _forgive(world: World, memory: BuildStatus) -> BuildStatus:
-    """A new retry annotation forgets every failure; a new spec those that another spec might cure although it asks for
-    the same engine (more time, more memory). The number of attempts stays, for it names Jobs."""
-    if memory.retry in (None, world.retry) and memory.generation in (None, world.obj.generation):
-        return memory
-    return memory.model_copy(update={"failure": None, "failures": None, "retry": None, "generation": None})
-
-
-def _catch_up(world: World, memory: BuildStatus) -> BuildStatus:
-    """The newest Job that is there is the current attempt, should status have lost count."""
-    numbers = [job.name.rpartition("-")[2] for job in world.observed.jobs if job.fingerprint == memory.fingerprint]
-    newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
-    if newest <= (memory.attempts or 0) + 1:
-        return memory
-    return memory.model_copy(update={"attempts": newest - 1})
 
 
 def _start(build: _Build) -> BuildResult:
@@ -123,7 +105,7 @@ def _start(build: _Build) -> BuildResult:
     if missing := missing_claim(world):
         return build.says(*missing, requeue=LOOK_AGAIN)
     if wait := backoff.remaining(memory.last_failure_time, memory.failures or 0, world.now):
-        return build.says(Reason.BUILD_RETRYING, _retrying(build.memory), requeue=wait)
+        return build.says(Reason.BUILD_RETRYING, attempts.retrying(memory), requeue=wait)
     others = [job for job in world.observed.jobs if job.fingerprint and (live(job) or (job.deleting and job.active))]
     if others:
         return build.says(Reason.BUILD_PENDING, f"Waits for Job {others[0].name} to stop.", requeue=2.0)
@@ -231,45 +213,14 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
 
 
 def _fail(build: _Build, job: JobView) -> BuildResult:
-    never_started = build.memory.step is None and _last_reason(build.world) in PENDING_REASONS
+    waiting = attempts.never_started(build.world, build.memory)
     candidates = job.outcome.candidates if job.outcome else ()
-    return replace(
-        _count(build, job_failure(job, never_started=never_started, too_slow=TOO_SLOW)),
-        candidates=candidates,
-    )
+    return replace(_count(build, job_failure(job, never_started=waiting, too_slow=TOO_SLOW)), candidates=candidates)
 
 
 def _count(build: _Build, failure: JobFailure) -> BuildResult:
-    """Remembers the failure; what the same attempt would only repeat waits for a change."""
-    world, failures = build.world, (build.memory.failures or 0) + 1
-    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and failures >= backoff.LIMIT)
-    told = FailureStatus(reason=failure.reason, message=failure.message)
-    memory = build.memory.model_copy(
-        update={
-            "attempts": build.attempt,
-            "failures": failures,
-            "last_failure_time": timestamp(world.now),
-            "last_failure": told,
-            "failure": told if final else None,
-            "retry": world.retry,
-            "step": None,
-            "percent": None,
-            # What the builder refused stays refused until the fingerprint changes; any new spec may cure the rest.
-            "generation": None if failure.retry == "never" else world.obj.generation,
-        }
-    )
-    return _start(replace(build, memory=memory))
-
-
-def _retrying(memory: BuildStatus) -> str:
-    failures = memory.failures or 0
-    why = (
-        f"{memory.last_failure.reason}: {memory.last_failure.message}"
-        if memory.last_failure
-        else "The last build failed."
-    )
-    when = backoff.next_attempt(memory.last_failure_time, failures)
-    return f"{why} Attempt {(memory.attempts or 0) + 1} starts {when}."
+    """Remembers the failure and says what the next pass will say of it."""
+    return _start(replace(build, memory=attempts.count(build.world, build.memory, failure)))
 
 
 def present_verdict(record: EngineRecord, cache_hit: bool) -> Verdict:
@@ -287,7 +238,3 @@ def present_verdict(record: EngineRecord, cache_hit: bool) -> Verdict:
         Reason.BUILT,
         f"Built the {what} engine {record.fingerprint[:8]} in {record.outcome.build_seconds:.0f} s.",
     )
-
-
-def _last_reason(world: World) -> str:
-    return str(find(world.obj.status.get("conditions"), Condition.ENGINE_BUILT).get("reason", ""))

@@ -8,14 +8,21 @@ above it by more than ``maxSurge``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
-
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, parse_timestamp, timestamp
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import failed_inferences, restarted, restarts, starting_trouble
 from enginewright.core.decide.jobs import Trouble
+from enginewright.core.decide.position import (
+    ANALYSING,
+    EXPANDING,
+    STARTING,
+    SWITCHING,
+    WAITING,
+    Shift,
+    analysis_left,
+    step_of,
+)
 from enginewright.core.decide.rollout import (
     PROGRESS_CHECK,
     RolloutResult,
@@ -32,58 +39,11 @@ from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import RolledBackStatus, RolloutStatus
 
-STARTING, ANALYSING, WAITING, EXPANDING, SWITCHING = (
-    "Starting",
-    "Analysing",
-    "WaitingForPromotion",
-    "Expanding",
-    "Switching",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Shift:
-    world: World
-    target: Target
-    stable: DeploymentView
-    serving: Serving
-    memory: RolloutStatus
-    candidate: DeploymentView | None
-
-    @property
-    def canary(self) -> bool:
-        return self.world.spec.rollout.strategy == "Canary"
-
-    @property
-    def under_analysis(self) -> bool:
-        """Whether the last pass left it in its analysis."""
-        return self.memory.candidate == self.target.revision and self.memory.step in (ANALYSING, WAITING)
-
-    @property
-    def first(self) -> int:
-        """Replicas of the candidate while it is analysed."""
-        return min(1, self.target.replicas) if self.canary else self.target.replicas
-
-    def available(self, replicas: int) -> bool:
-        return self.serving.full(self.candidate, replicas)
-
-    def remember(self, step: str, restarted: int | None = None) -> RolloutStatus:
-        """The clock of a step starts when the step does."""
-        same = self.memory.candidate == self.target.revision and self.memory.step == step
-        return RolloutStatus(
-            stable=self.stable.revision,
-            candidate=self.target.revision,
-            step=step,
-            step_start_time=self.memory.step_start_time if same else timestamp(self.world.now),
-            restarts=restarted,
-            rolled_back=self.memory.rolled_back,
-        )
-
 
 def shift(
     world: World, target: Target, stable: DeploymentView, serving: Serving, memory: RolloutStatus
 ) -> RolloutResult:
-    moving = _Shift(
+    moving = Shift(
         world=world,
         target=target,
         stable=stable,
@@ -96,55 +56,13 @@ def shift(
         return _stay_back(moving, given_up)
     if world.spec.rollout.strategy == "Recreate":
         return _recreate(moving)
-    step = _step(moving)
+    step = step_of(moving)
     if trouble := _trouble(moving):
         return _roll_back(moving, trouble)
     return _go_on(moving, step)
 
 
-def _step(moving: _Shift) -> str:
-    """Where the rollout stands now: as far as remembered, and on from there as far as the world allows."""
-    known = moving.memory.candidate == moving.target.revision
-    step = (moving.memory.step if known else None) or STARTING
-    if step in (EXPANDING, SWITCHING):
-        step = EXPANDING
-    elif step not in (ANALYSING, WAITING) or not moving.available(moving.first):
-        # Replicas that went away are replaced; then they are analysed anew.
-        step = STARTING
-    if step == STARTING and moving.available(moving.first):
-        step = ANALYSING
-    if step == ANALYSING and _analysed(moving):
-        step = WAITING
-    if step == WAITING and _promoted(moving):
-        step = EXPANDING
-    if step == EXPANDING and moving.available(moving.target.replicas):
-        step = SWITCHING
-    return step
-
-
-def _analysed(moving: _Shift) -> bool:
-    return _analysis_left(moving) <= 0
-
-
-def _analysis_left(moving: _Shift) -> float:
-    seconds = moving.world.spec.rollout.analysis_seconds
-    known = moving.memory.candidate == moving.target.revision and moving.memory.step == ANALYSING
-    began = parse_timestamp(moving.memory.step_start_time) if known else None
-    if began is None:
-        return float(seconds)
-    return (began + timedelta(seconds=seconds) - moving.world.now).total_seconds()
-
-
-def _promoted(moving: _Shift) -> bool:
-    """The annotation names the revision, or the engine's fingerprint or enough of it to be unmistakable."""
-    if moving.world.spec.rollout.auto_promote:
-        return True
-    wish = moving.world.obj.annotations.get(labels.PROMOTE, "")
-    fingerprint = moving.target.record.fingerprint
-    return wish == moving.target.revision or (len(wish) >= 8 and fingerprint.startswith(wish))
-
-
-def _trouble(moving: _Shift) -> Trouble | None:
+def _trouble(moving: Shift) -> Trouble | None:
     revision = moving.target.revision
     if found := starting_trouble(moving.world, moving.candidate, revision):
         return found
@@ -153,7 +71,7 @@ def _trouble(moving: _Shift) -> Trouble | None:
     return failed_inferences(moving.world, revision)
 
 
-def _go_on(moving: _Shift, step: str) -> RolloutResult:
+def _go_on(moving: Shift, step: str) -> RolloutResult:
     world, target = moving.world, moving.target
     mine, theirs = _counts(moving, step)
     actions = children.run(
@@ -173,7 +91,7 @@ def _go_on(moving: _Shift, step: str) -> RolloutResult:
     analysing = step in (ANALYSING, WAITING)
     baseline = moving.memory.restarts if moving.under_analysis else restarts(world.observed, target.revision)
     memory = moving.remember(step, baseline if analysing else None)
-    requeue = max(1.0, _analysis_left(moving)) if step == ANALYSING else PROGRESS_CHECK
+    requeue = max(1.0, analysis_left(moving)) if step == ANALYSING else PROGRESS_CHECK
     return RolloutResult(
         memory=memory,
         actions=actions,
@@ -183,7 +101,7 @@ def _go_on(moving: _Shift, step: str) -> RolloutResult:
     )
 
 
-def _counts(moving: _Shift, step: str) -> tuple[int, int]:
+def _counts(moving: Shift, step: str) -> tuple[int, int]:
     """Replicas of the candidate and of the stable revision."""
     wanted, candidate, stable = moving.target.replicas, moving.candidate, moving.stable
     asked = candidate.spec_replicas if candidate else 0
@@ -197,7 +115,7 @@ def _counts(moving: _Shift, step: str) -> tuple[int, int]:
     return min(wanted, max(moving.first, asked)), wanted
 
 
-def _routed(moving: _Shift, step: str) -> str:
+def _routed(moving: Shift, step: str) -> str:
     if step == SWITCHING:
         return moving.target.revision
     if moving.canary and step != STARTING:
@@ -205,7 +123,7 @@ def _routed(moving: _Shift, step: str) -> str:
     return moving.stable.revision
 
 
-def _verdict(moving: _Shift, step: str) -> Verdict:
+def _verdict(moving: Shift, step: str) -> Verdict:
     revision, spec = moving.target.revision, moving.world.spec.rollout
     if step == STARTING:
         return starting(moving.world, moving.target, moving.candidate, moving.first)
@@ -232,7 +150,7 @@ def _verdict(moving: _Shift, step: str) -> Verdict:
     )
 
 
-def _roll_back(moving: _Shift, trouble: Trouble) -> RolloutResult:
+def _roll_back(moving: Shift, trouble: Trouble) -> RolloutResult:
     now, began = moving.world.now, parse_timestamp(moving.memory.step_start_time)
     when = f" This was {(now - began).total_seconds():.0f} s into step {moving.memory.step}." if began else ""
     return _stay_back(
@@ -247,7 +165,7 @@ def _roll_back(moving: _Shift, trouble: Trouble) -> RolloutResult:
     )
 
 
-def _stay_back(moving: _Shift, given_up: RolledBackStatus) -> RolloutResult:
+def _stay_back(moving: Shift, given_up: RolledBackStatus) -> RolloutResult:
     stable = moving.stable
     why = f"revision {given_up.revision} was rolled back: {given_up.reason}"
     return RolloutResult(
@@ -262,7 +180,7 @@ def _stay_back(moving: _Shift, given_up: RolledBackStatus) -> RolloutResult:
     )
 
 
-def _recreate(moving: _Shift) -> RolloutResult:
+def _recreate(moving: Shift) -> RolloutResult:
     """The old replicas free the device before the new ones ask for it; the gap is what Recreate means."""
     going = tuple(
         children.remove(other, "strategy Recreate stops the old first")

@@ -1,0 +1,65 @@
+"""What is remembered of the attempts to build one engine: how many, and whether another one may help."""
+
+from __future__ import annotations
+
+from enginewright.core.conditions import find, timestamp
+from enginewright.core.decide import backoff
+from enginewright.core.decide.jobs import PENDING_REASONS, JobFailure
+from enginewright.core.decide.world import World
+from enginewright.core.reasons import Condition
+from enginewright.core.status import BuildStatus, FailureStatus
+
+
+def forgive(world: World, memory: BuildStatus) -> BuildStatus:
+    """A new retry annotation forgets every failure; a new spec those that another spec might cure although it asks for
+    the same engine (more time, more memory). The number of attempts stays, for it names Jobs."""
+    if memory.retry in (None, world.retry) and memory.generation in (None, world.obj.generation):
+        return memory
+    return memory.model_copy(update={"failure": None, "failures": None, "retry": None, "generation": None})
+
+
+def catch_up(world: World, memory: BuildStatus) -> BuildStatus:
+    """The newest Job that is there is the current attempt, should status have lost count."""
+    numbers = [job.name.rpartition("-")[2] for job in world.observed.jobs if job.fingerprint == memory.fingerprint]
+    newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    if newest <= (memory.attempts or 0) + 1:
+        return memory
+    return memory.model_copy(update={"attempts": newest - 1})
+
+
+def count(world: World, memory: BuildStatus, failure: JobFailure) -> BuildStatus:
+    """One failed attempt more; what another would only repeat becomes a ``failure``, which waits for a change."""
+    failures = (memory.failures or 0) + 1
+    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and failures >= backoff.LIMIT)
+    told = FailureStatus(reason=failure.reason, message=failure.message)
+    return memory.model_copy(
+        update={
+            "attempts": (memory.attempts or 0) + 1,
+            "failures": failures,
+            "last_failure_time": timestamp(world.now),
+            "last_failure": told,
+            "failure": told if final else None,
+            "retry": world.retry,
+            "step": None,
+            "percent": None,
+            # What the builder refused stays refused until the fingerprint changes; any new spec may cure the rest.
+            "generation": None if failure.retry == "never" else world.obj.generation,
+        }
+    )
+
+
+def retrying(memory: BuildStatus) -> str:
+    failures = memory.failures or 0
+    why = (
+        f"{memory.last_failure.reason}: {memory.last_failure.message}"
+        if memory.last_failure
+        else "The last build failed."
+    )
+    when = backoff.next_attempt(memory.last_failure_time, failures)
+    return f"{why} Attempt {(memory.attempts or 0) + 1} starts {when}."
+
+
+def never_started(world: World, memory: BuildStatus) -> bool:
+    """Whether the pod of the current attempt was last seen waiting."""
+    told = find(world.obj.status.get("conditions"), Condition.ENGINE_BUILT).get("reason", "")
+    return memory.step is None and told in PENDING_REASONS
