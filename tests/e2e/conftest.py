@@ -28,16 +28,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kube() -> Kube:
-    """The node with images loaded and the operator running. Left up: ``hack/cluster/cluster down`` ends it."""
+    """A real node. Left up: ``hack/cluster/cluster down`` ends it."""
     why_not = subprocess.run([ROOT / "hack/dev/can-run-node.sh"], capture_output=True, text=True, check=False)
     if why_not.returncode != 0:
         if os.environ.get("ENGINEWRIGHT_REQUIRE_E2E"):
             pytest.fail(f"a node must run here and cannot: {why_not.stdout.strip()}")
         pytest.skip(f"a node cannot run here: {why_not.stdout.strip()}")
     run(CLUSTER, "up", quiet=False, timeout=1800)
-    kube = Kube.of_cluster()
-    demo.install(kube, demo.load_images())
-    return kube
+    return Kube.of_cluster()
+
+
+@pytest.fixture(scope="session")
+def images(kube: Kube) -> dict[str, str]:
+    """References of the images that the node has and the operator was installed with."""
+    loaded = demo.load_images()
+    demo.install(kube, loaded)
+    return loaded
 
 
 @pytest.fixture(scope="session")
@@ -48,17 +54,16 @@ def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def bench(kube: Kube, model_files: Path) -> Iterator[Bench]:
+def bench(kube: Kube, images: dict[str, str], model_files: Path) -> Iterator[Bench]:
     """A namespace with a volume of models and an empty store; gone afterwards, volumes and all."""
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
     kube("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
-    image = json.loads(run(ROOT / "hack/images/images", "refs"))["operator"]
     try:
         for claim in ("models", "enginewright-store"):
             run(CLUSTER, "volume", "create", namespace, claim, "1Gi")
-        volumes.fill(kube, namespace, "models", image, {path.name: path for path in model_files.iterdir()})
-        yield Bench(kube, namespace)
+        volumes.fill(kube, namespace, "models", images["operator"], {path.name: path for path in model_files.iterdir()})
+        yield Bench(kube, namespace, images)
     finally:
         kube("delete", "namespace", namespace, "--wait=true", "--timeout=120s", timeout=150)
         for claim in ("models", "enginewright-store"):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from demo import traffic
 from demo.__main__ import SYSTEM_NAMESPACE
-from demo.shell import ROOT, run
 from support.bench import Bench
 
 SCALED = {"minReplicas": 1, "maxReplicas": 2, "targetQueueDepth": 1, "scaleDownStabilizationSeconds": 5}
@@ -40,7 +38,7 @@ def test_killed_during_the_build(bench: Bench) -> None:
 def test_killed_under_load(bench: Bench, moment: str) -> None:
     bench.apply("tiny", autoscaling=SCALED, rollout={"strategy": "BlueGreen"})
     bench.wait("tiny", "condition=Ready")
-    image = json.loads(run(ROOT / "hack/images/images", "refs"))["builder"]
+    image = bench.images["builder"]
     load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "2", "--json",
             "--inputs", "/models/evaluation.npz"]
     if moment == "scale-up":

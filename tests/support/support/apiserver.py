@@ -16,6 +16,8 @@ from enginewright.core.spec.crd import crd
 T = TypeVar("T")
 NAMESPACE = Resource("v1", "Namespace", "namespaces")
 CRD = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
+ROLE = Resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles")
+BINDING = Resource("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings")
 PATIENCE = 60.0
 
 
@@ -35,6 +37,19 @@ async def install_crd(kubeconfig: Path) -> None:
             return True
 
         await eventually(served)
+
+
+async def grant(kubeconfig: Path, rules: list[Object], user: str) -> None:
+    """Lets ``user`` do what ``rules`` say, in all namespaces."""
+    role = manifest("rbac.authorization.k8s.io/v1", "ClusterRole", user, rules=rules)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    binding = manifest(
+        "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", user, roleRef=reference, subjects=[subject]
+    )
+    async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
+        for resource, body in ((ROLE, role), (BINDING, binding)):
+            await kube._json("create", resource, resource.path(None), body=body)
 
 
 async def eventually(probe: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:

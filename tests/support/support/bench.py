@@ -18,6 +18,7 @@ class Bench:
 
     kube: Kube
     namespace: str
+    images: dict[str, str]
 
     def apply(self, name: str, **spec: Any) -> None:
         body = {"apiVersion": "enginewright.io/v1alpha1", "kind": "OptimisedModel",

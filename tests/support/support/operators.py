@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from enginewright.clients.credentials import load_configuration
+from enginewright.clients.errors import TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
@@ -20,20 +21,24 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.labels import METRICS_PORT
 from enginewright.reconcile.metrics import Metrics
 from enginewright.runtime import Operator, Options
+from support.apiserver import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass
 class Depths(TritonClient):
-    """Stands where the network to the pods would be: queue depth by the address that a pod was given."""
+    """Stands where the network to the pods would be: queue depth by the address that a pod was given, or no answer."""
 
     queued: dict[str, float] = field(default_factory=dict)
+    silent: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
 
     async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
+        if self.silent:
+            raise TransientError("no answer")
         return ReplicaMetrics(pending={"m": self.queued.get(address, 0.0)})
 
 
@@ -83,6 +88,11 @@ class OperatorProcess:
         if self._process.returncode is None:
             self._process.send_signal(number)
         return await self._process.wait()
+
+    async def ended(self) -> int:
+        """Waits for it to end by itself; returns the exit code."""
+        assert self._process is not None
+        return await asyncio.wait_for(self._process.wait(), PATIENCE)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[OperatorProcess]:
