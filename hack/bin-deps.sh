@@ -12,6 +12,7 @@ needed=(
   /usr/lib/cni/ptp containernetworking-plugins
   buildah buildah
   mmdebstrap mmdebstrap
+  prometheus prometheus
   nft nftables
   conntrack conntrack
   ip iproute2

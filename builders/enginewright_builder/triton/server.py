@@ -69,6 +69,11 @@ class TritonServer:
         return f"http://{HOST}:{self._ports['http']}"
 
     @property
+    def metrics_address(self) -> str:
+        """``host:port`` of the Prometheus endpoint, ``/metrics`` on it."""
+        return f"{HOST}:{self._ports['metrics']}"
+
+    @property
     def pid(self) -> int:
         if self._child is None:
             raise RuntimeError("the server was not started")
@@ -158,7 +163,7 @@ class TritonServer:
         return dict(stats["model_stats"][0])
 
     async def metrics(self) -> str:
-        answer = await self._http.get(f"http://{HOST}:{self._ports['metrics']}/metrics")
+        answer = await self._http.get(f"http://{self.metrics_address}/metrics")
         return answer.raise_for_status().text
 
     async def memory_bytes(self) -> int:

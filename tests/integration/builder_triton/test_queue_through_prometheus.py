@@ -1,0 +1,101 @@
+"""The queue of a real tritonserver as a real Prometheus tells it to the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import AsyncIterator
+
+import httpx
+import numpy as np
+import pytest
+import pytest_asyncio
+import tritonclient.grpc.aio as triton
+import yaml
+
+from enginewright.clients.errors import TransientError
+from enginewright.clients.prometheus import PrometheusClient
+from enginewright_builder.contract import ServingChoice
+from enginewright_builder.engines.base import Artifact
+from enginewright_builder.triton.repository import write_model
+from enginewright_builder.triton.server import TritonServer
+from support.apiserver import eventually
+
+pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="module")]
+
+POD = "queued-0a1b2c3d-6f7c8d-x2x4z"
+QUEUED = 3
+# Longer than Prometheus needs to scrape twice: the requests wait for a batch that never fills.
+DELAY_US = 8_000_000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def patient(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TritonServer]:
+    """A server whose batcher waits for more requests than come."""
+    root = tmp_path_factory.mktemp("patient")
+    choice = ServingChoice(max_batch_size=8, max_queue_delay_us=DELAY_US)
+    write_model(root, "queued", artifact, choice, cores=1)
+    async with TritonServer(root, models=("queued",), ready_seconds=60) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def prometheus(patient: TritonServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """The URL of a Prometheus that scrapes that server each second, with the labels that pod discovery gives."""
+    program = shutil.which("prometheus")
+    assert program, "install Debian's package prometheus: hack/bin-deps.sh"
+    directory = tmp_path_factory.mktemp("prometheus")
+    target = {"targets": [patient.metrics_address], "labels": {"namespace": "models", "pod": POD}}
+    (directory / "prometheus.yml").write_text(yaml.safe_dump({
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [{"job_name": "triton", "static_configs": [target]}]}))
+    address = f"127.0.0.1:{_free_port()}"
+    with (directory / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            program, f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
+            f"--web.listen-address={address}", stdout=log, stderr=log)
+    try:
+        async with httpx.AsyncClient() as http:
+            await eventually(lambda: _ready(http, f"http://{address}/-/ready"))
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        async with asyncio.timeout(20):
+            await process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _ready(http: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await http.get(url)).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+async def test_what_waits_in_triton_is_what_the_operator_reads(patient: TritonServer, prometheus: str) -> None:
+    async with (PrometheusClient(stale_after=10) as client,
+                triton.InferenceServerClient(patient.grpc_url) as server):
+        async def reads(pending: dict[str, float]) -> bool:
+            return await client.pending(prometheus, "models", "queued") == pending
+
+        await eventually(lambda: reads({POD: 0.0}))
+        tensor = triton.InferInput("x", [1, 2, 8], "FP32")
+        tensor.set_data_from_numpy(np.ones((1, 2, 8), np.float32))
+        waiting = [asyncio.create_task(server.infer("queued", [tensor])) for _ in range(QUEUED)]
+        await eventually(lambda: reads({POD: float(QUEUED)}))
+        await asyncio.gather(*waiting)
+        await eventually(lambda: reads({POD: 0.0}))
+        assert await client.pending(prometheus, "elsewhere", "queued") == {}
+        assert await client.pending(prometheus, "models", "queue") == {}
+
+
+async def test_a_prometheus_that_is_gone_is_transient() -> None:
+    async with PrometheusClient(deadline=1) as client:
+        with pytest.raises(TransientError, match="query"):
+            await client.pending(f"http://127.0.0.1:{_free_port()}", "models", "queued")
