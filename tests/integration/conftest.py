@@ -4,16 +4,22 @@ test."""
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from cluster import pki
 from cluster.bare import running
+from cluster.paths import ClusterPaths
+from cluster.pki import Certificate
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
-from support.apiserver import NAMESPACE, Models, install_crd, manifest
+from support.apiserver import NAMESPACE, Models, grant, install_crd, manifest
 from support.fake_kubelet import FakeKubelet
 
 
@@ -30,6 +36,25 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with running(tmp_path_factory.mktemp("control-plane"), controllers=True) as kubeconfig:
         asyncio.run(install_crd(kubeconfig))
         yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def operator_kubeconfig(control_plane: Path) -> Path:
+    """Credentials that may do what the chart grants, and no more."""
+    paths = ClusterPaths(control_plane.parent, control_plane.parent / "run", control_plane.parent / "logs")
+    user = Certificate("operator", "enginewright-operator")
+    pki.create(paths.pki, [user])
+    server = json.loads(control_plane.read_text())["clusters"][0]["cluster"]["server"]
+    asyncio.run(grant(control_plane, chart_rules(), user.user))
+    return pki.write_kubeconfig(paths.config / "operator.kubeconfig", paths.pki, user.name, server)
+
+
+def chart_rules() -> list[dict[str, Any]]:
+    """Of the ClusterRole, as Helm makes it: the chart's own tests hold the golden file against Helm."""
+    golden = Path(__file__).parent / "chart" / "golden" / "default.yaml"
+    (role,) = [found for found in yaml.safe_load_all(golden.read_text()) if found and found["kind"] == "ClusterRole"]
+    rules: list[dict[str, Any]] = role["rules"]
+    return rules
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ QUICK = {"strategy": "Canary", "analysisSeconds": 0}
 
 
 @pytest.fixture
-async def operator(control_plane: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(control_plane, namespace) as running:
+async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
+    async with embedded(operator_kubeconfig, namespace) as running:
         yield running
 
 
@@ -94,9 +94,9 @@ async def test_an_object_that_is_made_again_takes_the_engine_without_building(
 
 
 async def test_a_quiet_world_is_not_written_to(
-    control_plane: Path, namespace: str, models: Models, kubelet: FakeKubelet
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
 ) -> None:
-    async with embedded(control_plane, namespace, resync=0.5) as operator:
+    async with embedded(operator_kubeconfig, namespace, resync=0.5) as operator:
         await models.create(model())
         await models.wait("Ready", "True")
         await settled(operator)

@@ -24,12 +24,12 @@ STAGES = {
 
 @pytest.mark.parametrize("stage", STAGES)
 async def test_killed(
-    control_plane: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path, stage: str
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path, stage: str
 ) -> None:
     step, reason = STAGES[stage]
     setattr(kubelet.script, step, "hold")
     kubelet.logs["build"] = dumps(Progress(step="export", fraction=0.1)) + "\n"
-    operator = OperatorProcess(control_plane, namespace, tmp_path / "operator.log")
+    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
     async with operator.running():
         await models.create(model())
         await models.wait("Ready", "False", reason)
@@ -48,9 +48,9 @@ async def test_killed(
 
 
 async def test_stopped_politely_it_ends_with_0(
-    control_plane: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path
 ) -> None:
-    operator = OperatorProcess(control_plane, namespace, tmp_path / "operator.log")
+    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
     async with operator.running():
         await models.create(model())
         await models.wait("Ready", "True")

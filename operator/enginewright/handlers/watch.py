@@ -96,14 +96,19 @@ class Watcher:
         self._loop = asyncio.get_running_loop()
         registry = kopf.OperatorRegistry()
         self._register(registry)
-        await kopf.operator(
-            registry=registry,
-            settings=settings(),
-            standalone=True,
-            clusterwide=not self._namespaces,
-            namespaces=self._namespaces,
-            stop_flag=self._stop,
-        )
+        try:
+            await kopf.operator(
+                registry=registry,
+                settings=settings(),
+                standalone=True,
+                clusterwide=not self._namespaces,
+                namespaces=self._namespaces,
+                stop_flag=self._stop,
+            )
+        finally:
+            # A thread of the loop's executor waits for the flag, and the loop's end waits for that thread: were it not
+            # set when kopf dies by itself, this would never end.
+            self._stop.set()
 
     def _register(self, registry: kopf.OperatorRegistry) -> None:
         kopf.on.login(registry=registry)(self._login)

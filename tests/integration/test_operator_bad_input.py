@@ -1,0 +1,166 @@
+"""What goes wrong on the user's side, and what they are told. Nothing is started that cannot succeed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginewright.clients.errors import RefusedError
+from enginewright.clients.resources import DEPLOYMENT, EVENT, JOB, Resource
+from enginewright.core import labels
+from enginewright.core.plan import Plan
+from enginewright.runtime import Operator
+from support.apiserver import Models, claim_manifest, eventually, manifest, model
+from support.fake_kubelet import FakeKubelet
+from support.operators import embedded
+
+QUOTA = Resource("v1", "ResourceQuota", "resourcequotas")
+MINE = f"{labels.MODEL}=minilm"
+
+
+@pytest.fixture
+async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
+    async with embedded(operator_kubeconfig, namespace) as running:
+        yield running
+
+
+async def test_the_apiserver_refuses_what_its_rules_can_see(models: Models) -> None:
+    with pytest.raises(RefusedError, match=r"remove spec.replicas to let queue"):
+        await models.create(model(replicas=2, autoscaling={"maxReplicas": 3}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected", "cure"),
+    [
+        ({"accuracy": {"tolerance": 0.9}}, "spec.accuracy.tolerance", {"accuracy": None}),
+        ({"placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-A30"]}, "mig": {"profile": "1g.10gb"}}},
+         "spec.placement.mig.profile", {"placement": {"mig": None}}),
+    ],
+)  # fmt: skip
+async def test_the_operator_says_what_rules_cannot_see_and_starts_nothing(
+    operator: Operator, models: Models, spec: dict[str, Any], expected: str, cure: dict[str, Any]
+) -> None:
+    await models.create(model(**spec))
+    told = await models.wait("Ready", "False", "InvalidSpec")
+    assert expected in told["message"]
+    assert await models.names(JOB, MINE) == []
+    await models.patch({"spec": cure})
+    await models.wait("Ready", "False", "Resolving")
+
+
+async def test_a_missing_volume_is_named_and_its_appearance_noticed_at_once(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """At once: long before the pass that would look again by itself."""
+    await models.delete_claim("models")
+    await models.create(model())
+    told = await models.wait("Ready", "False", "VolumeMissing")
+    assert "PersistentVolumeClaim models" in told["message"]
+    assert await models.names(JOB, MINE) == []
+    await models.kube.create(claim_manifest("models"), namespace=models.namespace)
+    await eventually_resolved(models, patience=20)
+
+
+async def eventually_resolved(models: Models, patience: float) -> None:
+    async def resolved() -> bool:
+        return (await models.condition("SourceResolved")).get("status") == "True"
+
+    await eventually(resolved, patience)
+
+
+async def test_a_users_error_waits_for_the_user(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
+    kubelet.script.resolve = "user-error"
+    await models.create(model())
+    told = await models.wait("SourceResolved", "False", "DigestMismatch")
+    assert "the source is not what its digest says" in told["message"]
+    assert kubelet.count("resolve") == 1
+    kubelet.script.resolve = "succeed"
+    await models.patch({"metadata": {"annotations": {labels.RETRY: "1"}}})
+    await models.wait("Ready", "True")
+    assert kubelet.count("resolve") == 2
+
+
+async def test_an_image_that_cannot_be_pulled_is_told_while_it_waits(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    kubelet.script.build = "pull-error"
+    await models.create(model())
+    told = await models.wait("EngineBuilt", "False", "ImagePullFailed")
+    assert "nowhere/builder:1" in told["message"]
+    kubelet.script.build = "succeed"
+    await models.wait("Ready", "True")
+    assert kubelet.count("build") == 1
+
+
+async def test_a_build_that_ran_out_of_memory_is_told(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
+    kubelet.script.build = "out-of-memory"
+    await models.create(model())
+
+    async def told() -> bool:
+        return "memory" in (await models.condition("EngineBuilt")).get("message", "")
+
+    await eventually(told)
+    assert await models.names(DEPLOYMENT, MINE) == []
+
+
+async def test_what_the_cluster_forbids_is_told_and_tried_again(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    body = manifest("v1", "ResourceQuota", "none", spec={"hard": {"count/jobs.batch": "0"}})
+    await models.kube._json("create", QUOTA, QUOTA.path(models.namespace), body=body)
+
+    async def in_force() -> bool:
+        found = await models.kube._json("get", QUOTA, QUOTA.path(models.namespace, "none"))
+        return bool(found.get("status", {}).get("hard"))
+
+    await eventually(in_force)
+    await models.create(model())
+    told = await models.wait("Ready", "False", "ApiRefused")
+    assert "exceeded quota: none" in told["message"]
+
+    async def event() -> bool:
+        said = await models.kube.list_all(EVENT, models.namespace)
+        return any(one["reason"] == "ApiRefused" and one["type"] == "Warning" for one in said)
+
+    await eventually(event)
+    await models.kube.delete(QUOTA, models.namespace, "none")
+    await models.wait("Ready", "True")
+
+
+async def test_a_defect_is_told_counted_and_survived(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
+    reconciler = operator.loop._reconciler
+    whole = reconciler._parts
+
+    def broken(*_: object) -> Plan:
+        raise ZeroDivisionError("division by zero")
+
+    reconciler._parts = dataclasses.replace(whole, decide=broken)
+    await models.create(model())
+
+    async def told() -> bool:
+        conditions = (await models.get()).get("status", {}).get("conditions", [{}])
+        return (conditions[0].get("type"), conditions[0].get("reason")) == ("Ready", "OperatorError")
+
+    await eventually(told)
+    assert operator.metrics.passes.labels("bug")._value.get() >= 1
+    reconciler._parts = whole
+    await models.patch({"metadata": {"annotations": {"nudge": "1"}}})
+    await models.wait("Ready", "True")
+
+
+async def test_an_engine_that_replicas_refuse_is_built_again(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    kubelet.script.server = "refuse-engine"
+    await models.create(model())
+
+    async def rebuilt() -> bool:
+        return kubelet.count("build") >= 2
+
+    await eventually(rebuilt)
+    kubelet.script.server = "succeed"
+    await models.wait("Ready", "True")
