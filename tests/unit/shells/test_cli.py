@@ -1,0 +1,125 @@
+"""The command line: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+import yaml
+
+from enginewright import __version__
+from enginewright.cli import main
+
+GOOD = """
+apiVersion: enginewright.io/v1alpha1
+kind: OptimisedModel
+metadata: {name: minilm}
+spec:
+  source: {uri: "pvc://models/minilm"}
+  placement: {accelerator: cpu}
+"""
+
+
+@pytest.fixture
+def logging_as_it_was() -> Iterator[None]:
+    """The operator takes over the process's logging."""
+    root, kopf = logging.getLogger(), logging.getLogger("kopf")
+    before = (root.handlers[:], root.level, kopf.level)
+    yield
+    root.handlers[:], level, kopf_level = before
+    root.setLevel(level)
+    kopf.setLevel(kopf_level)
+    structlog.reset_defaults()
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "om.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "version") == (0, f"{__version__}\n", "")
+
+
+def test_crd_is_the_one_in_the_repository(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "crd")
+    (written,) = (Path(__file__).parents[3] / "crds").glob("*.yaml")
+    assert (code, yaml.safe_load(out)) == (0, yaml.safe_load(written.read_text()))
+
+
+def test_a_good_manifest(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    assert run(capsys, "validate", str(manifest)) == (0, f"{manifest}: minilm: good\n", "")
+
+
+def test_every_problem_is_named_with_a_remedy(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    text = GOOD.replace("accelerator: cpu", "accelerator: cpu, colour: red").replace("minilm}", "Mini_LM}")
+    manifest.write_text(text)
+    code, out, _ = run(capsys, "validate", str(manifest))
+    assert code == 1
+    assert "Mini_LM: refused" in out
+    assert "metadata.name" in out
+    assert "spec.placement.colour" in out
+
+
+def test_rules_between_fields_are_checked_too(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    manifest.write_text(GOOD + "  replicas: 2\n  autoscaling: {maxReplicas: 3}\n")
+    code, out, _ = run(capsys, "validate", str(manifest))
+    assert code == 1
+    assert "spec.replicas: excludes spec.autoscaling" in out
+
+
+def test_several_documents_of_which_one_is_bad(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    bad = GOOD.replace("minilm}", "second}").replace("pvc://models/minilm", "ftp://models")
+    manifest.write_text(f"{GOOD}---\n{bad}---\nkind: ConfigMap\n")
+    code, out, _ = run(capsys, "validate", str(manifest))
+    assert (code, out.count("good"), out.count("refused")) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("text", ["", "kind: ConfigMap\n", "a: [\n"])
+def test_a_file_without_an_object(capsys: pytest.CaptureFixture[str], manifest: Path, text: str) -> None:
+    manifest.write_text(text)
+    code, _, err = run(capsys, "validate", str(manifest))
+    assert code == 2
+    assert str(manifest) in err
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "validate", str(tmp_path / "none.yaml"))
+    assert code == 2
+    assert "No such file" in err
+
+
+def test_the_operator_does_not_start_with_settings_that_it_does_not_understand(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text("job_tll: 5")
+    code, _, err = run(capsys, "run", "--config", str(tmp_path / "config.yaml"))
+    assert code == 2
+    assert "unknown field 'job_tll'" in err
+
+
+@pytest.mark.usefixtures("logging_as_it_was")
+def test_the_operator_does_not_start_without_credentials(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, _, err = run(capsys, "run", "--kubeconfig", str(tmp_path / "none"))
+    assert code == 1
+    assert "no credentials for Kubernetes" in err
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["run", "--workers", "0"], ["run", "--workers", "many"]])
+def test_bad_usage(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
