@@ -54,17 +54,31 @@ def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def bench(kube: Kube, images: dict[str, str], model_files: Path) -> Iterator[Bench]:
-    """A namespace with a volume of models and an empty store; gone afterwards, volumes and all."""
+def bare_bench(kube: Kube, images: dict[str, str]) -> Iterator[Bench]:
+    """A namespace without volumes; gone afterwards."""
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
     kube("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
+    yield Bench(kube, namespace, images)
+    remove_namespace(kube, namespace)
+
+
+def remove_namespace(kube: Kube, namespace: str) -> None:
+    kube("delete", "namespace", namespace, "--ignore-not-found", "--wait=true", "--timeout=120s", timeout=150)
+
+
+@pytest.fixture
+def bench(bare_bench: Bench, model_files: Path) -> Iterator[Bench]:
+    """A namespace with a volume of models and an empty store; gone afterwards, volumes and all."""
+    kube, namespace = bare_bench.kube, bare_bench.namespace
+    claims = ("models", "enginewright-store")
+    for claim in claims:
+        run(CLUSTER, "volume", "create", namespace, claim, "1Gi")
     try:
-        for claim in ("models", "enginewright-store"):
-            run(CLUSTER, "volume", "create", namespace, claim, "1Gi")
-        volumes.fill(kube, namespace, "models", images["operator"], {path.name: path for path in model_files.iterdir()})
-        yield Bench(kube, namespace, images)
+        files = {path.name: path for path in model_files.iterdir()}
+        volumes.fill(kube, namespace, "models", bare_bench.images["operator"], files)
+        yield bare_bench
     finally:
-        kube("delete", "namespace", namespace, "--wait=true", "--timeout=120s", timeout=150)
-        for claim in ("models", "enginewright-store"):
+        remove_namespace(kube, namespace)  # its pods, too: a volume stays while one mounts it
+        for claim in claims:
             run(CLUSTER, "volume", "delete", namespace, claim)

@@ -78,9 +78,9 @@ def test_what_can_be_known_before_is_refused_before_a_build(bench: Bench) -> Non
     ({"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}, "replicas"),
     ({"accuracy": {"tolerance": -0.5}}, "tolerance"),
 ])
-def test_the_apiserver_itself_refuses(bench: Bench, spec: dict[str, Any], says: str) -> None:
+def test_the_apiserver_itself_refuses(bare_bench: Bench, spec: dict[str, Any], says: str) -> None:
     with pytest.raises(StepError, match=says):
-        bench.apply("refused", **spec)
+        bare_bench.apply("refused", **spec)
 
 
 def test_accuracy_out_of_reach_is_not_served_but_offered(bench: Bench) -> None:
@@ -98,7 +98,7 @@ def test_accuracy_out_of_reach_is_not_served_but_offered(bench: Bench) -> None:
 
 def test_an_image_that_cannot_be_pulled_is_named(bench: Bench) -> None:
     bench.apply("no-image", serving={"image": "localhost/no/such/triton:1"})
-    assert "localhost/no/such/triton:1" in bench.wait_reason("no-image", "Available", "ImagePullFailed")["message"]
+    assert "localhost/no/such/triton:1" in bench.wait_reason("no-image", "RolloutComplete", "ImagePullFailed")["message"]
 
 
 def test_a_builder_out_of_memory_is_tried_again_and_said(bench: Bench) -> None:
