@@ -45,3 +45,39 @@ def test_a_build_that_fits_is_placed_and_one_that_does_not_says_what_is_missing(
     pod = bench.get("pod", selector)[0]
     assert pod["spec"]["nodeName"] == mig_node
     assert pod["spec"]["containers"][0]["resources"]["limits"][SLICE] == "1"
+
+
+def _device(name: str, profile: str) -> dict[str, object]:
+    return {"name": name, "attributes": {"type": {"string": "mig"}, "profile": {"string": profile},
+                                         "productName": {"string": "NVIDIA H100 80GB HBM3"}},
+            "capacity": {"memory": {"value": "9984Mi"}}}
+
+
+@pytest.fixture
+def mig_devices(kube: Kube) -> Iterator[None]:
+    """One 1g.10gb slice as NVIDIA's DRA driver publishes it. There is no such driver here: pods are placed, not run."""
+    node = kube.json("get", "node")["items"][0]["metadata"]["name"]
+    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "mig.nvidia.com"},
+                    "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com' && "
+                                                    "device.attributes['gpu.nvidia.com'].type == 'mig'"}}]}}
+    devices = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "e2e-mig"},
+               "spec": {"driver": "gpu.nvidia.com", "nodeName": node,
+                        "devices": [_device("gpu-0-mig-1g10gb", "1g.10gb")],
+                        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}}}
+    for manifest in (device_class, devices):
+        kube("apply", "-f", "-", stdin=json.dumps(manifest))
+    try:
+        yield
+    finally:
+        kube("delete", "resourceslice/e2e-mig", "deviceclass/mig.nvidia.com")
+
+
+def test_dynamic_resource_allocation_finds_the_slice_by_its_profile(bench: Bench, mig_devices: None) -> None:
+    placement = {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "nodeSelector": {},
+                 "mig": {"profile": "1g.10gb", "dra": {"deviceClassName": "mig.nvidia.com"}}}
+    bench.apply("claims", engine={"backend": "onnxruntime", "buildBudgetSeconds": 15}, placement=placement)
+    selector = "enginewright.io/model=claims,app.kubernetes.io/component=build"
+    bench.wait_reason("claims", "SourceResolved", "Resolved")
+    bench.kube("wait", "pod", "-n", bench.namespace, "-l", selector, "--for=condition=PodScheduled", "--timeout=60s")
+    allocated = bench.get("resourceclaim")[0]["status"]["allocation"]["devices"]["results"]
+    assert [found["device"] for found in allocated] == ["gpu-0-mig-1g10gb"]
