@@ -47,6 +47,54 @@ async def test_killed(
     assert (kubelet.count("resolve"), kubelet.count("build")) == (1, 1)
 
 
+async def test_killed_in_a_rollout(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
+    async with operator.running():
+        await models.create(model(rollout={"analysisSeconds": 0}))
+        await models.wait("Ready", "True")
+        (old,) = await models.names(DEPLOYMENT, MINE)
+        kubelet.script.server = "hold-new"
+        kubelet.script.digest = f"sha256:{'c' * 64}"
+        await models.patch({"spec": {"source": {"uri": "pvc://models/minilm-v2"}}})
+
+        async def both_run() -> bool:
+            return len(await models.names(DEPLOYMENT, MINE)) == 2
+
+        await eventually(both_run)
+        assert await operator.kill() == -9
+        await operator.start()
+        kubelet.script.server = "succeed"
+        await models.wait("Ready", "True")
+    (new,) = await models.names(DEPLOYMENT, MINE)
+    assert new != old
+    assert (kubelet.count("resolve"), kubelet.count("build")) == (2, 2)
+
+
+async def test_killed_while_scaling_up(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
+    async with operator.running():
+        await models.create(model())
+        await models.wait("Ready", "True")
+        kubelet.script.server = "hold-new"
+        await models.patch({"spec": {"replicas": 3}})
+
+        async def scaled() -> bool:
+            (deployment,) = await models.kube.list_all(DEPLOYMENT, models.namespace, labels=MINE)
+            return bool(deployment["spec"]["replicas"] == 3)
+
+        await eventually(scaled)
+        assert await operator.kill() == -9
+        await operator.start()
+        kubelet.script.server = "succeed"
+        await models.wait("Ready", "True")
+    assert (await models.get())["status"]["readyReplicas"] == 3
+    assert kubelet.count("build") == 1
+
+
 async def test_stopped_politely_it_ends_with_0(
     operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path
 ) -> None:

@@ -11,14 +11,14 @@ from enginewright.clients.errors import RefusedError
 async def load_configuration(kubeconfig: str | None = None) -> Configuration:
     """In-cluster credentials when the process runs in a pod and no ``kubeconfig`` is named, else the kubeconfig file
     (``KUBECONFIG`` or ``~/.kube/config`` by default). Raises :class:`RefusedError` naming what is missing."""
-    configuration = Configuration()
+    configuration = _fresh()
     try:
         if kubeconfig is None:
             try:
                 kube_config.load_incluster_config(client_configuration=configuration)
                 return configuration
             except kube_config.ConfigException:
-                configuration = Configuration()
+                configuration = _fresh()
         await kube_config.load_kube_config(
             config_file=kubeconfig, client_configuration=configuration, persist_config=False
         )
@@ -26,3 +26,9 @@ async def load_configuration(kubeconfig: str | None = None) -> Configuration:
         where = kubeconfig or "the service account, KUBECONFIG and ~/.kube/config"
         raise RefusedError(f"no credentials for Kubernetes in {where}: {error}") from error
     return configuration
+
+
+def _fresh() -> Configuration:
+    """The apiserver is reached directly, or through the kubeconfig's own ``proxy-url``: proxy variables that a pod was
+    given for the outside world do not concern it, and looking them up costs two threads' turns a call."""
+    return Configuration(client_session_kwargs={"trust_env": False})

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from enginewright.clients.errors import ClientError, Family, TransientError
+from enginewright.clients.errors import ClientError, ConflictError, Family, TransientError
 from enginewright.observe.keys import Key
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Reconciler
@@ -75,5 +75,7 @@ class Loop:
         self._metrics.passes.labels(family.value).inc()
         asked = error.retry_after if isinstance(error, TransientError) else None
         delay = self._queue.retry(key, BACKOFF[family], asked or 0.0)
-        log.warning("pass failed", object=str(key), family=family.value, error=str(error) or repr(error),
-                    retry_in=round(delay, 1))  # fmt: skip
+        # Somebody else wrote meanwhile: that is how the apiserver works, and nobody need look at it.
+        say = log.info if isinstance(error, ConflictError) else log.warning
+        say("pass failed", object=str(key), family=family.value, error=str(error) or repr(error),
+            retry_in=round(delay, 1))  # fmt: skip

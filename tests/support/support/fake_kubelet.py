@@ -33,7 +33,8 @@ from enginewright_builder.contract import (
 )
 
 Act = Literal[
-    "succeed", "hold", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error", "refuse-engine"
+    "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
+    "refuse-engine",
 ]
 NODE = Resource("v1", "Node", "nodes")
 DIGEST = f"sha256:{'a' * 64}"
@@ -41,7 +42,8 @@ DIGEST = f"sha256:{'a' * 64}"
 
 @dataclass
 class Script:
-    """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing."""
+    """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
+    ``hold-new`` leaves pods alone that do something already."""
 
     resolve: Act = "succeed"
     build: Act = "succeed"
@@ -140,7 +142,7 @@ class FakeKubelet:
         step = (metadata.get("labels") or {}).get(labels.STEP, "server")
         act = self.script.act(step)
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if ended or self._acted.get(metadata["uid"]) == act:
+        if ended or self._acted.get(metadata["uid"]) == act or (act == "hold-new" and metadata["uid"] in self._acted):
             return
         if metadata["uid"] not in self._acted:
             self.started.append(metadata["name"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -85,6 +87,16 @@ async def test_probes_over_http() -> None:
         process.oldest = 0
         good = await client.get("/readyz")
         assert (good.status, await good.text()) == (200, "ok\n")
+
+
+def test_every_metric_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "metrics.md").read_text()
+    documented = set(re.findall(r"^\| `(enginewright_\w+)`", page, re.MULTILINE))
+    counters = {family.name + "_total" for family in Metrics().registry.collect() if family.type == "counter"}
+    others = {family.name for family in Metrics().registry.collect() if family.type != "counter"}
+    runtime = (Path(__file__).parents[3] / "operator" / "enginewright" / "runtime.py").read_text()
+    gauges = set(re.findall(r'gauge\("(\w+)"', runtime))
+    assert {name for name in counters | others | gauges if name.startswith("enginewright_")} == documented
 
 
 async def test_metrics_over_http() -> None:
