@@ -29,7 +29,7 @@ from support.operators import embedded
 
 MINE = f"{labels.MODEL}=minilm"
 ENGINES = f"{labels.ENGINE}=true"
-CHILDREN = (JOB, CONFIG_MAP, DEPLOYMENT, SERVICE, DISRUPTION_BUDGET)
+OURS_ALONE = (OPTIMISED_MODEL, CONFIG_MAP, SERVICE)
 QUICK = {"strategy": "Canary", "analysisSeconds": 0}
 
 
@@ -100,7 +100,8 @@ async def test_a_quiet_world_is_not_written_to(
         await models.create(model())
         await models.wait("Ready", "True")
         await settled(operator)
-        before = await models.versions(OPTIMISED_MODEL, *CHILDREN, POD, EVENT)
+        # Jobs, pods and events are written by others, too: for those the operator's calls are counted.
+        before = await models.versions(*OURS_ALONE)
         writes = written(operator)
         passes = done(operator)
 
@@ -108,7 +109,7 @@ async def test_a_quiet_world_is_not_written_to(
             return done(operator) >= passes + 4
 
         await eventually(several_more_passes)
-        assert await models.versions(OPTIMISED_MODEL, *CHILDREN, POD, EVENT) == before
+        assert await models.versions(*OURS_ALONE) == before
         assert written(operator) == writes
 
 
