@@ -10,6 +10,7 @@ from demo import traffic
 from demo.__main__ import SYSTEM_NAMESPACE
 from support.bench import Bench
 
+ROLLOUT = {"strategy": "BlueGreen", "analysisSeconds": 5}
 SCALED = {"minReplicas": 1, "maxReplicas": 2, "targetQueueDepth": 1, "scaleDownStabilizationSeconds": 5}
 
 
@@ -36,7 +37,7 @@ def test_killed_during_the_build(bench: Bench) -> None:
 
 @pytest.mark.parametrize("moment", ["rollout", "scale-up"])
 def test_killed_under_load(bench: Bench, moment: str) -> None:
-    bench.apply("tiny", autoscaling=SCALED, rollout={"strategy": "BlueGreen"})
+    bench.apply("tiny", autoscaling=SCALED, rollout=ROLLOUT)
     bench.wait("tiny", "condition=Ready")
     image = bench.images["builder"]
     load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "2", "--json",
@@ -48,7 +49,7 @@ def test_killed_under_load(bench: Bench, moment: str) -> None:
     else:
         traffic.start(bench.kube, bench.namespace, "load", image, [*load, "--rate", "20", "--seconds", "75"])
         other = {"uri": "pvc://models/other.onnx"}
-        bench.apply("tiny", source=other, autoscaling=SCALED, rollout={"strategy": "BlueGreen"})
+        bench.apply("tiny", source=other, autoscaling=SCALED, rollout=ROLLOUT)
         bench.wait("tiny", "jsonpath={.status.conditions[?(@.type=='RolloutComplete')].status}=False")
         kill_operator(bench)
     bench.wait("tiny", "condition=Ready")
