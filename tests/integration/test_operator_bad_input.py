@@ -146,7 +146,11 @@ async def test_a_defect_is_told_counted_and_survived(operator: Operator, models:
         return (conditions[0].get("type"), conditions[0].get("reason")) == ("Ready", "OperatorError")
 
     await eventually(told)
-    assert operator.metrics.passes.labels("bug")._value.get() >= 1
+
+    async def counted() -> bool:
+        return bool(operator.metrics.passes.labels("bug")._value.get() >= 1)
+
+    await eventually(counted)
     reconciler._parts = whole
     await models.patch({"metadata": {"annotations": {"nudge": "1"}}})
     await models.wait("Ready", "True")

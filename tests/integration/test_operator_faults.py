@@ -12,6 +12,7 @@ from aiohttp import web
 
 from enginewright.clients.resources import DEPLOYMENT, JOB, OPTIMISED_MODEL
 from enginewright.core import labels
+from enginewright.handlers.watch import WATCHED
 from enginewright.observe.keys import Key
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
@@ -96,10 +97,11 @@ async def test_an_object_that_no_watch_told_of_is_noticed(
         embedded(through, namespace, resync=1) as running,
     ):
 
-        async def ready() -> bool:
-            return not running.health.unready()
+        async def watching() -> bool:
+            # What is there before the streams begin, kopf lists.
+            return proxy.watches >= len(WATCHED)
 
-        await eventually(ready)
+        await eventually(watching)
         await models.create(model())
         await models.wait("SourceResolved", "False", "Resolving")
         assert running.metrics.missed.labels("created")._value.get() >= 1

@@ -24,11 +24,12 @@ _HOP = {"transfer-encoding", "content-encoding", "content-length", "connection"}
 @dataclass
 class FaultyProxy:
     """``choose`` says what happens to each request; ``alter`` what arrives of a line of a watch, given its event type;
-    nothing when that is empty. ``faults`` counts the requests that did not pass."""
+    nothing when that is empty. ``faults`` counts the requests that did not pass, ``watches`` the streams so far."""
 
     choose: Callable[[web.Request], Fault] = lambda _: "pass"
     alter: Callable[[str, bytes], bytes] = lambda _, line: line
     faults: int = 0
+    watches: int = 0
     _host: str = ""
 
     @contextlib.asynccontextmanager
@@ -84,6 +85,7 @@ class FaultyProxy:
                 return web.Response(status=answer.status, headers=kept, body=await answer.read())
             stream = web.StreamResponse(status=answer.status, headers=kept)
             await stream.prepare(request)
+            self.watches += 1
             async for line in answer.content:
                 await stream.write(self.alter(str(json.loads(line)["type"]), line))
             return stream
