@@ -1,8 +1,8 @@
 """Is this engine whole? Checks the manifest and every digest before a server loads it. Standard library only.
 
 ``python3 -m enginewright_builder.verify DIR [--fingerprint FP] [--manifest-digest D]`` is the serving pod's init
-container: exit status 0 and one line when the engine is whole, 2 and the reason when it is not. The line also becomes the container's
-termination message, which the operator puts into a condition.
+container: exit status 0 and one line when the engine is whole, 2 and the reason when it is not. The line also becomes
+the container's termination message, which the operator puts into a condition.
 """
 
 from __future__ import annotations
