@@ -75,8 +75,11 @@ def restore(path: Path, proc_sys: Path = Path("/proc/sys")) -> None:
     if record.boot_id == boot_id():
         for name, value in record.settings.items():
             _restore_setting(proc_sys / name, value)
+    mounted = {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()}
     for directory in record.absent:
-        shutil.rmtree(directory, ignore_errors=True)
+        # Ours are unmounted by now: a mount below is somebody else's, who came after us.
+        if not any(point == directory or point.startswith(f"{directory}/") for point in mounted):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _restore_setting(path: Path, value: str) -> None:

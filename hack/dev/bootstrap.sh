@@ -41,6 +41,13 @@ fi
 [[ -n "$python" ]] || die "needed: Python $PYTHON_VERSION (found $(python3 --version 2>&1 || echo none)). " \
   "Debian 12 has it as python3; elsewhere install python$PYTHON_VERSION and its venv module"
 
+# Triton's Python backend links the shared library, which python3 of Debian does not bring.
+shared="libpython$PYTHON_VERSION.so.1.0"
+libdir="$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')"
+if [[ ! -e "$libdir/$shared" ]] && ! ldconfig -p | grep -qF "$shared"; then
+  apt_install "libpython$PYTHON_VERSION"
+fi
+
 # Debian's own pip is "externally managed"; a virtual environment's is not.
 "$python" -c 'import ensurepip' 2>/dev/null || apt_install "python$PYTHON_VERSION-venv"
 if [[ ! -x "$TOOLS/bin/uv" ]]; then

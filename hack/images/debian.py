@@ -64,7 +64,8 @@ def source_entries(mirror: str, files: Iterable[str]) -> list[str]:
         BuildError: neither names a mirror of Debian.
     """
     main, security = mirror, ""
-    for address, suite in _repositories(files) if not mirror else ():
+    for written, suite in _repositories(files) if not mirror else ():
+        address = _plain_address(written)
         if suite.rstrip("/").endswith("-security"):
             security = security or address
         elif _DEBIAN_SUITE.match(suite):
@@ -76,6 +77,15 @@ def source_entries(mirror: str, files: Iterable[str]) -> list[str]:
         )
     entries = [f"deb {main} {RELEASE} main", f"deb {main} {RELEASE}-updates main"]
     return entries + ([f"deb {security} {RELEASE}-security main"] if security else [])
+
+
+def _plain_address(address: str) -> str:
+    """Debian's cloud images name their mirror in a file of this machine (``mirror+file:``), which no image has."""
+    if not address.startswith("mirror+file:"):
+        return address
+    path = Path("/" + address.removeprefix("mirror+file:").lstrip("/"))
+    listed = path.read_text().split() if path.is_file() else []
+    return listed[0] if listed else ""
 
 
 def _source_files() -> Iterator[str]:

@@ -26,7 +26,7 @@ from enginewright.handlers.watch import Watcher
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
-from enginewright.reconcile.health import Health
+from enginewright.reconcile.health import Health, HealthLimits
 from enginewright.reconcile.http import health_app, metrics_app, serving
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.loop import Loop
@@ -85,8 +85,9 @@ class Operator:
             namespaces=options.namespaces, kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
         )  # fmt: skip
         self.health = Health(
-            watching=self.watcher.watching, oldest_pass=self.loop.oldest_pass, last_resync=lambda: self.resync.last
-        )
+            watching=self.watcher.watching, oldest_pass=self.loop.oldest_pass, last_resync=lambda: self.resync.last,
+            limits=HealthLimits(resync_age=max(HealthLimits.resync_age, 3 * options.resync)),
+        )  # fmt: skip
         metrics.gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: len(self.queue))
         metrics.gauge("enginewright_queue_delayed", "Objects with a pass at a later time.", lambda: self.queue.delayed)
         metrics.gauge("enginewright_objects", "Objects that the operator knows of.", lambda: len(self.known))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from enginewright.clients.errors import RefusedError
-from enginewright.clients.resources import DEPLOYMENT, EVENT, JOB, Resource
+from enginewright.clients.resources import DEPLOYMENT, EVENT, JOB, SERVICE, Resource
 from enginewright.core import labels
 from enginewright.core.plan import Plan
 from enginewright.runtime import Operator
@@ -167,4 +167,21 @@ async def test_an_engine_that_replicas_refuse_is_built_again(
 
     await eventually(rebuilt)
     kubelet.script.server = "succeed"
+    await models.wait("Ready", "True")
+
+
+async def test_a_service_of_somebody_else_is_not_taken_over(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    spec = {"selector": {"app": "legacy"}, "ports": [{"port": 80}]}
+    path = SERVICE.path(models.namespace)
+    body = manifest("v1", "Service", "minilm", spec=spec)
+    await models.kube._json("create", SERVICE, path, query={"fieldManager": "legacy-team"}, body=body)
+    await models.create(model())
+    told = await models.wait("Ready", "False", "ApiRefused")
+    assert "Service minilm is there already and belongs to somebody else" in told["message"]
+    kept = await models.kube.get(SERVICE, models.namespace, "minilm")
+    assert kept["spec"]["selector"] == {"app": "legacy"}
+    assert "ownerReferences" not in kept["metadata"]
+    await models.kube.delete(SERVICE, models.namespace, "minilm")
     await models.wait("Ready", "True")

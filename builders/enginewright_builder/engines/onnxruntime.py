@@ -12,7 +12,7 @@ import onnx
 from enginewright_builder.engines.base import Array, Artifact, BuildContext, ExportedModel, Rung, Runner, Tensors
 from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically
 from enginewright_builder.errors import UserError
-from enginewright_builder.ort_session import OrtRunner, version
+from enginewright_builder.ort_session import OrtRunner, providers, version
 
 MODEL_FILE = "model.onnx"
 INT8_DYNAMIC, INT8_STATIC = "int8-dynamic", "int8-static"
@@ -25,8 +25,7 @@ class OnnxRuntimeEngine:
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
         """INT8 is for CPUs here: ONNX Runtime's CUDA provider runs Q/DQ slower than FP32."""
         if context.device.accelerator == "gpu":
-            return [Rung(backend=self.name, precision="fp32")] if precision in ("auto", "fp32") else [
-                Rung(backend=self.name, precision=precision, unavailable="ONNX Runtime builds FP32 only on a GPU")]
+            return [_gpu_rung(precision)]
         return [Rung(backend=self.name, precision=name, unavailable=_why_not(name, context))
                 for name in _LADDER.get(precision, ())]
 
@@ -55,6 +54,16 @@ class OnnxRuntimeEngine:
 
     def load(self, artifact: Artifact) -> Runner:
         return OrtRunner(artifact.files[MODEL_FILE], accelerator=artifact.parameters.get("accelerator", "cpu"))
+
+
+def _gpu_rung(precision: str) -> Rung:
+    """Without the CUDA provider ONNX Runtime would quietly use the CPU, and a proof of that proves nothing."""
+    if precision not in ("auto", "fp32"):
+        return Rung(backend=OnnxRuntimeEngine.name, precision=precision,
+                    unavailable="ONNX Runtime builds FP32 only on a GPU")
+    usable = "CUDAExecutionProvider" in providers("gpu")
+    return Rung(backend=OnnxRuntimeEngine.name, precision="fp32",
+                unavailable="" if usable else "this builder image's ONNX Runtime has no CUDA provider")
 
 
 def _why_not(precision: str, context: BuildContext) -> str:

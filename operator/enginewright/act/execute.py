@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from structlog.typing import FilteringBoundLogger
 
-from enginewright.clients.errors import AlreadyExistsError, NotFoundError
+from enginewright.clients.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import resource_of
 from enginewright.core.plan import Action, Apply, Create, Delete, Scale
@@ -29,15 +29,27 @@ class Actor:
 
     async def _perform(self, namespace: str, action: Action) -> bool:
         match action:
-            case Apply(manifest=manifest):
-                await self._kube.apply(manifest, namespace=namespace)
+            case Apply():
+                await self._apply(namespace, action)
                 return True
-            case Create(manifest=manifest):
+            case Create():
                 return await self._create(namespace, action)
             case Delete():
                 return await self._delete(namespace, action)
             case Scale(deployment=deployment, replicas=replicas):
                 return await self._kube.scale(namespace, deployment, replicas)
+
+    async def _apply(self, namespace: str, action: Apply) -> None:
+        try:
+            await self._kube.apply(action.manifest, namespace=namespace, force=action.force)
+        except ConflictError as error:
+            if action.force:
+                raise
+            _, kind, name = describe(action)
+            raise RefusedError(
+                f"{kind} {name} is there already and belongs to somebody else; delete it, or give the OptimisedModel "
+                f"another name", call=error.call, status=error.status, reason=error.reason,
+            ) from error  # fmt: skip
 
     async def _create(self, namespace: str, action: Create) -> bool:
         """Names are derived from content, so what is there already is what was wanted: a pass that was killed after its

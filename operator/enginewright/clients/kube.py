@@ -99,11 +99,12 @@ class KubeClient:
         """As :meth:`list_all`, but the apiserver sends ``metadata`` alone."""
         return await self._list(resource, namespace, "", METADATA_LIST)
 
-    async def apply(self, manifest: Mapping[str, Any], *, namespace: str) -> Object:
-        """Server-side apply with force: what we state is ours, whoever wrote it before."""
+    async def apply(self, manifest: Mapping[str, Any], *, namespace: str, force: bool = True) -> Object:
+        """Server-side apply. With ``force`` what we state is ours, whoever wrote it before; without, raises
+        :class:`ConflictError` when somebody else wrote another value."""
         resource = resource_of_manifest(manifest)
         path = resource.path(namespace, manifest["metadata"]["name"])
-        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        query = {"fieldManager": names.FIELD_MANAGER, "force": str(force).lower()}
         return await self._json("apply", resource, path, query=query, body=manifest, content_type=APPLY)
 
     async def apply_status(self, namespace: str, name: str, version: str, status: Mapping[str, Any]) -> Object:

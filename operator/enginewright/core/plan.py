@@ -11,10 +11,15 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Apply:
-    """Server-side apply of ``manifest`` with force, under field manager ``enginewright``."""
+    """Server-side apply of ``manifest`` under field manager ``enginewright``.
+
+    With ``force`` our fields win over whoever wrote them; without, an object that somebody else made is left alone and
+    the pass ends with an error of the user's family: for children not seen to be ours yet, whose names users choose.
+    """
 
     manifest: Manifest
     why: str
+    force: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

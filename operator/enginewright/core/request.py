@@ -17,10 +17,10 @@ SOURCES_PATH = "/sources"
 
 
 def source_key(spec: Spec) -> str:
-    """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts): status keeps
-    it beside what was resolved, so that a changed source is resolved anew."""
+    """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts) and the store
+    that it tries: status keeps it beside what was resolved, so that a changed source is resolved anew."""
     data = [spec.engine.calibration, spec.accuracy.evaluation]
-    read = [spec.source.model_dump(), *(item.model_dump() if item else None for item in data)]
+    read = [spec.source.model_dump(), spec.store.uri, *(item.model_dump() if item else None for item in data)]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
 
 

@@ -20,7 +20,8 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
     serving = [deployment for deployment in observed.deployments if not deployment.deleting]
     scaled = {action.deployment: action.replicas for action in plan.actions if isinstance(action, Scale)}
     alone = serving[0] if len(serving) == 1 else None
-    prometheus = spec.autoscaling.prometheus if spec.autoscaling.source == "prometheus" else None
+    # During a rollout replicas are asked themselves: Prometheus tells of the queue, not of failed inferences.
+    prometheus = spec.autoscaling.prometheus if spec.autoscaling.source == "prometheus" and alone else None
     return Target(
         replicas=replicas,
         current=scaled.get(alone.name, alone.spec_replicas) if alone else len(replicas),

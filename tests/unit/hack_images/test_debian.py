@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from images import debian
@@ -53,3 +55,12 @@ def test_sources_of_the_release(mirror: str, files: list[str], expected: list[st
 def test_without_a_mirror_the_remedy_is_named(text: str) -> None:
     with pytest.raises(BuildError, match=r"set ENGINEWRIGHT_DEBIAN_MIRROR.*or ENGINEWRIGHT_BASE_IMAGE"):
         debian.source_entries("", [text])
+
+
+def test_a_mirror_that_is_named_in_a_file_of_this_machine_is_looked_up(tmp_path: Path) -> None:
+    listed = tmp_path / "debian.list"
+    listed.write_text("https://mirror.example/debian\nhttps://other.example/debian\n")
+    stanza = f"Types: deb\nURIs: mirror+file://{listed}\nSuites: bookworm bookworm-updates\nComponents: main\n"
+    assert debian.source_entries("", [stanza])[0] == "deb https://mirror.example/debian bookworm main"
+    with pytest.raises(BuildError, match="ENGINEWRIGHT_DEBIAN_MIRROR"):
+        debian.source_entries("", [stanza.replace(str(listed), str(tmp_path / "none"))])

@@ -220,7 +220,9 @@ def _fail(build: _Build, job: JobView) -> BuildResult:
 
 def _count(build: _Build, failure: JobFailure) -> BuildResult:
     """Remembers the failure and says what the next pass will say of it."""
-    return _start(replace(build, memory=attempts.count(build.world, build.memory, failure)))
+    done = Delete(api_version="v1", kind="ConfigMap", name=build.name, why="the request of a build that failed")
+    result = _start(replace(build, memory=attempts.count(build.world, build.memory, failure)))
+    return replace(result, actions=(done, *result.actions))
 
 
 def present_verdict(record: EngineRecord, cache_hit: bool) -> Verdict:

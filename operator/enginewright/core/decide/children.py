@@ -24,13 +24,13 @@ def route(world: World, revision: str, why: str) -> tuple[Action, ...]:
     applied = world.observed.applied.get(f"Service/{manifest['metadata']['name']}")
     if seen is None or seen.revision != revision:
         applied = None
-    return apply_if_changed(manifest, applied, why)
+    return apply_if_changed(manifest, applied, why, force=seen is not None)
 
 
 def protect(world: World) -> tuple[Action, ...]:
     manifest = pdb(world.owner)
     applied = world.observed.applied.get(f"PodDisruptionBudget/{manifest['metadata']['name']}")
-    return apply_if_changed(manifest, applied, "voluntary disruptions must leave replicas")
+    return apply_if_changed(manifest, applied, "voluntary disruptions must leave replicas", force=applied is not None)
 
 
 def claim(world: World, placement: Placement) -> tuple[Action, ...]:
@@ -43,12 +43,16 @@ def claim(world: World, placement: Placement) -> tuple[Action, ...]:
 
 
 def run(world: World, revision: str, record: EngineRecord, placement: Placement, why: str) -> tuple[Action, ...]:
-    """The Deployment of ``revision``, and what its pods need."""
+    """The Deployment of ``revision``, and what its pods need.
+
+    One that is there stays as it is: a revision was proven with the pods it has, so that what changes for the whole
+    installation (an operator's upgrade, its settings) waits for the next revision and its analysis.
+    """
     seen = world.observed.deployment(revision)
-    if seen and seen.deleting:
-        return ()
+    if seen:
+        return () if seen.deleting else claim(world, placement)
     manifest = deployment(world.owner, world.spec, record, placement, world.config)
-    return claim(world, placement) + apply_if_changed(manifest, seen.manifest_hash if seen else None, why)
+    return claim(world, placement) + apply_if_changed(manifest, None, why)
 
 
 def resize(deployed: DeploymentView | None, replicas: int, why: str) -> tuple[Action, ...]:

@@ -63,10 +63,12 @@ class World:
         return self.obj.annotations.get(labels.RETRY, "")
 
 
-def apply_if_changed(manifest: Mapping[str, Any], applied: str | None, why: str) -> tuple[Apply, ...]:
+def apply_if_changed(
+    manifest: Mapping[str, Any], applied: str | None, why: str, *, force: bool = True
+) -> tuple[Apply, ...]:
     """An ``Apply`` of ``manifest``, unless what was last applied bears the same hash."""
     unchanged = manifest["metadata"]["annotations"][labels.MANIFEST_HASH] == applied
-    return () if unchanged else (Apply(manifest=manifest, why=why),)
+    return () if unchanged else (Apply(manifest=manifest, why=why, force=force),)
 
 
 def earliest(*delays: float | None) -> float | None:
