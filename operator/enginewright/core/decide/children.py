@@ -11,7 +11,7 @@ from enginewright.core.manifests import (
 )
 from enginewright.core.observed import DeploymentView, EngineRecord
 from enginewright.core.placement import Placement
-from enginewright.core.plan import Action, Delete, Scale
+from enginewright.core.plan import Action, Apply, Delete, Scale
 
 # An empty revision in the Service's selector means every revision of the model.
 EVERY = ""
@@ -52,7 +52,7 @@ def run(world: World, revision: str, record: EngineRecord, placement: Placement,
     if seen:
         return () if seen.deleting else claim(world, placement)
     manifest = deployment(world.owner, world.spec, record, placement, world.config)
-    return claim(world, placement) + apply_if_changed(manifest, None, why)
+    return (*claim(world, placement), Apply(manifest=manifest, why=why))
 
 
 def resize(deployed: DeploymentView | None, replicas: int, why: str) -> tuple[Action, ...]:
