@@ -6,8 +6,9 @@ export ENGINEWRIGHT_VENV := $(abspath $(VENV))
 
 ##@ Try it
 
+comma := ,
 .PHONY: demo demo-clean
-demo: venv deps ## A real model, optimised and served on a local Kubernetes node (20 min cold, 3 min warm)
+demo: venv deps ## A real model, optimised and served on a local Kubernetes node (13 min cold, 3 min warm)
 	PYTHONPATH=hack $(VENV)/bin/python -m demo
 
 demo-clean: venv ## Remove everything that the demo made
@@ -44,6 +45,10 @@ imports: venv ## The layers' import contracts
 verify: venv ## Generated files are what their sources give
 	hack/dev/generate.sh --check
 
+.PHONY: gate-study
+gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into docs/benchmarks/gate.json (COUNT=1000 each)
+	PYTHONPATH=hack:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
+
 ##@ Change it
 
 .PHONY: venv generate golden lock hooks
@@ -62,6 +67,18 @@ lock: ## Resolve requirements/*.in with hashes (UPGRADE=1 for the newest of ever
 hooks: venv ## Install the pre-commit hooks into this clone
 	$(VENV)/bin/pre-commit install
 
+##@ Measure again
+
+.PHONY: grids search-study
+grids: venv ## Record the CPU grids of docs/benchmarks/grids on this machine, which should be idle (8 min)
+	PYTHONPATH=hack:builders $(VENV)/bin/python -m grids record minilm --precision int8-dynamic --repeats 5 \
+	  --output docs/benchmarks/grids/minilm-int8-dynamic-cpu.json
+	PYTHONPATH=hack:builders $(VENV)/bin/python -m grids record resnet18 --precision fp32 --repeats 5 \
+	  --output docs/benchmarks/grids/resnet18-fp32-cpu.json
+
+search-study: venv ## Replay the search on all recorded grids and write docs/benchmarks/search.md
+	PYTHONPATH=hack:builders $(VENV)/bin/python -m grids study
+
 ##@ Local cluster and images
 
 .PHONY: deps cluster-up cluster-down cluster-status images
@@ -79,6 +96,19 @@ cluster-status: ## What runs, and where its logs are
 
 images: deps ## Build the operator, builder and server images
 	hack/images/images build
+
+##@ Benchmarks
+
+.PHONY: bench-gpu bench-page
+MODELS ?=
+INPUTS ?= /tmp/bench-inputs
+bench-gpu: ## On a machine with a GPU, inputs carried in by hack/bench/carry.sh: MODELS=a,b (default all) into build/bench
+	mkdir -p build/bench
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench --inputs $(INPUTS)/models --models "$(MODELS)" \
+	  --output build/bench/h200-$(or $(subst $(comma),-,$(MODELS)),all).json
+
+bench-page: venv ## Merge build/bench/h200-*.json into docs/benchmarks/h200.json, and its page
+	PYTHONPATH=hack $(VENV)/bin/python -m bench.page docs/benchmarks/h200.json build/bench/h200-*.json
 
 .PHONY: help
 help:

@@ -1,174 +1,196 @@
 """How close a candidate's answers are to the unquantised reference's, and how sure that is.
 
-Every metric is one score a sample, 1 for equal answers. A model with several outputs scores by its worst.
+Every metric is one score a sample between 0 and 1, 1 for equal answers. A model with several outputs scores by its
+worst.
 
-* ``cosine``: of the sample's output, flattened.
+* ``cosine``: of the sample's output, flattened; 0 where it is negative.
 * ``relative-error``: ``1 − ‖candidate − reference‖ / ‖reference‖``, 0 at the lowest.
 * ``top1``: share of positions whose largest entry along the last axis is the same.
-* ``spearman``: rank correlation of the output's entries; where an output has fewer than three, of the samples' values
-  instead.
+* ``spearman``: rank correlation of the output's entries, 0 where it is negative; where an output has fewer than three,
+  of each entry over the samples instead.
+* a metric of the user's (``accuracy_metrics.py``).
 
-The gate asks that the *lower bound* of the mean, not the mean, reaches ``1 − tolerance``: few samples prove little.
-
-* Agreement (every score 0 or 1): Clopper–Pearson, exact for proportions.
-* Other scores pile up near 1 with a tail to the left, where Student's t alone promises too much. So the bound is the
-  lower of Student's t and a percentile bootstrap (seeded, 2,000 resamplings); both hold for a mean, and each covers a
-  weakness of the other: t knows that few samples hide the tail, the bootstrap sees its shape.
-* Correlation over samples: Fisher's z with the variance 1.06 / (n − 3) of Spearman's coefficient (Fieller, Hartley and
-  Pearson, 1957).
+The gate asks that the *lower bound* of the mean (``accuracy_bounds.py``), not the mean, reaches ``1 − tolerance``: few
+samples prove little. It also asks for what a metric may be blind to: answers of the same names and shapes, no NaN or
+infinity, and for the four metrics the guards of ``accuracy_guards.py``.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
-from scipy import stats
 
-from enginewright_builder.accuracy_rules import CONFIDENCE, MIN_SAMPLES
+from enginewright_builder.accuracy_bounds import mean_lower_bound, rank_correlation_lower_bound
+from enginewright_builder.accuracy_guards import MAX_DROWNED, OutputGuard, magnitude_asked
+from enginewright_builder.accuracy_scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
 from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
 
-_RESAMPLES = 2_000
-_MATRIX_ENTRIES = 1_000_000
-_MIN_RANKS = 3
+_ENTRIES_AT_ONCE = 8_000_000
+
+
+class Metric(Protocol):
+    """A metric of the user's: scores ``[batch]`` of a batch's answers, 1 for equal ones."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, reference: Tensors, candidate: Tensors) -> Array: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """``value`` is the mean score, ``low`` its one-sided 95 % lower bound; ``finite`` is False where the candidate
-    answered NaN or infinity to what the reference answers with a number."""
+    """``value`` is the mean score, ``low`` its one-sided 95 % lower bound. ``finite`` is False where the candidate
+    answered NaN or infinity; ``mismatch`` says where its answers have another name or shape than the reference's.
+
+    ``broken`` is then the batch and the sample in it, and ``layer`` the first layer that shows it, where known.
+
+    ``magnitude_low`` and ``drowned`` are the worst output's guards, ``scale`` the size of that output's answers beside
+    the reference's.
+    """
 
     metric: str
     value: float
     low: float
     samples: int
     finite: bool = True
-    scores: tuple[float, ...] = ()
+    mismatch: str = ""
+    broken: tuple[int, int] = (0, 0)
+    layer: str = ""
+    magnitude_low: float = 1.0
+    scale: float = 1.0
+    drowned: float = 0.0
+    scores: tuple[float, ...] = field(default=(), repr=False)
 
     def passes(self, tolerance: float) -> bool:
-        return self.finite and self.low >= 1.0 - tolerance
+        return not self.refusal(tolerance)
+
+    def refusal(self, tolerance: float) -> str:
+        """Why it does not pass, in words for a verdict; empty if it does."""
+        if self.mismatch:
+            return self.mismatch
+        if not self.finite:
+            where = f"; the first layer that does is {self.layer}" if self.layer else ""
+            return f"answers NaN or infinity where the source does not{where}"
+        if not self.low >= 1.0 - tolerance:
+            return f"mean {self.metric} {self.value:.4f}, lower bound {self.low:.4f} < {1 - tolerance:.4g}"
+        if not self.magnitude_low >= magnitude_asked(tolerance):
+            return (f"its answers are of another size than the source's ({self.scale:.3g} times over all), to which "
+                    f"{self.metric} is blind")
+        if not self.drowned <= MAX_DROWNED:
+            return (f"its error is {self.drowned:.2g} of what sets samples apart (at most {MAX_DROWNED:g}): it hardly "
+                    "tells one sample from another")
+        return ""
 
 
-def compare(metric: str, references: Sequence[Tensors], candidates: Iterable[Tensors]) -> Accuracy:
-    """Both in batches of the same samples in the same order. Raises :class:`UserError` ``ReferenceNotFinite``."""
-    pairs = list(zip(references, candidates, strict=True))
-    _check_reference(references)
-    count = sum(len(next(iter(batch.values()))) for batch in references)
-    if not all(_finite(batch) for _, batch in pairs):
-        return Accuracy(metric=metric, value=0.0, low=0.0, samples=count, finite=False)
-    names = list(references[0])
-    if metric == "spearman" and any(_entries(references[0][name]) < _MIN_RANKS for name in names):
-        return _across_samples(pairs, names)
-    score = _SCORES[metric]
-    scores = np.concatenate([np.min([score(reference[name], candidate[name]) for name in names], axis=0)
-                             for reference, candidate in pairs])
-    return Accuracy(metric=metric, value=float(scores.mean()), low=lower_bound(metric, scores), samples=len(scores),
-                    scores=tuple(map(float, scores)))
+def compare(metric: str | Metric, references: Sequence[Tensors], candidates: Iterable[Tensors]) -> Accuracy:
+    """Both in batches of the same samples in the same order; candidates are looked at one batch at a time.
+
+    Raises :class:`UserError` ``ReferenceNotFinite``, ``EvaluationEmpty``, or what a user's metric raises.
+    """
+    comparison = _Comparison(metric, references)
+    for index, (reference, candidate) in enumerate(zip(references, candidates, strict=True)):
+        nothing = Accuracy(metric=comparison.name, value=0.0, low=0.0, samples=comparison.count)
+        if mismatch := _mismatch(reference, candidate):
+            return replace(nothing, mismatch=mismatch)
+        if len(broken := _not_finite(candidate)):
+            return replace(nothing, finite=False, broken=(index, int(broken[0])))
+        for part, other in _parts(reference, candidate):
+            comparison.add(part, other)
+    return comparison.result()
 
 
-def lower_bound(metric: str, scores: Array) -> float:
-    """One-sided 95 % lower bound of the mean of ``scores``; see the module's text for which and why."""
-    if metric == "top1" and bool(np.isin(scores, (0.0, 1.0)).all()):
-        return clopper_pearson(int(scores.sum()), len(scores))
-    return mean_lower_bound(scores)
+class _Comparison:
+    def __init__(self, metric: str | Metric, references: Sequence[Tensors]) -> None:
+        typical = _typical_norms(references)
+        self.count = sum(_samples(batch) for batch in references)
+        self.name = metric if isinstance(metric, str) else metric.name
+        self._metric, self._typical = metric, typical
+        self._guards = {name: OutputGuard(size) for name, size in typical.items()} if isinstance(metric, str) else {}
+        # Spearman alone: outputs too narrow to have ranks within a sample.
+        self._narrow = [name for name in typical if metric == "spearman" and entries(references[0][name]) < MIN_RANKS]
+        self._scores: list[Array] = []
+        self._magnitudes: dict[str, list[Floats]] = {name: [] for name in self._guards}
+        self._columns: dict[str, list[tuple[Floats, Floats]]] = {name: [] for name in self._narrow}
+
+    def add(self, reference: Tensors, candidate: Tensors) -> None:
+        if self._metric in SCORES:
+            score = SCORES[str(self._metric)]
+            each = [score(reference[name], candidate[name], size) for name, size in self._typical.items()
+                    if name not in self._narrow]
+            if each:
+                self._scores.append(np.min(each, axis=0))
+        elif not isinstance(self._metric, str):
+            self._scores.append(self._metric(reference, candidate))
+        for name, guard in self._guards.items():
+            self._magnitudes[name].append(guard.add(reference[name], candidate[name]))
+        for name in self._narrow:
+            self._columns[name].append((rows(reference[name]), rows(candidate[name])))
+
+    def result(self) -> Accuracy:
+        scores = np.concatenate(self._scores) if self._scores else np.zeros(0)
+        figures = [(float(scores.mean()), mean_lower_bound(scores))] if len(scores) else []
+        figures += [one for pairs in self._columns.values() for one in _correlations(pairs)]
+        magnitudes = {name: mean_lower_bound(np.concatenate(parts)) for name, parts in self._magnitudes.items()}
+        worst = min(magnitudes, key=lambda name: magnitudes[name], default="")
+        return Accuracy(
+            metric=self.name, value=min(value for value, _ in figures), low=min(low for _, low in figures),
+            samples=self.count, scores=tuple(map(float, scores)), magnitude_low=magnitudes.get(worst, 1.0),
+            scale=self._guards[worst].scale if worst else 1.0,
+            drowned=max((guard.drowned for guard in self._guards.values()), default=0.0))
 
 
-def clopper_pearson(successes: int, trials: int) -> float:
-    """``BetaInv(α; k, n − k + 1)``; with all right it is ``α^(1/n)``."""
-    if successes == 0:
-        return 0.0
-    return float(stats.beta.ppf(1 - CONFIDENCE, successes, trials - successes + 1))
+def _correlations(pairs: Sequence[tuple[Floats, Floats]]) -> list[tuple[float, float]]:
+    """Coefficient and bound of each entry over all samples."""
+    reference, candidate = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    found = [across_samples(reference[:, column], candidate[:, column]) for column in range(reference.shape[1])]
+    return [(value, rank_correlation_lower_bound(value, len(reference))) for value in found]
 
 
-def mean_lower_bound(scores: Array) -> float:
-    count = len(scores)
-    if count < 2:
-        return 0.0
-    mean, error = float(scores.mean()), float(scores.std(ddof=1)) / math.sqrt(count)
-    student = mean - float(stats.t.ppf(CONFIDENCE, count - 1)) * error
-    rng = np.random.default_rng(0)
-    # In parts: thousands of samples would otherwise take a matrix of gigabytes.
-    at_once = max(1, _MATRIX_ENTRIES // count)
-    means = np.concatenate([scores[rng.integers(0, count, (min(at_once, _RESAMPLES - start), count))].mean(axis=1)
-                            for start in range(0, _RESAMPLES, at_once)])
-    return min(student, float(np.quantile(means, 1 - CONFIDENCE)))
-
-
-def _across_samples(pairs: Sequence[tuple[Tensors, Tensors]], names: Sequence[str]) -> Accuracy:
-    worst = 1.0
-    for name in names:
-        reference = np.concatenate([_rows(one[name])[:, 0] for one, _ in pairs])
-        candidate = np.concatenate([_rows(other[name])[:, 0] for _, other in pairs])
-        worst = min(worst, _correlation(reference, candidate))
-    count = len(reference)
-    if count <= _MIN_RANKS or abs(worst) >= 1:
-        low = worst if count >= MIN_SAMPLES else 0.0
-    else:
-        spread = float(stats.norm.ppf(CONFIDENCE)) * math.sqrt(1.06 / (count - 3))
-        low = math.tanh(math.atanh(worst) - spread)
-    return Accuracy(metric="spearman", value=worst, low=low, samples=count)
-
-
-def _check_reference(references: Sequence[Tensors]) -> None:
+def _typical_norms(references: Sequence[Tensors]) -> dict[str, float]:
+    """Median norm of each output that has entries."""
     for batch in references:
-        if not _finite(batch):
+        if len(_not_finite(batch)):
             raise UserError("ReferenceNotFinite", "the source model itself answers NaN or infinity on the evaluation "
                             "data",
                             field="spec.accuracy.evaluation.uri", value="NaN",
                             remedy="give inputs like production's, or mend the model")
+    filled = [name for name in (references[0] if references else ())
+              if all(entries(batch[name]) for batch in references)]
+    if not filled or not any(_samples(batch) for batch in references):
+        raise UserError("EvaluationEmpty", "there is no answer to compare", field="spec.accuracy.evaluation.uri",
+                        value=len(references), remedy="give samples to which the model answers something")
+    return {name: float(np.median(np.concatenate([norms(batch[name]) for batch in references]))) for name in filled}
 
 
-def _finite(batch: Tensors) -> bool:
-    return all(bool(np.isfinite(array).all()) for array in batch.values() if array.dtype.kind == "f")
+def _parts(reference: Tensors, candidate: Tensors) -> Iterator[tuple[Tensors, Tensors]]:
+    """A batch in pieces that are compared at once: answers such as a segmentation's are large, and scores take copies
+    in float64. Two samples at least, or there is no difference between samples to look at."""
+    size = max(2, _ENTRIES_AT_ONCE // max(1, *(entries(array) for array in reference.values())))
+    for start in range(0, _samples(reference), size):
+        yield ({name: array[start:start + size] for name, array in reference.items()},
+               {name: candidate[name][start:start + size] for name in reference})
 
 
-def _rows(array: Array) -> Array:
-    return array.reshape(len(array), -1).astype(np.float64)
+def _samples(batch: Tensors) -> int:
+    return len(next(iter(batch.values())))
 
 
-def _entries(array: Array) -> int:
-    return int(np.prod(array.shape[1:]))
+def _mismatch(reference: Tensors, candidate: Tensors) -> str:
+    """NumPy would broadcast a wrong shape, and judge something else."""
+    for name, array in reference.items():
+        if name not in candidate:
+            return f"does not answer {name}, which the source does"
+        if candidate[name].shape != array.shape:
+            return f"answers {name} as {list(candidate[name].shape)}, the source as {list(array.shape)}"
+    return ""
 
 
-def _cosine(reference: Array, candidate: Array) -> Array:
-    one, other = _rows(reference), _rows(candidate)
-    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    both_zero = ~one.any(axis=1) & ~other.any(axis=1)
-    cosine = np.einsum("ij,ij->i", one, other) / np.where(norms == 0, 1.0, norms)
-    return np.where(both_zero, 1.0, np.clip(cosine, -1.0, 1.0))
-
-
-def _relative(reference: Array, candidate: Array) -> Array:
-    one, other = _rows(reference), _rows(candidate)
-    distance, size = np.linalg.norm(other - one, axis=1), np.linalg.norm(one, axis=1)
-    error = np.where(distance == 0, 0.0, distance / np.where(size == 0, 1e-12, size))
-    return np.clip(1.0 - error, 0.0, 1.0)
-
-
-def _top1(reference: Array, candidate: Array) -> Array:
-    if reference.ndim == 1 or reference.shape[-1] == 1:
-        # One number a sample: its sign is the class.
-        same = (reference > 0) == (candidate > 0)
-    else:
-        same = reference.argmax(axis=-1) == candidate.argmax(axis=-1)
-    shares: Array = same.reshape(len(same), -1).mean(axis=1)
-    return shares
-
-
-def _spearman(reference: Array, candidate: Array) -> Array:
-    return np.array([_correlation(one, other) for one, other in zip(_rows(reference), _rows(candidate), strict=True)])
-
-
-def _correlation(one: Array, other: Array) -> float:
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
-        # Ranks of a constant say nothing: only another constant agrees.
-        return 1.0 if np.ptp(one) == np.ptp(other) else 0.0
-    return float(stats.spearmanr(one, other).statistic)
-
-
-_SCORES: dict[str, Callable[[Array, Array], Array]] = {
-    "cosine": _cosine, "relative-error": _relative, "top1": _top1, "spearman": _spearman,
-}
+def _not_finite(batch: Tensors) -> Array:
+    """Places of the samples that hold NaN or infinity. Whole numbers never do. Sums and products of a NaN or an
+    infinity are one, too: no copy is needed."""
+    wrong = [~np.isfinite(norms(array)) for array in batch.values() if array.size and array.dtype.kind not in "iub"]
+    return np.flatnonzero(np.any(wrong, axis=0)) if wrong else np.zeros(0, np.intp)

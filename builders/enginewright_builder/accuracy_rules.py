@@ -7,29 +7,63 @@ import math
 from enginewright_builder.errors import UserError
 
 METRICS = ("cosine", "relative-error", "top1", "spearman")
+# Metrics of the user's: an ONNX graph of the source, or a Python entry point of the builder image.
+ONNX_METRIC, PYTHON_METRIC = "onnx", "python:"
+METRIC_GROUP = "enginewright.metrics"
 CONFIDENCE = 0.95
-# Below this no bound means anything.
-MIN_SAMPLES = 8
+# Below this the guards beside the metric tell nothing apart.
+MIN_SAMPLES = 16
+# How many times the fewest samples are advised: with the fewest only a perfect candidate passes.
+_ADVISED = 2
+# Most samples that are made up; what needs more is better asked of real ones.
+MAX_SYNTHETIC = 8_192
 
 
-def samples_needed(metric: str, tolerance: float) -> int:
-    """Fewest samples with which a perfect candidate can pass: for agreement ``α^(1/n) ≥ 1 − tolerance``."""
-    if metric != "top1" or not 0 < tolerance < 1:
-        return MIN_SAMPLES
-    return max(MIN_SAMPLES, math.ceil(math.log(1 - CONFIDENCE) / math.log(1 - tolerance)))
+def samples_needed(tolerance: float) -> int:
+    """Fewest distinct samples with which a perfect candidate can pass: ``0.05^(1/n) ≥ 1 − tolerance``."""
+    return max(MIN_SAMPLES, math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-tolerance)))
+
+
+def samples_advised(tolerance: float) -> int:
+    """How many leave half of ``tolerance`` to the candidate's own loss."""
+    return _ADVISED * samples_needed(tolerance)
+
+
+def is_metric(metric: str) -> bool:
+    return metric in (*METRICS, ONNX_METRIC) or (metric.startswith(PYTHON_METRIC) and metric != PYTHON_METRIC)
 
 
 def check_gate(metric: str, tolerance: float, samples: int | None = None) -> None:
-    """Raises :class:`UserError` ``MetricUnknown``, ``ToleranceInvalid`` or ``EvaluationTooSmall``."""
-    if metric not in METRICS:
+    """``samples`` None: not known yet. Raises :class:`UserError` ``MetricUnknown``, ``ToleranceInvalid`` or
+    ``EvaluationTooSmall``."""
+    if not is_metric(metric):
         raise UserError("MetricUnknown", f"{metric!r} is not a metric", field="spec.accuracy.metric", value=metric,
-                        remedy=f"write one of {', '.join(METRICS)}")
+                        remedy=f"write one of {', '.join(METRICS)}, {ONNX_METRIC} or {PYTHON_METRIC}NAME")
     if not 0 < tolerance < 1:
         raise UserError("ToleranceInvalid", f"{tolerance} is not between 0 and 1", field="spec.accuracy.tolerance",
                         value=tolerance, remedy="write for example 0.01: at least 99 % of the reference")
-    needed = samples_needed(metric, tolerance)
+    needed = samples_needed(tolerance)
     if samples is not None and samples < needed:
-        raise UserError("EvaluationTooSmall", f"{samples} samples cannot prove {metric} ≥ {1 - tolerance:g} even if "
-                        f"all "
-                        f"answers are right; {needed} can", field="spec.accuracy.evaluation.uri", value=samples,
-                        remedy=f"give at least {needed} samples, or raise spec.accuracy.tolerance")
+        raise UserError("EvaluationTooSmall", f"{samples} distinct samples cannot prove {metric} ≥ "
+                        f"{1 - tolerance:g} even if all answers are right; {needed} can",
+                        field="spec.accuracy.evaluation.uri", value=samples,
+                        remedy=f"give at least {samples_advised(tolerance)} different samples, or raise "
+                               f"spec.accuracy.tolerance{_provable(samples)}")
+
+
+def _provable(samples: int) -> str:
+    """The tightest tolerance that ``samples`` can prove, for the message."""
+    if samples < MIN_SAMPLES:
+        return ""
+    least = 1 - (1 - CONFIDENCE) ** (1 / samples)
+    return f" to at least {math.ceil(least * 1000) / 1000:g}"
+
+
+def synthetic_samples(tolerance: float, least: int) -> int:
+    """How many to make up where there is no evaluation data. Raises :class:`UserError` ``EvaluationTooSmall``."""
+    advised = samples_advised(tolerance)
+    if samples_needed(tolerance) > MAX_SYNTHETIC:
+        raise UserError("EvaluationTooSmall", f"a tolerance of {tolerance:g} takes {samples_needed(tolerance)} samples "
+                        f"to prove; at most {MAX_SYNTHETIC} are made up", field="spec.accuracy.tolerance",
+                        value=tolerance, remedy="raise it to 0.0004 or more, or give spec.accuracy.evaluation")
+    return max(least, min(advised, MAX_SYNTHETIC))

@@ -6,20 +6,32 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from enginewright_builder import store
-from enginewright_builder.accuracy_rules import samples_needed
-from enginewright_builder.contract import MODEL_REPOSITORY, BuildRequest, EngineSummary, Outcome, ServingChoice
-from enginewright_builder.data import SYNTHETIC, SampleSet, sample_set, synthetic_set
-from enginewright_builder.data_files import CALIBRATION
-from enginewright_builder.engines.base import BuildContext, Engine, ExportedModel, Tensors
+from enginewright_builder.accuracy import Metric
+from enginewright_builder.accuracy_metrics import open_metric
+from enginewright_builder.appraisal import appraise
+from enginewright_builder.buckets import batch_buckets
+from enginewright_builder.contract import (
+    MODEL_FOLDER,
+    MODEL_REPOSITORY,
+    BuildRequest,
+    EngineSummary,
+    Outcome,
+    ServingChoice,
+)
+from enginewright_builder.data import SYNTHETIC, SampleSet, gate_samples
+from enginewright_builder.drift import DriftTables
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Runner, Tensors
+from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.evidence import build_report, device_name
 from enginewright_builder.export import export_model
 from enginewright_builder.ladder import Climb, Gate, climb
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.performance import Performance, device_class
 from enginewright_builder.report import write_report
 from enginewright_builder.resolve import Resolved
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
@@ -28,9 +40,8 @@ from enginewright_builder.system import available_cpus
 from enginewright_builder.triton.prove import Case, Proof, prove
 from enginewright_builder.triton.repository import write_model
 
-# Made-up samples when the user gives none. They prove that the arithmetic holds, not that production's inputs fare
-# well.
-SYNTHETIC_SAMPLES = 64
+# Below the store: what TensorRT measured of its kernels, a file for each device class and runtime version.
+TIMING_CACHES = "timing-caches"
 # Single requests that the sweep sends round and round.
 SWEEP_REQUESTS = 16
 
@@ -43,6 +54,8 @@ class Prepared:
     exported: ExportedModel
     evaluation: SampleSet
     calibration: Sequence[Tensors]
+    metric: str | Metric
+    drifts: DriftTables = field(default_factory=DriftTables)
 
 
 def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engines: Sequence[Engine] = ()) -> Outcome:
@@ -53,24 +66,27 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
     prepared = _prepare(resolved, scratch, steps)
     climbed = _climb(chosen, request, prepared, scratch, steps, budget)
     swept = _sweep(request, prepared, climbed, scratch, steps, budget, gpus)
+    with steps.step("appraise", "comparing with plain serving and with what the device could do"):
+        performance = appraise(request, prepared.exported, climbed, swept, _requests(prepared.evaluation),
+                               scratch / "appraisal", budget, gpus)
     staging = scratch / "staging"
     shutil.rmtree(staging, ignore_errors=True)
     serving = _serving(request, swept)
     with steps.step("repository", "writing the model repository"):
-        folder = write_model(staging / MODEL_REPOSITORY, request.model_name, climbed.artifact, serving, gpus=gpus,
+        folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, climbed.artifact, serving, gpus=gpus,
                              warmup=prepared.evaluation.request(1))
         config = (folder / "config.pbtxt").read_text()
     with steps.step("verify-load", "loading the finished repository in a fresh tritonserver"):
-        proof = prove(staging / MODEL_REPOSITORY, request.model_name,
+        proof = prove(staging / MODEL_REPOSITORY, MODEL_FOLDER,
                       _cases(chosen, prepared, climbed, serving.max_batch_size), gpus=gpus)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(),
                       built=now(), build_seconds=round(budget.spent, 1), serving=serving,
-                      engine=_summary(request, prepared, climbed, swept, proof), candidates=climbed.candidates)
+                      engine=_summary(request, prepared, climbed, swept, proof, performance),
+                      candidates=climbed.candidates)
     with steps.step("publish", "writing the report and publishing"):
         write_report(build_report(request, outcome, climbed, swept, proof, prepared.source.name, prepared.evaluation,
-                                  config, resolved, steps.seconds), staging)
-        manifest = store.publish(staging, Path(request.store_path), request.fingerprint(),
-                                 model_name=request.model_name, outcome=outcome)
+                                  config, resolved, steps.seconds, performance, prepared.drifts.reports), staging)
+        manifest = store.publish(staging, Path(request.store_path), request.fingerprint(), outcome=outcome)
     steps.tracker.step("done", "published")
     return dataclasses.replace(manifest.outcome, manifest_digest=store.manifest_digest(manifest))
 
@@ -78,10 +94,10 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
 def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
     request = resolved.request
     with steps.step("fetch", f"opening the {resolved.located.format} source"):
-        source = load_model(resolved.located, request.interface, scratch)
-        evaluation = (sample_set(resolved.evaluation, source) if resolved.evaluation else synthetic_set(
-            source, max(SYNTHETIC_SAMPLES, samples_needed(request.accuracy.metric, request.accuracy.tolerance))))
-        calibration = sample_set(resolved.calibration, source, CALIBRATION).batches if resolved.calibration else ()
+        source = load_model(resolved.located, request.interface, scratch,
+                            "cuda" if request.device.accelerator == "gpu" else "cpu")
+        evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source)
+        metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
     with steps.step("export", "exporting to ONNX") as report:
@@ -90,26 +106,35 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
         exported = export_model(source, scratch / "export", checks)
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
-    return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration)
+    return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
+                    metric=metric)
 
 
 def _climb(engines: Sequence[Engine], request: BuildRequest, prepared: Prepared, scratch: Path, steps: Steps,
            budget: Budget) -> Climb:
     with steps.step("ladder", "building candidates") as report:
+        size = request.engine.max_batch_size
         context = BuildContext(device=request.device, runtime=request.runtime, calibration=prepared.calibration,
-                               max_batch_size=request.engine.max_batch_size, workspace=scratch / "candidates",
-                               progress=report)
+                               max_batch_size=size, buckets=batch_buckets(size, request.batching.preferred_batch_sizes),
+                               example=prepared.evaluation.typical, source=prepared.source,
+                               timing_caches=Path(request.store_path) / TIMING_CACHES,
+                               workspace=scratch / "candidates", progress=report)
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
-                    measure_seconds=budget.share(MEASURE_SHARE, MEASURE_SECONDS))
+                    budget=budget, worst_layers=prepared.drifts, metric=prepared.metric,
+                    measure_seconds=budget.share(MEASURE_SHARE, MEASURE_SECONDS[request.device.accelerator]))
         climbed = climb(engines, request.engine.precision, prepared.exported, prepared.source, context, gate)
         for candidate in climbed.candidates:
-            report(1.0, f"{candidate.backend} {candidate.precision}: {candidate.verdict}: {candidate.reason}")
+            report(1.0, f"{candidate.name}: {candidate.verdict}: {candidate.reason}")
+        for one in climbed.built:
+            if one.verdict == "AccuracyRefused" and one.artifact and one.rung.name not in prepared.drifts.reports:
+                report(1.0, f"looking where {one.name} drifts")
+                prepared.drifts(one.artifact, prepared.exported, prepared.evaluation.batches)
         return climbed
 
 
 def _sweep(request: BuildRequest, prepared: Prepared, climbed: Climb, scratch: Path, steps: Steps, budget: Budget,
            gpus: tuple[int, ...]) -> SweepResult:
-    with steps.step("sweep", f"serving {climbed.winner.name} on tritonserver") as report:
+    with steps.step("sweep", f"serving {climbed.name} on tritonserver") as report:
         return sweep(climbed.artifact, request.model_name, _requests(prepared.evaluation), scratch / "sweep",
                      max_batch_size=request.engine.max_batch_size, objective=request.objective,
                      batching=request.batching, instances=request.instances, gpus=gpus, cores=available_cpus(),
@@ -129,22 +154,33 @@ def _serving(request: BuildRequest, swept: SweepResult) -> ServingChoice:
 
 
 def _cases(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, max_batch_size: int) -> list[Case]:
-    engine = next(engine for engine in engines if engine.name == climbed.winner.rung.backend)
-    runner = engine.load(climbed.artifact)
+    """A request in each bucket, so that each member of a composite is asked through the real server, and one of an odd
+    size."""
+    runner = _runner(climbed.artifact, engines)
     try:
-        requests = [prepared.evaluation.request(size) for size in sorted({1, min(3, max_batch_size), max_batch_size})]
+        sizes = sorted({min(size, max_batch_size) for size in (1, 3, *climbed.shipped)})
+        requests = [prepared.evaluation.request(size) for size in sizes]
         return [Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in requests]
     finally:
         runner.close()
 
 
-def _summary(request: BuildRequest, prepared: Prepared, climbed: Climb, swept: SweepResult,
-             proof: Proof) -> EngineSummary:
+def _runner(artifact: Artifact, engines: Sequence[Engine]) -> Runner:
+    if artifact.members:
+        return CompositeRunner(artifact, engines)
+    return next(engine for engine in engines if engine.name == artifact.rung.backend).load(artifact)
+
+
+def _summary(request: BuildRequest, prepared: Prepared, climbed: Climb, swept: SweepResult, proof: Proof,
+             performance: Performance) -> EngineSummary:
     artifact, best = climbed.artifact, swept.best
+    devices, count = device_class(request.device)
     return EngineSummary(
         backend=artifact.rung.backend, precision=artifact.rung.precision, triton_backend=artifact.triton_backend,
         size_bytes=artifact.size_bytes, speedup=round(climbed.speedup, 3), p50_ms=best.p50_ms, p95_ms=best.p95_ms,
         p99_ms=best.p99_ms, throughput=best.throughput, accuracy=climbed.accuracy.value,
         accuracy_low=climbed.accuracy.low, device=device_name(request.device), runtime_version=artifact.runtime_version,
         load_seconds=round(proof.load_seconds, 3), memory_bytes=proof.memory_bytes, objective_met=swept.objective_met,
-        evaluation=prepared.evaluation.origin)
+        evaluation=prepared.evaluation.origin, throughput_at_objective=performance.throughput_at_objective,
+        device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
+        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound)

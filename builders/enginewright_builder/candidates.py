@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from enginewright_builder.accuracy import Accuracy
-from enginewright_builder.contract import CandidateSummary, ObjectiveRequest, Verdict
+from enginewright_builder.assembly import Contender, assemble
+from enginewright_builder.competition import Heat
+from enginewright_builder.contract import BucketFigure, CandidateSummary, Verdict
 from enginewright_builder.engines.base import Artifact, Rung, Runner
-from enginewright_builder.measure import Timing, speedup, speedup_high
+from enginewright_builder.engines.composite import runtime
+from enginewright_builder.measure import Timing
 
-# Closer than this, two candidates are equally fast, and the more precise one is taken.
-SAME_SPEED = 0.03
+# The source model among the arms.
+REFERENCE = "reference"
 # Names of full precision, best first; what is offered when nothing passes.
 FULL_PRECISION = ("fp32", "tf32", "bf16", "fp16")
 
@@ -18,135 +22,200 @@ FULL_PRECISION = ("fp32", "tf32", "bf16", "fp16")
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """``wanted`` is False for the full-precision rung that is measured only to be offered. ``failure`` says why there
-    are no figures, empty if there are."""
+    is nothing to measure, ``skipped`` why it was not even tried, ``lost`` by what it fell out of the race before the
+    last one; empty if none is so. ``kept`` are the ONNX nodes left in higher precision after a first refusal.
+    ``timings`` are by batch, and ``build_seconds`` count to the end of the build, without the gate."""
 
     rung: Rung
     wanted: bool = True
     failure: str = ""
+    skipped: str = ""
+    lost: str = ""
+    kept: tuple[str, ...] = ()
     artifact: Artifact | None = None
     runner: Runner | None = field(default=None, repr=False)
     accuracy: Accuracy | None = None
-    timing: Timing | None = None
+    timings: Mapping[int, Timing] = field(default_factory=dict)
+    build_seconds: float = 0.0
     verdict: Verdict = "Skipped"
     reason: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.rung.backend} {self.rung.precision}"
+        layers = f"{len(self.kept)} layer{'s' if len(self.kept) > 1 else ''}"
+        return self.rung.name + (f" (kept {layers} in higher precision)" if self.kept else "")
+
+    def passes(self, tolerance: float) -> bool:
+        return self.artifact is not None and self.accuracy is not None and self.accuracy.passes(tolerance)
 
     def summary(self, batch: int) -> CandidateSummary:
-        timing, accuracy = self.timing, self.accuracy
+        """With the figures of ``batch`` in front, or of the largest batch below it that was measured."""
+        accuracy = self.accuracy
+        at = max((size for size in self.timings if size <= batch), default=min(self.timings, default=batch))
+        timing = self.timings.get(at)
         return CandidateSummary(
-            backend=self.rung.backend, precision=self.rung.precision, batch=batch, verdict=self.verdict,
+            backend=self.rung.backend, precision=self.rung.precision, name=self.name, batch=at, verdict=self.verdict,
             reason=self.reason, size_bytes=self.artifact.size_bytes if self.artifact else None,
             p50_ms=round(timing.percentile(50), 4) if timing else None,
             p95_ms=round(timing.percentile(95), 4) if timing else None,
             p99_ms=round(timing.percentile(99), 4) if timing else None,
             throughput=round(timing.throughput, 3) if timing else None,
-            accuracy=accuracy.value if accuracy else None, accuracy_low=accuracy.low if accuracy else None)
+            accuracy=accuracy.value if accuracy else None, accuracy_low=accuracy.low if accuracy else None,
+            buckets=tuple(bucket_figure(self.timings[size]) for size in sorted(self.timings)))
+
+
+def bucket_figure(timing: Timing) -> BucketFigure:
+    low, high = timing.interval
+    return BucketFigure(batch=timing.batch, p50_ms=round(timing.percentile(50), 4), low_ms=round(low, 4),
+                        high_ms=round(high, 4), throughput=round(timing.throughput, 3))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """All candidates with their verdicts. ``winner`` is None when nothing may be served; ``problem`` then says why, as
-    a condition's reason."""
+    """All candidates with their verdicts. ``shipped`` names who serves each bucket, the same for all where one is
+    enough; empty when nothing may be served: ``problem`` then says why, as a condition's reason. ``used`` are the
+    buckets that the objective uses."""
 
     candidates: tuple[Candidate, ...]
-    winner: Candidate | None = None
+    used: tuple[int, ...]
+    shipped: Mapping[int, str] = field(default_factory=dict)
     problem: str = ""
 
+    @property
+    def winners(self) -> dict[int, Candidate]:
+        by_name = {one.name: one for one in self.candidates}
+        return {batch: by_name[name] for batch, name in self.shipped.items()}
 
-def judge(candidates: list[Candidate], reference: Timing, tolerance: float, objective: ObjectiveRequest,
-          source: str = "") -> Judgement:
-    """Gate first, then speed: the fastest that passes, the more precise of equals, and none slower than the source.
 
-    ``source`` names the candidate that is the source itself, as FP32 is of an ONNX: it cannot be slower than itself,
-    whatever a noisy machine says.
+def judge(candidates: Sequence[Candidate], heats: Mapping[int, Heat], tolerance: float, source: str = "",
+          python_runtimes: Collection[str] = ("onnxruntime",)) -> Judgement:
+    """Gate first, then speed: who is the fastest in each bucket, the more accurate and then the smaller of equals, and
+    none slower than the source.
+
+    ``heats`` has every bucket, with the source model as the arm ``REFERENCE``. A bucket is used when its fastest
+    candidate meets the latency objective at the median; tails are the server's to show, in the sweep. ``source`` names
+    the candidate that is the source itself, as FP32 is of an ONNX: it cannot be slower than itself, whatever a noisy
+    machine says. ``python_runtimes`` are what the server's Python can run: what several engines need to be one model.
     """
     gated = [_gate(candidate, tolerance) for candidate in candidates]
-    passed = [candidate for candidate in gated if candidate.verdict == "Passed" and candidate.wanted]
+    used = tuple(batch for batch, heat in sorted(heats.items()) if heat.used)
+    passed = [one for one in gated if one.verdict == "Passed" and one.wanted and not one.lost]
     if not passed:
-        return _offer(gated, "AccuracyNotReached")
-    best = _best(passed, objective)
-    itself = next((one for one in passed if one.name == source), None)
-    if best is not itself and _slower_than_source(reference, best):
-        if itself is not None:
-            return _shipped(gated, itself, reference)
-        slower = [_lost_to_source(candidate, reference) if candidate in passed else candidate for candidate in gated]
-        return _offer(slower, "NotFasterThanSource")
-    return _shipped(gated, best, reference)
-
-
-def _shipped(gated: list[Candidate], best: Candidate, reference: Timing) -> Judgement:
-    shipped = replace(best, verdict="Shipped", reason=_why(best, reference))
-    judged = tuple(shipped if candidate is best else _compare(candidate, best) for candidate in gated)
-    return Judgement(candidates=judged, winner=shipped)
+        late = [one for one in gated if one.wanted and one.skipped]
+        return _offer(gated, used, "BudgetTooSmall" if late else "AccuracyNotReached")
+    contenders = _contenders(passed, heats, used, source, python_runtimes)
+    shipped = assemble(contenders, used, tuple(sorted(heats)))
+    if shipped is None:
+        slower = [_lost_to_source(one, heats, used) if one in passed else one for one in gated]
+        return _offer(slower, used, "NotFasterThanSource")
+    judged = [_told(one, gated, shipped, heats, used) for one in gated]
+    return Judgement(candidates=tuple(judged), used=used, shipped=shipped)
 
 
 def _gate(candidate: Candidate, tolerance: float) -> Candidate:
     accuracy = candidate.accuracy
-    if candidate.rung.unavailable:
-        return replace(candidate, verdict="Skipped", reason=candidate.rung.unavailable)
-    if candidate.failure or accuracy is None or candidate.timing is None:
-        return replace(candidate, verdict="Failed", reason=candidate.failure or "it was not measured")
-    if not accuracy.finite:
-        return replace(candidate, verdict="AccuracyRefused", reason="answers NaN or infinity where the source does not")
-    if not accuracy.passes(tolerance):
-        return replace(candidate, verdict="AccuracyRefused", reason=(
-            f"mean {accuracy.metric} {accuracy.value:.4f}, lower bound {accuracy.low:.4f} < {1 - tolerance:.4g}"))
+    if candidate.rung.unavailable or candidate.skipped:
+        return replace(candidate, verdict="Skipped", reason=candidate.rung.unavailable or candidate.skipped)
+    if candidate.failure or accuracy is None:
+        return replace(candidate, verdict="Failed", reason=candidate.failure or "it was not compared with the source")
+    if refusal := accuracy.refusal(tolerance):
+        return replace(candidate, verdict="AccuracyRefused", reason=refusal)
     return replace(candidate, verdict="Passed", reason=f"{accuracy.metric} lower bound {accuracy.low:.4f}")
 
 
-def _best(passed: list[Candidate], objective: ObjectiveRequest) -> Candidate:
-    """Order of ``passed`` is most precise first, so that a tie goes to the more precise."""
-    limit, percentile = objective.latency_ms, objective.latency_percentile
-    meeting = [one for one in passed if limit > 0 and _timing(one).percentile(percentile) <= limit]
-    best, *others = meeting or passed
-    for other in others:
-        if speedup(_timing(best), _timing(other)) > 1 + SAME_SPEED:
-            best = other
-    return best
+def _contenders(passed: Sequence[Candidate], heats: Mapping[int, Heat], used: Collection[int],
+                source: str, python_runtimes: Collection[str]) -> list[Contender]:
+    able = {batch: [one.name for one in passed if heats[batch].times.get(one.name)
+                    and (one.name == source or not heats[batch].ratio(one.name, REFERENCE).slower)] for batch in used}
+    return [Contender(name=one.name, accuracy=_low(one), native=_native(one),
+                      size_bytes=one.artifact.size_bytes if one.artifact else 0,
+                      joinable=one.artifact is not None and runtime(one.artifact) in python_runtimes,
+                      covers=frozenset(batch for batch in heats if one.rung.covers(batch)),
+                      held={batch: heats[batch].behind(one.name, names) for batch, names in able.items()
+                            if one.name in names})
+            for one in passed]
 
 
-def _timing(candidate: Candidate) -> Timing:
-    if candidate.timing is None:
-        raise ValueError(f"{candidate.name} was not measured")
-    return candidate.timing
-
-
-def _slower_than_source(reference: Timing, candidate: Candidate) -> bool:
-    """Only if even the upper bound of the speedup says so: the same graph measured twice is not slower than itself."""
-    return speedup_high(reference, _timing(candidate)) < 1 - SAME_SPEED
-
-
-def _why(best: Candidate, reference: Timing) -> str:
-    factor = speedup(reference, _timing(best))
-    return f"{factor:.2f}× the source model's throughput; {best.reason}"
-
-
-def _compare(candidate: Candidate, best: Candidate) -> Candidate:
+def _told(candidate: Candidate, gated: Sequence[Candidate], shipped: Mapping[int, str],
+          heats: Mapping[int, Heat], used: Sequence[int]) -> Candidate:
+    """The verdict on one candidate once it is known what ships."""
     if candidate.verdict != "Passed":
         return candidate
+    if candidate.name in shipped.values():
+        return _shipped(candidate, shipped, heats, used)
     if not candidate.wanted:
         return replace(candidate, verdict="Skipped", reason="not asked for: measured to have something to offer")
-    factor = speedup(_timing(candidate), _timing(best))
-    if factor > 1 + SAME_SPEED:
-        return replace(candidate, verdict="Slower", reason=f"passes, but {factor:.2f}× slower than {best.name}")
-    return replace(candidate, reason=f"passes and is as fast as {best.name}, which is the more precise")
+    if candidate.lost:
+        return replace(candidate, verdict="Slower", reason=candidate.lost)
+    held = {batch: heats[batch].ratio(candidate.name, shipped[batch]) for batch in used
+            if heats[batch].times.get(candidate.name)}
+    if not held:
+        return replace(candidate, verdict="Slower", reason="passes, but no batch that it takes is in use")
+    worst = max(held, key=lambda batch: held[batch].value)
+    rival = shipped[worst]
+    if not held[worst].near:
+        return replace(candidate, verdict="Slower", reason=f"passes, but {held[worst].value:.2f}× slower than {rival}, "
+                                                           f"at batch {worst}")
+    why = _why_preferred(candidate, next(one for one in gated if one.name == rival))
+    return replace(candidate, reason=f"passes and is as fast as {rival}, which is {why}")
 
 
-def _lost_to_source(candidate: Candidate, reference: Timing) -> Candidate:
-    factor = 1 / speedup(reference, _timing(candidate))
-    return replace(candidate, verdict="Slower", reason=f"passes, but {factor:.2f}× slower than the source model as it "
-                   f"is")
+def _why_preferred(candidate: Candidate, rival: Candidate) -> str:
+    if _native(rival) and not _native(candidate):
+        return "run by the server without Python in between"
+    if _low(rival) > _low(candidate):
+        return "the more accurate"
+    return "no larger and as accurate" if _low(rival) == _low(candidate) else "the best elsewhere"
 
 
-def _offer(gated: list[Candidate], problem: str) -> Judgement:
+def _native(candidate: Candidate) -> bool:
+    return candidate.artifact is not None and candidate.artifact.triton_backend != "python"
+
+
+def _low(candidate: Candidate) -> float:
+    return candidate.accuracy.low if candidate.accuracy else 0.0
+
+
+def _shipped(candidate: Candidate, shipped: Mapping[int, str], heats: Mapping[int, Heat],
+             used: Sequence[int]) -> Candidate:
+    mine = [batch for batch, name in shipped.items() if name == candidate.name]
+    shown = max((batch for batch in mine if batch in used), default=None)
+    served = "" if len(mine) == len(shipped) else f"for {_batches(mine, sorted(shipped))}: "
+    speed = ""
+    if shown is not None:
+        factor = heats[shown].ratio(REFERENCE, candidate.name).value
+        speed = f"{factor:.2f}× the source model's throughput at batch {shown}; "
+    return replace(candidate, verdict="Shipped", reason=f"{served}{speed}{candidate.reason}")
+
+
+def _batches(mine: Sequence[int], buckets: Sequence[int]) -> str:
+    """``batches 1–8``: a bucket holds what is above the one before it."""
+    spans: list[list[int]] = []
+    for low, high in zip((1, *(size + 1 for size in buckets[:-1])), buckets, strict=True):
+        if high not in mine:
+            continue
+        if spans and spans[-1][1] == low - 1:
+            spans[-1][1] = high
+        else:
+            spans.append([low, high])
+    named = ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in spans)
+    return f"batch{'' if spans == [[1, 1]] else 'es'} {named}"
+
+
+def _lost_to_source(candidate: Candidate, heats: Mapping[int, Heat], used: Sequence[int]) -> Candidate:
+    factors = {batch: heats[batch].ratio(candidate.name, REFERENCE).value for batch in used
+               if heats[batch].times.get(candidate.name)}
+    worst = max(factors, key=lambda batch: factors[batch])
+    return replace(candidate, verdict="Slower", reason=f"passes, but {factors[worst]:.2f}× slower than the source "
+                                                       f"model as it is, at batch {worst}")
+
+
+def _offer(gated: Sequence[Candidate], used: tuple[int, ...], problem: str) -> Judgement:
     """The most precise candidate that works at all, closest to the reference."""
-    working = [one for one in gated if one.accuracy and one.accuracy.finite and one.timing]
+    working = [one for one in gated if one.accuracy and one.accuracy.finite and one.artifact]
     if not working:
-        return Judgement(candidates=tuple(gated), problem=problem)
+        return Judgement(candidates=tuple(gated), used=used, problem=problem)
     full = [one for one in working if one.rung.precision in FULL_PRECISION]
-    offered = max(full or working, key=lambda one: one.accuracy.low if one.accuracy else 0.0)
+    offered = max(full or working, key=_low)
     told = replace(offered, verdict="Offered", reason=f"not served, but the best there is: {offered.reason}")
-    return Judgement(problem=problem, candidates=tuple(told if one is offered else one for one in gated))
+    return Judgement(problem=problem, used=used, candidates=tuple(told if one is offered else one for one in gated))

@@ -23,7 +23,7 @@ from typing import Any, Literal, Self
 
 CONTRACT_VERSION = 1
 # Raised when a field enters or leaves the hash or changes its default, so that an upgrade rebuilds on purpose only.
-FINGERPRINT_VERSION = 1
+FINGERPRINT_VERSION = 3
 
 # Kubernetes keeps at most 4096 bytes of a container's termination message.
 TERMINATION_MESSAGE_BYTES = 4096
@@ -34,6 +34,9 @@ MANIFEST_FILE = "manifest.json"
 REPORT_FILE = "build-report.json"
 REPORT_PAGE = "report.html"
 MODEL_REPOSITORY = "model_repository"
+# The one model in it. Its config.pbtxt names none, so that whoever mounts or links the folder chooses the name that it
+# is served under: one engine serves for models of many names.
+MODEL_FOLDER = "model"
 
 # Exit codes of the builder; the Job's podFailurePolicy reads them.
 EXIT_OK = 0
@@ -43,6 +46,7 @@ EXIT_TRANSIENT = 3
 
 ErrorFamily = Literal["user", "transient", "bug"]
 Verdict = Literal["Shipped", "Passed", "Slower", "AccuracyRefused", "Failed", "Skipped", "Offered"]
+Bound = Literal["", "compute", "bandwidth", "overhead"]
 
 
 class ContractError(ValueError):
@@ -142,15 +146,18 @@ class DeviceRequest:
 @dataclass(frozen=True, kw_only=True)
 class RuntimeRequest:
     """``backends`` are the Triton backends of the server image: ``python`` and, where present, ``onnxruntime``,
-    ``tensorrt``."""
+    ``tensorrt``; ``python_runtimes`` the libraries that its Python backend can import: ``onnxruntime``, ``tensorrt``,
+    ``torch``."""
 
     server_image: str = ""
     backends: tuple[str, ...] = ("python",)
+    python_runtimes: tuple[str, ...] = ("onnxruntime",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
-    """All that a build depends on. ``mounts`` maps a claim of ``pvc://CLAIM/path`` to where it is mounted."""
+    """All that a build depends on. ``model_name`` is who asks, for the report; an engine has no name. ``mounts`` maps a
+    claim of ``pvc://CLAIM/path`` to where it is mounted."""
 
     model_name: str
     source: SourceRequest
@@ -178,15 +185,15 @@ class BuildRequest:
     def fingerprint(self) -> str:
         """64 hex digits over everything that changes the engine or the proof, and nothing else.
 
-        Left out: where things are mounted, the time budget, the URIs (their digests count), and all that concerns only
-        replicas. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal
-        content.
+        Left out: who asks, where things are mounted, the time budget, the URIs (their digests count), and all that
+        concerns only replicas. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints
+        must mean equal content.
         """
         for name, digest in self._digests().items():
             if not digest:
                 raise ContractError(f"{name}: digest is not resolved yet, so there is no fingerprint")
         body = to_plain(self)
-        for key in ("store_path", "mounts", "version"):
+        for key in ("model_name", "store_path", "mounts", "version"):
             del body[key]
         del body["engine"]["build_budget_seconds"]
         del body["source"]["uri"]
@@ -237,9 +244,23 @@ def _cut(text: str, characters: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BucketFigure:
+    """A candidate's measured figures at one batch: the median in milliseconds with its 95 % interval, and ``batch``
+    over the median as inferences a second."""
+
+    batch: int
+    p50_ms: float
+    low_ms: float
+    high_ms: float
+    throughput: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class CandidateSummary:
-    """One measured rung. Milliseconds for one batch of ``batch``; ``throughput`` in inferences (batch elements) a
-    second; ``accuracy`` is the metric's value, ``accuracy_low`` its one-sided 95 % lower bound; None: not measured.
+    """One measured rung. Milliseconds for one batch of ``batch``, the largest that the objective uses; ``throughput``
+    in inferences (batch elements) a second; ``accuracy`` is the metric's value, ``accuracy_low`` its one-sided 95 %
+    lower bound; None: not measured. ``name`` tells it apart from others of its backend and precision; ``buckets`` has
+    the figures at every batch that it was measured at.
     """
 
     backend: str
@@ -254,6 +275,8 @@ class CandidateSummary:
     accuracy: float | None = None
     accuracy_low: float | None = None
     size_bytes: int | None = None
+    name: str = ""
+    buckets: tuple[BucketFigure, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +286,10 @@ class EngineSummary:
     ``speedup`` is throughput at equal batch against the source model as it is (eager PyTorch, or the given ONNX).
     ``load_seconds`` is how long Triton took to load the finished repository: the start-up probe is sized by it.
     ``memory_bytes`` is the server's measured resident (CPU) or device (GPU) memory with the model loaded.
+    ``throughput_at_objective`` is what one replica sustains within the latency objective (at the knee where there is
+    none), None when it sustains nothing within it. ``device_class`` is ``cpu``, a GPU product, or ``product/profile``
+    of a MIG slice; a replica takes ``device_count`` of them. ``bound`` says what limits the engine on its device.
+    None and empty: not measured.
     """
 
     backend: str
@@ -282,6 +309,12 @@ class EngineSummary:
     memory_bytes: int = 0
     objective_met: bool = True
     evaluation: str = "held-out"  # or "synthetic" when the user gave no evaluation data
+    throughput_at_objective: float | None = None
+    device_class: str = ""
+    device_count: int = 1
+    inferences_per_joule: float | None = None
+    gpu_utilisation: float | None = None  # 0 to 1, under the load of the shipped point
+    bound: Bound = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,17 +366,28 @@ class Outcome:
         return load(cls, text)
 
     def to_termination_message(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
-        """JSON of at most ``limit`` bytes: candidates are dropped from the end (the winner stands first), then the
-        error's texts are cut. Raises :class:`ContractError` if even that does not fit."""
+        """JSON of at most ``limit`` bytes: the candidates' buckets are dropped, then candidates from the end, those
+        that ship or are offered last, then the error's texts are cut. Raises :class:`ContractError` if even that does
+        not fit."""
         outcome, cuts = self, list(_TEXT_CUTS)
         while len(text := outcome.to_json().encode()) > limit:
-            if len(outcome.candidates) > 1:
-                outcome = dataclasses.replace(outcome, candidates=outcome.candidates[:-1])
+            if any(one.buckets for one in outcome.candidates):
+                outcome = dataclasses.replace(outcome, candidates=tuple(
+                    dataclasses.replace(one, buckets=()) for one in outcome.candidates))
+            elif len(outcome.candidates) > 1:
+                outcome = dataclasses.replace(outcome, candidates=_without_the_least(outcome.candidates))
             elif outcome.error and cuts:
                 outcome = dataclasses.replace(outcome, error=outcome.error.shortened(cuts.pop(0)))
             else:
                 raise ContractError(f"outcome of {len(text)} bytes cannot be shortened to {limit}")
         return text.decode()
+
+
+def _without_the_least(candidates: tuple[CandidateSummary, ...]) -> tuple[CandidateSummary, ...]:
+    """Without the last one that neither ships nor is offered, or else without the last."""
+    others = [index for index, one in enumerate(candidates) if one.verdict not in ("Shipped", "Offered")]
+    dropped = others[-1] if others else len(candidates) - 1
+    return candidates[:dropped] + candidates[dropped + 1:]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,7 +402,6 @@ class Manifest:
     is not in it."""
 
     fingerprint: str
-    model_name: str
     created: str
     files: Mapping[str, FileEntry]
     outcome: Outcome

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from enginewright_builder.data_files import EVALUATION, DataField, SampleFile, check_against
+from enginewright_builder.accuracy_rules import check_gate, synthetic_samples
+from enginewright_builder.contract import AccuracyRequest
+from enginewright_builder.data_files import (
+    CALIBRATION,
+    EVALUATION,
+    DataField,
+    SampleFile,
+    check_against,
+    check_overlap,
+)
 from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.models.base import SourceModel
+from enginewright_builder.sample_keys import row_key
 from enginewright_builder.synthetic import DEFAULT_SIZE, example_inputs
 
+# Made-up samples, at least, when the user gives none. They prove that the arithmetic holds, not that production's
+# inputs fare well.
+SYNTHETIC_SAMPLES = 64
 HELD_OUT, SYNTHETIC = "held-out", "synthetic"
 # What one forward pass takes during gate and calibration: small enough for any model that serves at all.
 GATE_BATCH = 16
@@ -19,11 +32,13 @@ GATE_BATCH = 16
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSet:
-    """``batches`` cover every sample once. ``origin`` is ``held-out`` or ``synthetic``."""
+    """``batches`` cover every sample once, and no two samples are the same. ``origin`` is ``held-out`` or
+    ``synthetic``; ``repeated`` is how many were left out as they were there before."""
 
     batches: Sequence[Tensors]
     count: int
     origin: str
+    repeated: int = 0
 
     @property
     def typical(self) -> Tensors:
@@ -54,9 +69,52 @@ def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATI
     if file.texts and model.tokenize is None:
         raise where.invalid("the file holds texts, but the model brings no tokenizer", "text",
                             "give tokenised arrays named as the inputs, or put the tokenizer's files beside the model")
-    checked = check_against(file, model.interface, where)
+    checked = check_against(file, model.interface, where).distinct()
     batches = _text_batches(checked.texts, model, batch) if checked.texts else _row_batches(checked.rows, batch)
-    return SampleSet(batches=batches, count=len(file), origin=HELD_OUT)
+    batches, count = _distinct(batches, set())
+    return SampleSet(batches=batches, count=count, origin=HELD_OUT, repeated=len(file) - count)
+
+
+def gate_samples(evaluation: SampleFile | None, calibration: SampleFile | None, accuracy: AccuracyRequest,
+                 model: SourceModel) -> tuple[SampleSet, Sequence[Tensors]]:
+    """What candidates are tried on, and what they are calibrated on, apart from it. Raises :class:`UserError`
+    ``EvaluationTooSmall`` where the model tells fewer samples apart than the file does, and what sets raise."""
+    tried = (sample_set(evaluation, model) if evaluation else
+             synthetic_set(model, synthetic_samples(accuracy.tolerance, SYNTHETIC_SAMPLES)))
+    if evaluation:
+        check_gate(accuracy.metric, accuracy.tolerance, tried.count)
+    if calibration is None:
+        return tried, ()
+    return tried, held_apart(sample_set(calibration, model, CALIBRATION), tried).batches
+
+
+def held_apart(calibration: SampleSet, evaluation: SampleSet) -> SampleSet:
+    """Calibration without what the evaluation holds, compared as the model sees it: texts that are tokenised alike,
+    tokens that another file gives as text. Raises :class:`UserError` ``CalibrationEqualsEvaluation``."""
+    seen = set(_keys(evaluation.batches))
+    batches, count = _distinct(calibration.batches, seen)
+    check_overlap(calibration.count - count, evaluation.count, calibration.count)
+    return SampleSet(batches=batches, count=count, origin=calibration.origin, repeated=calibration.repeated)
+
+
+def _distinct(batches: Sequence[Tensors], seen: set[str]) -> tuple[list[Tensors], int]:
+    """Without samples whose key is in ``seen`` or came before; and how many are left."""
+    seen, kept = set(seen), list[Tensors]()
+    for batch in batches:
+        fresh = []
+        for index, key in enumerate(_keys([batch])):
+            if key not in seen:
+                seen.add(key)
+                fresh.append(index)
+        if fresh:
+            kept.append({name: array[fresh] for name, array in batch.items()})
+    return kept, sum(len(next(iter(batch.values()))) for batch in kept)
+
+
+def _keys(batches: Sequence[Tensors]) -> Iterator[str]:
+    for batch in batches:
+        for index in range(len(next(iter(batch.values())))):
+            yield row_key({name: array[index] for name, array in batch.items()})
 
 
 def synthetic_set(model: SourceModel, count: int, seed: int = 0, batch: int = GATE_BATCH) -> SampleSet:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zipfile
 from collections.abc import Mapping
@@ -19,9 +18,14 @@ import numpy as np
 from enginewright_builder.contract import Interface
 from enginewright_builder.engines.base import Array
 from enginewright_builder.errors import UserError
+from enginewright_builder.sample_keys import row_key, text_key
 from enginewright_builder.shapes import is_text_interface, numpy_dtype, shape_text, size_range
 
 _FORMATS = 'give .npz with one array an input, or .jsonl with {"text": …} or {"<input>": […]} on each line'
+
+
+# A larger share of samples in both sets than this, and they are one set; fewer are left out of the calibration.
+SHARED_LIMIT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +48,15 @@ class SampleFile:
                           rows=tuple(self.rows[index] for index in kept if self.rows))
 
     def keys(self) -> list[str]:
-        """One digest a sample: equal keys mean equal samples."""
-        if self.texts:
-            return [hashlib.sha256(text.strip().encode()).hexdigest() for text in self.texts]
-        return [_row_key(row) for row in self.rows]
+        """One digest a sample: equal keys mean equal samples, whatever file, format or type they were written in."""
+        return [text_key(text) for text in self.texts] or [row_key(row) for row in self.rows]
 
-
-def _row_key(row: Mapping[str, Array]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(row):
-        digest.update(f"{name}:{row[name].dtype}:{row[name].shape}\n".encode())
-        digest.update(np.ascontiguousarray(row[name]).tobytes())
-    return digest.hexdigest()
+    def distinct(self) -> SampleFile:
+        """Each sample once, in its first place: a sample that is told twice proves nothing more."""
+        first = {key: index for index, key in reversed(list(enumerate(self.keys())))}
+        kept = sorted(first.values())
+        return SampleFile(texts=tuple(self.texts[index] for index in kept if self.texts),
+                          rows=tuple(self.rows[index] for index in kept if self.rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ def read_samples(path: Path, where: DataField = EVALUATION) -> SampleFile:
     else:
         raise where.invalid(f"{path.name} is neither .npz nor .jsonl", path, _FORMATS)
     if not len(samples):
-        raise where.invalid(f"{path.name} holds no samples", path, "give at least 8 samples like production's")
+        raise where.invalid(f"{path.name} holds no samples", path, "give at least 16 samples like production's")
     return samples
 
 
@@ -148,6 +149,19 @@ def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) 
     return row
 
 
+def check_overlap(shared: int, evaluation: int, calibration: int, uri: str = "") -> None:
+    """``shared`` calibration samples are evaluation samples, too. Few can be left out; more, and it is one set.
+
+    An engine tried on what it was calibrated with proves nothing about other inputs. Raises :class:`UserError`
+    ``CalibrationEqualsEvaluation``.
+    """
+    if shared and shared > SHARED_LIMIT * min(evaluation, calibration):
+        raise UserError("CalibrationEqualsEvaluation", f"{shared} of {calibration} calibration samples are evaluation "
+                        "samples, too (equal content, whatever the file): such a proof would prove nothing",
+                        field="spec.engine.calibration.uri", value=uri,
+                        remedy="give other samples for calibration, for example a day's earlier traffic")
+
+
 def check_against(samples: SampleFile, interface: Interface, where: DataField = EVALUATION) -> SampleFile:
     """Samples in the interface's own types. Raises as :func:`read_samples`, naming what was got and what is
     expected."""
@@ -172,6 +186,8 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
 
 def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField) -> Array:
     wanted = numpy_dtype(dtype)
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise where.invalid(f"{at} holds NaN", "NaN", "leave such samples out, or mend what wrote them")
     fits = array.ndim == len(shape) and all(low <= size <= high for size, (low, high)
                                             in zip(array.shape, map(size_range, shape), strict=True))
     if not fits:

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 import errno
 
-from enginewright_builder.contract import EXIT_BUG, EXIT_TRANSIENT, EXIT_USER, ContractError, ErrorFamily, ErrorReport
+from enginewright_builder.contract import (
+    EXIT_BUG,
+    EXIT_OK,
+    EXIT_TRANSIENT,
+    EXIT_USER,
+    ContractError,
+    ErrorFamily,
+    ErrorReport,
+    Outcome,
+)
 
 EXIT_CODES: dict[ErrorFamily, int] = {"user": EXIT_USER, "transient": EXIT_TRANSIENT, "bug": EXIT_BUG}
 
@@ -75,3 +84,8 @@ def _is_allocator_failure(error: BaseException) -> bool:
     """PyTorch and ONNX Runtime report a failed allocation as plain ``RuntimeError`` or a binding's own class."""
     text = str(error).lower()
     return any(mark in text for mark in ("can't allocate memory", "out of memory", "bad_alloc", "failed to allocate"))
+
+
+def exit_code(outcome: Outcome) -> int:
+    """The process's exit status for this end: 0, or that of the error's family."""
+    return EXIT_OK if outcome.error is None else EXIT_CODES[outcome.error.family]

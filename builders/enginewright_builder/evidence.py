@@ -8,7 +8,9 @@ from importlib import metadata
 
 from enginewright_builder.contract import BuildRequest, DeviceRequest, Outcome
 from enginewright_builder.data import SYNTHETIC, SampleSet
+from enginewright_builder.drift_report import DriftReport
 from enginewright_builder.ladder import Climb
+from enginewright_builder.performance import Performance
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
 from enginewright_builder.resolve import Resolved
 from enginewright_builder.sweep import SweepResult
@@ -20,7 +22,8 @@ _PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tens
 
 def build_report(request: BuildRequest, outcome: Outcome, climbed: Climb, swept: SweepResult, proof: Proof,
                  reference: str, evaluation: SampleSet, config_pbtxt: str, resolved: Resolved,
-                 steps: Mapping[str, float]) -> BuildReport:
+                 steps: Mapping[str, float], performance: Performance,
+                 drift: Mapping[str, DriftReport]) -> BuildReport:
     if outcome.engine is None or outcome.serving is None:
         raise ValueError("only a build that ended well has a report")
     timing = climbed.reference
@@ -36,6 +39,7 @@ def build_report(request: BuildRequest, outcome: Outcome, climbed: Climb, swept:
                                   tolerance=request.accuracy.tolerance, samples=climbed.accuracy.samples,
                                   evaluation=evaluation.origin),
         objective=request.objective, serving=outcome.serving, config_pbtxt=config_pbtxt, sweep=swept,
+        performance=performance, drift=dict(drift),
         hardware=Hardware(device=device_name(request.device), cores=available_cpus(), memory_bytes=memory_bytes(),
                           architecture=request.device.architecture, gpus=request.device.products),
         versions=versions(proof), steps=dict(steps), notes=_notes(resolved, evaluation, proof))

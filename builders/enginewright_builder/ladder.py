@@ -1,163 +1,161 @@
-"""The precision ladder: build every rung, hold it against the reference, measure all of them together, judge."""
+"""The ladder: candidates of all engines are built, gated and raced, the best two tuned further, and all judged.
+
+1. Wide rungs, which take every batch: each is built and held against the reference. Where the best of them can be tuned
+   for single buckets, or more are open than a small device may hold, a short race sends the hopeless home.
+2. What the gate refused but would be the fastest is tried once more with its worst layers kept precise.
+3. The best two are tuned (:meth:`Engine.specialised`), each gated again.
+4. What is left races in every bucket beside the source model until the winners are clear.
+5. Verdicts, and what ships: one engine, or the best of each bucket.
+
+The time budget bounds it: a rung is begun only if one that takes as long as the slowest of its engine still leaves the
+time for what comes after. The first is begun as long as any time is left.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from enginewright_builder.accuracy import Accuracy, compare
-from enginewright_builder.candidates import FULL_PRECISION, Candidate, Judgement, judge
+from enginewright_builder.accuracy import Accuracy, Metric
+from enginewright_builder.ascent import Ascent, Plan
+from enginewright_builder.attempt import Workshop, WorstLayers
+from enginewright_builder.candidates import FULL_PRECISION, REFERENCE, Candidate, Judgement, judge
+from enginewright_builder.competition import Heat
 from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest
 from enginewright_builder.data import SampleSet
-from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Tensors
-from enginewright_builder.errors import UserError, classify
-from enginewright_builder.measure import Timing, measure, speedup
+from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Member
+from enginewright_builder.engines.composite import combine
+from enginewright_builder.measure import Stopwatch, Timing
 from enginewright_builder.models.base import SourceModel
+from enginewright_builder.reference_answers import remembered
+from enginewright_builder.refusals import (
+    NothingToServeError,
+    accuracy_not_reached,
+    budget_too_small,
+    not_faster_than_source,
+    precision_unsupported,
+)
+from enginewright_builder.steps import Budget
 
-log = logging.getLogger(__name__)
-
-# At which batch candidates are compared, if the model takes that many: large enough that arithmetic outweighs calls.
-COMPARED_BATCH = 8
-REFERENCE = "reference"
-
-Report = Callable[[float, str], None]
-
-
-class NothingToServeError(UserError):
-    """No candidate may be served; ``candidates`` has the evidence and the one that is offered."""
-
-    def __init__(self, reason: str, message: str, candidates: tuple[CandidateSummary, ...], *, field: str,
-                 value: object,
-                 remedy: str) -> None:
-        super().__init__(reason, message, field=field, value=value, remedy=remedy)
-        self.candidates = candidates
+# Engines whose builds take seconds before those that take a minute.
+_BUILD_COST = {"onnxruntime": 0, "tensorrt": 1, "torch": 2}
+# The safe rung and the one that is most often worth it before all others, in case time runs out.
+_FIRST = ("fp32", "fp16")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Climb:
-    """``speedup`` is the winner's throughput over the reference's, at ``batch``; ``artifact`` is the winner's."""
+    """What ships, and the evidence. ``shipped`` names who serves each bucket; ``winner`` serves ``batch``, the largest
+    that the objective uses, and ``speedup`` is its throughput over the reference's there. ``accuracy`` is the lowest of
+    all that ship. ``built`` are all that were built; ``references`` is the source model as timed in each bucket in
+    use."""
 
     winner: Candidate
     artifact: Artifact
     candidates: tuple[CandidateSummary, ...]
-    reference: Timing
+    built: tuple[Candidate, ...]
+    shipped: Mapping[int, str]
+    references: Mapping[int, Timing]
     batch: int
     speedup: float
     accuracy: Accuracy
 
+    @property
+    def reference(self) -> Timing:
+        return self.references[self.batch]
+
+    @property
+    def name(self) -> str:
+        """``tensorrt fp16 @1 and torch fp16`` of a composite."""
+        return " and ".join(dict.fromkeys(name for _, name in sorted(self.shipped.items())))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """What candidates must reach, and on what they are tried. ``measure_seconds`` bounds the timing of all together."""
+    """What candidates must reach, on what they are tried, and how long that may take: ``measure_seconds`` bounds the
+    timing of all of them, ``budget`` the whole build. ``metric`` is the user's own, where ``accuracy`` names one."""
 
     accuracy: AccuracyRequest
     objective: ObjectiveRequest
     evaluation: SampleSet
     measure_seconds: float
+    metric: str | Metric = ""
+    budget: Budget = field(default_factory=lambda: Budget(float("inf")))
+    worst_layers: WorstLayers | None = None
+    stopwatch: Callable[[Callable[[str, int], Call]], Stopwatch] = Stopwatch
 
 
 def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, source: SourceModel, context: BuildContext,
           gate: Gate) -> Climb:
-    """Raises :class:`NothingToServeError` ``AccuracyNotReached`` or ``NotFasterThanSource``, and :class:`UserError`
-    ``PrecisionUnsupported`` when no engine has such a rung here."""
-    rungs = _rungs(engines, precision, context)
+    """Raises :class:`NothingToServeError` ``AccuracyNotReached``, ``NotFasterThanSource`` or ``BudgetTooSmall``, and
+    :class:`UserError` ``PrecisionUnsupported`` when no engine has such a rung here."""
+    context = context if context.buckets else replace(context, buckets=tuple(sorted({1, context.max_batch_size})))
+    plans = _plans(engines, precision, context)
     context.progress(0.0, "asking the source model")
-    references = [source.run(batch) for batch in gate.evaluation.batches]
-    built = [_try(engines, rung, wanted, model, gate, references, _part(context, index, len(rungs)))
-             for index, (rung, wanted) in enumerate(rungs)]
+    references = remembered(map(source.run, gate.evaluation.batches), context.workspace / "references")
+    workshop = Workshop(engines=engines, model=model, context=context, accuracy=gate.accuracy,
+                        metric=gate.metric or gate.accuracy.metric, evaluation=gate.evaluation,
+                        worst_layers=gate.worst_layers, references=references)
+    ascent = Ascent(workshop=workshop, source=source, objective=gate.objective, budget=gate.budget,
+                    measure_seconds=gate.measure_seconds, stopwatch=gate.stopwatch)
     try:
-        inputs = gate.evaluation.request(_compared_batch(source, context.max_batch_size, gate))
-        batch = len(next(iter(inputs.values())))
-        timings = measure(_runs(built, source), inputs, gate.measure_seconds,
-                          progress=lambda fraction, detail: context.progress(0.6 + 0.4 * fraction, detail))
+        ascent.build(plans, 0.05, 0.45)
+        ascent.build(ascent.mended(), 0.45, 0.55)
+        ascent.build(ascent.tuned(), 0.55, 0.7)
+        heats = ascent.race()
     finally:
-        for candidate in built:
-            if candidate.runner:
-                candidate.runner.close()
-    measured = [replace(one, runner=None, timing=timings.get(one.name)) for one in built]
-    judgement = judge(measured, timings[REFERENCE], gate.accuracy.tolerance, gate.objective, source.candidate)
-    summaries = tuple(candidate.summary(batch) for candidate in judgement.candidates)
-    winner = judgement.winner
-    if winner is None or winner.artifact is None or winner.timing is None or winner.accuracy is None:
-        raise _nothing(judgement, summaries, gate.accuracy)
-    return Climb(winner=winner, artifact=winner.artifact, candidates=summaries, reference=timings[REFERENCE],
-                 batch=batch,
-                 speedup=speedup(timings[REFERENCE], winner.timing), accuracy=winner.accuracy)
+        ascent.close()
+    judgement = judge(ascent.measured(), heats, gate.accuracy.tolerance, source.candidate,
+                      context.runtime.python_runtimes)
+    summaries = tuple(one.summary(max(judgement.used)) for one in judgement.candidates)
+    if not judgement.shipped:
+        raise _nothing(judgement, summaries, ascent, gate, source.name)
+    return _climbed(judgement, summaries, heats, ascent)
 
 
-def _rungs(engines: Sequence[Engine], precision: str, context: BuildContext) -> list[tuple[Rung, bool]]:
-    """Rungs asked for, and for the offer a full-precision one that was not, most precise first."""
+def _plans(engines: Sequence[Engine], precision: str, context: BuildContext) -> list[Plan]:
+    """Rungs asked for, and for the offer a full-precision one that was not; the cheapest to build first."""
     wanted = [rung for engine in engines for rung in engine.rungs(precision, context)]
     if not any(not rung.unavailable for rung in wanted):
-        reasons = "; ".join(f"{rung.backend}: {rung.unavailable}" for rung in wanted) or "no engine has it"
-        raise UserError("PrecisionUnsupported", f"{precision} cannot be built here: {reasons}",
-                        field="spec.engine.precision", value=precision, remedy="write auto, or give what is missing")
+        raise precision_unsupported(precision, wanted)
+    plans = sorted((Plan(rung=rung) for rung in wanted), key=lambda plan: (
+        plan.rung.precision not in _FIRST, _BUILD_COST.get(plan.rung.backend, max(_BUILD_COST.values()))))
     if any(rung.precision in FULL_PRECISION for rung in wanted):
-        return [(rung, True) for rung in wanted]
+        return plans
     extra = [rung for engine in engines for rung in engine.rungs("fp32", context) if not rung.unavailable]
-    return [*((rung, False) for rung in extra[:1]), *((rung, True) for rung in wanted)]
+    return [*(Plan(rung=rung, wanted=False) for rung in extra[:1]), *plans]
 
 
-def _part(context: BuildContext, index: int, count: int) -> BuildContext:
-    begin, width = 0.1 + 0.5 * index / count, 0.5 / count
-    return replace(context, progress=lambda fraction, detail: context.progress(begin + width * fraction, detail))
+def _climbed(judgement: Judgement, summaries: tuple[CandidateSummary, ...], heats: Mapping[int, Heat],
+             ascent: Ascent) -> Climb:
+    winners, batch = judgement.winners, max(judgement.used)
+    winner = winners[batch]
+    accuracies = [one.accuracy for one in winners.values() if one.accuracy is not None]
+    return Climb(winner=winner, artifact=_artifact(winners), candidates=summaries, shipped=judgement.shipped,
+                 built=tuple(one for one in judgement.candidates if one.artifact),
+                 references={size: ascent.reference(size) for size in judgement.used}, batch=batch,
+                 speedup=heats[batch].ratio(REFERENCE, winner.name).value,
+                 accuracy=min(accuracies, key=lambda accuracy: accuracy.low))
 
 
-def _try(engines: Sequence[Engine], rung: Rung, wanted: bool, model: ExportedModel, gate: Gate,
-         references: Sequence[Tensors], context: BuildContext) -> Candidate:
-    """Builds and gates one rung. What goes wrong costs this rung, not the build, unless it would hit all of them."""
-    name = f"{rung.backend} {rung.precision}"
-    if rung.unavailable:
-        return Candidate(rung=rung, wanted=wanted)
-    engine = next(engine for engine in engines if engine.name == rung.backend)
-    context.progress(0.0, f"building {name}")
-    try:
-        artifact = engine.build(rung, model, context)
-        runner = engine.load(artifact)
-        context.progress(0.7, f"comparing {name} with the source model")
-        accuracy = compare(gate.accuracy.metric, references, map(runner, gate.evaluation.batches))
-    except Exception as error:  # any class of any runtime library
-        known = classify(error)
-        if known.family == "transient" or known.reason in ("StoreFull", "StoreReadOnly", "ReferenceNotFinite"):
-            raise
-        log.warning("%s failed", name, exc_info=error)
-        return Candidate(rung=rung, wanted=wanted, failure=known.message)
-    return Candidate(rung=rung, wanted=wanted, artifact=artifact, runner=runner, accuracy=accuracy)
+def _artifact(winners: Mapping[int, Candidate]) -> Artifact:
+    """Of the one that serves all buckets, or of those that serve some, neighbours that agree joined."""
+    members: list[Member] = []
+    for batch, one in sorted(winners.items()):
+        if one.artifact is None:
+            raise ValueError(f"{one.name} was not built")
+        if members and members[-1].artifact is one.artifact:
+            members.pop()
+        members.append(Member(up_to=batch, artifact=one.artifact))
+    return members[0].artifact if len(members) == 1 else combine(members)
 
 
-def _runs(built: Sequence[Candidate], source: SourceModel) -> dict[str, Callable[[Tensors], object]]:
-    return {REFERENCE: source.run, **{one.name: one.runner for one in built if one.runner}}
-
-
-def _compared_batch(source: SourceModel, max_batch_size: int, gate: Gate) -> int:
-    """Halved while the source needs much longer for one batch than the latency objective allows: no candidate is so
-    much faster that such a batch would be served."""
-    batch = max(1, min(COMPARED_BATCH, max_batch_size))
-    limit = gate.objective.latency_ms
-    while batch > 1 and limit > 0:
-        inputs = gate.evaluation.request(batch)
-        timing = measure({REFERENCE: source.run}, inputs, 0.0)[REFERENCE]
-        if timing.percentile(50) <= 8 * limit:
-            break
-        batch //= 2
-    return batch
-
-
-def _nothing(judgement: Judgement, summaries: tuple[CandidateSummary, ...],
-             accuracy: AccuracyRequest) -> NothingToServeError:
-    offered = next((one for one in summaries if one.verdict == "Offered"), None)
-    offer = f"; offered instead: {offered.backend} {offered.precision}" if offered else ""
+def _nothing(judgement: Judgement, summaries: tuple[CandidateSummary, ...], ascent: Ascent, gate: Gate,
+             source: str) -> NothingToServeError:
     if judgement.problem == "NotFasterThanSource":
-        return NothingToServeError(judgement.problem, f"no candidate is faster than the source model as it is{offer}",
-                                   summaries,
-                              field="spec.engine", value="", remedy="serve the source model as it is, allow more "
-                              "precisions (spec.engine.precision: auto), or build on other hardware")
-    best = max((one for one in summaries if one.accuracy_low is not None), key=lambda one: one.accuracy_low or 0.0,
-               default=None)
-    figures = (f"the closest is {best.backend} {best.precision} with {accuracy.metric} {best.accuracy:.4f} "
-               f"(lower bound {best.accuracy_low:.4f})" if best else "none could be measured")
-    return NothingToServeError("AccuracyNotReached", f"no candidate asked for reaches {accuracy.metric} ≥ "
-                          f"{1 - accuracy.tolerance:.4g}: {figures}{offer}", summaries, field="spec.accuracy.tolerance",
-                          value=accuracy.tolerance, remedy="raise the tolerance, allow more precisions "
-                          "(spec.engine.precision: auto), or give more evaluation samples")
+        return not_faster_than_source(summaries)
+    if judgement.problem == "BudgetTooSmall":
+        skipped = max((ascent.need(one.rung.backend) for one in judgement.candidates if one.skipped), default=0.0)
+        missing = (skipped or gate.budget.spent) + ascent.after_seconds
+        return budget_too_small(summaries, gate.budget.seconds, gate.budget.spent, missing, source)
+    return accuracy_not_reached(summaries, gate.accuracy)

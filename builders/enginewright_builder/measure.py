@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Call
 
-Run = Callable[[Tensors], object]
+# Before the first timed call: as many calls, or as many seconds, whichever is sooner, and two calls at least.
 WARMUP_CALLS = 3
+WARMUP_SECONDS = 0.2
 MIN_ROUNDS = 7
 MAX_ROUNDS = 200
 # Idle time before a timed call, in which the thread pools of the one before stop spinning.
 SETTLE_SECONDS = 0.002
-_RESAMPLES = 1_000
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,48 +37,75 @@ class Timing:
     def throughput(self) -> float:
         return self.batch / self.percentile(50) * 1e3
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the median, 95 %, by order statistics (David and Nagaraja, Order Statistics, 2003, section 7.1); of fewer
+        than six times all that was seen."""
+        ordered = sorted(self.times_ms)
+        outside = max(0, int(stats.binom.ppf((1 - _CONFIDENCE) / 2, len(ordered), 0.5)) - 1)
+        return ordered[outside], ordered[-1 - outside]
 
-def measure(runners: Mapping[str, Run], inputs: Tensors, budget_seconds: float, *, seed: int = 0,
-            clock: Callable[[], float] = time.perf_counter, pause: Callable[[float], None] = time.sleep,
-            progress: Callable[[float, str], None] = lambda fraction, detail: None) -> dict[str, Timing]:
-    """Every runner once a round, in random order, until the budget or ``MAX_ROUNDS`` is spent, and ``MIN_ROUNDS`` at
-    least.
 
-    Times with equal index in two timings are of one round, so their ratio is free of what slowed both down.
-    """
-    batch = len(next(iter(inputs.values())))
-    cold = {name: _timed(run, inputs, clock) for name, run in runners.items()}
-    for run in runners.values():
-        for _ in range(WARMUP_CALLS - 1):
-            run(inputs)
-    times: dict[str, list[float]] = {name: [] for name in runners}
-    rng = np.random.default_rng(seed)
+@dataclass
+class Stopwatch:
+    """Times calls that are bound to their inputs once, warmed up apart, then interleaved: each once a round, in random
+    order. ``bind`` gives the call of an arm at a batch; ``cold_ms`` keeps the first call of each."""
+
+    bind: Callable[[str, int], Call]
+    seed: int = 0
+    clock: Callable[[], float] = time.perf_counter
+    pause: Callable[[float], None] = time.sleep
+    cold_ms: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._calls: dict[tuple[str, int], Call] = {}
+        self._rng = np.random.default_rng(self.seed)
+
+    def rounds(self, names: Sequence[str], batch: int, count: int) -> dict[str, list[float]]:
+        """Milliseconds by name; times with equal index are of one round, so their ratio is free of what slowed both
+        down."""
+        calls = {name: self.warm(name, batch) for name in names}
+        times: dict[str, list[float]] = {name: [] for name in names}
+        for _ in range(count):
+            for name in self._rng.permutation(list(calls)):
+                self.pause(SETTLE_SECONDS)
+                times[name].append(self._timed(calls[name]))
+        return times
+
+    def timing(self, name: str, batch: int, times_ms: Sequence[float]) -> Timing:
+        return Timing(batch=batch, times_ms=tuple(times_ms), cold_ms=self.cold_ms[name, batch])
+
+    def warm(self, name: str, batch: int) -> Call:
+        """Bound and called until it is warm, the first time that it is asked for."""
+        key = name, batch
+        if key not in self._calls:
+            call = self._calls[key] = self.bind(name, batch)
+            begin = self.clock()
+            self.cold_ms[key] = self._timed(call)
+            for number in range(1, WARMUP_CALLS):
+                if number > 1 and self.clock() - begin > WARMUP_SECONDS:
+                    break
+                call()
+        return self._calls[key]
+
+    def _timed(self, call: Call) -> float:
+        begin = self.clock()
+        call()
+        return (self.clock() - begin) * 1e3
+
+
+def measure(calls: Mapping[str, Call], batch: int, budget_seconds: float, *, seed: int = 0,
+            clock: Callable[[], float] = time.perf_counter,
+            pause: Callable[[float], None] = time.sleep) -> dict[str, Timing]:
+    """All calls, bound to a batch of ``batch``, until the budget or ``MAX_ROUNDS`` is spent, and ``MIN_ROUNDS`` at
+    least."""
+    watch = Stopwatch(bind=lambda name, size: calls[name], seed=seed, clock=clock, pause=pause)
+    watch.rounds(list(calls), batch, 0)
+    times: dict[str, list[float]] = {name: [] for name in calls}
     begin = clock()
-    for rounds in range(MAX_ROUNDS):
-        spent = clock() - begin
-        if rounds >= MIN_ROUNDS and spent >= budget_seconds:
+    for done in range(MAX_ROUNDS):
+        if done >= MIN_ROUNDS and clock() - begin >= budget_seconds:
             break
-        for name in rng.permutation(list(runners)):
-            pause(SETTLE_SECONDS)
-            times[name].append(_timed(runners[name], inputs, clock))
-        progress(min(1.0, max(rounds / MAX_ROUNDS, spent / budget_seconds if budget_seconds > 0 else 1.0)),
-                 f"measured {rounds + 1} rounds at batch {batch}")
-    return {name: Timing(batch=batch, times_ms=tuple(times[name]), cold_ms=cold[name]) for name in runners}
-
-
-def _timed(run: Run, inputs: Tensors, clock: Callable[[], float]) -> float:
-    begin = clock()
-    run(inputs)
-    return (clock() - begin) * 1e3
-
-
-def speedup(reference: Timing, candidate: Timing) -> float:
-    """How many times the reference's throughput: the median over rounds of the ratio within a round."""
-    return float(np.median(np.divide(reference.times_ms, candidate.times_ms)))
-
-
-def speedup_high(reference: Timing, candidate: Timing, seed: int = 0) -> float:
-    """One-sided 95 % upper bound of :func:`speedup`, by bootstrap over rounds."""
-    ratios = np.divide(reference.times_ms, candidate.times_ms)
-    draws = np.random.default_rng(seed).integers(0, len(ratios), (_RESAMPLES, len(ratios)))
-    return float(np.quantile(np.median(ratios[draws], axis=1), 0.95))
+        for name, taken in watch.rounds(list(calls), batch, 1).items():
+            times[name].extend(taken)
+    return {name: watch.timing(name, batch, times[name]) for name in calls}

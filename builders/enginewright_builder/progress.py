@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Protocol, TextIO
@@ -10,9 +11,8 @@ from enginewright_builder.contract import Outcome, Progress, dumps
 
 # Where each step of a build begins, as a fraction of the whole, from the times of a typical build on a CPU.
 STEPS: dict[str, float] = {
-    "resolve": 0.0, "fetch": 0.02, "export": 0.05, "ladder": 0.30, "sweep": 0.60, "repository": 0.88,
-    "verify-load": 0.90,
-    "publish": 0.97, "done": 1.0,
+    "resolve": 0.0, "fetch": 0.02, "export": 0.05, "ladder": 0.30, "sweep": 0.60, "appraise": 0.82,
+    "repository": 0.88, "verify-load": 0.90, "publish": 0.97, "done": 1.0,
 }
 
 
@@ -68,3 +68,12 @@ class Tracker:
     def _report(self, fraction: float, detail: str) -> None:
         self._fraction = max(self._fraction, fraction)
         self._sink.progress(Progress(step=self._step, fraction=round(self._fraction, 4), detail=detail))
+
+
+def own_stdout() -> TextIO:
+    """Standard output for our lines alone: what libraries print, in Python or not, goes to standard error from here
+    on."""
+    sys.stdout.flush()
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return stream

@@ -12,27 +12,34 @@ from pathlib import Path
 from enginewright_builder import store
 from enginewright_builder.accuracy_rules import check_gate
 from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
-from enginewright_builder.data_files import CALIBRATION, EVALUATION, DataField, SampleFile, check_against, read_samples
+from enginewright_builder.data_files import (
+    CALIBRATION,
+    EVALUATION,
+    DataField,
+    SampleFile,
+    check_against,
+    check_overlap,
+    read_samples,
+)
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
+from enginewright_builder.metric_graph import find_metric
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import FetchContext, fetch
 from enginewright_builder.sources.formats import Located, locate, size_bytes
-
-# More of the evaluation samples among the calibration samples than this, and they are one set; fewer are left out.
-SHARED_LIMIT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
     """``request`` has all digests and the format filled in, so that the same content has the same fingerprint. Sample
-    files are None where the user gave none."""
+    files are None where the user gave none, ``metric_graph`` where accuracy is measured by one of the known metrics."""
 
     request: BuildRequest
     located: Located
     source: ResolvedSource
     evaluation: SampleFile | None
     calibration: SampleFile | None
+    metric_graph: Path | None
     notes: tuple[str, ...]
 
 
@@ -46,22 +53,23 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / "source",
                                                          digest=request.source.digest))
     located = locate(path, request.source.format)
+    metric_graph = find_metric(request.accuracy.metric, path)
     evaluation, evaluation_digest = _data(request, request.accuracy.evaluation, EVALUATION, scratch / "evaluation")
     calibration, calibration_digest = _data(request, request.engine.calibration, CALIBRATION, scratch / "calibration")
     notes = list(located.notes)
     if evaluation is not None:
+        evaluation = _distinct(_fitting(located, request.interface, evaluation, EVALUATION), "evaluation", notes)
         check_gate(request.accuracy.metric, request.accuracy.tolerance, len(evaluation))
-        _check_fits(located, request.interface, evaluation, EVALUATION)
     if calibration is not None:
-        _check_fits(located, request.interface, calibration, CALIBRATION)
+        calibration = _distinct(_fitting(located, request.interface, calibration, CALIBRATION), "calibration", notes)
         if evaluation is not None:
-            calibration = _apart(request, evaluation, evaluation_digest, calibration, calibration_digest, notes)
+            calibration = _apart(request, evaluation, calibration, notes)
     if request.store_path:
         store.check_writable(Path(request.store_path), size_bytes(path))
     source = ResolvedSource(digest=digest, format=located.format, size_bytes=size_bytes(path),
                             evaluation_digest=evaluation_digest, calibration_digest=calibration_digest)
     return Resolved(request=_with_digests(request, source), located=located, source=source, evaluation=evaluation,
-                    calibration=calibration, notes=tuple(notes))
+                    calibration=calibration, metric_graph=metric_graph, notes=tuple(notes))
 
 
 def _check_numbers(request: BuildRequest) -> None:
@@ -85,49 +93,45 @@ def _data(request: BuildRequest, data: DataRequest | None, where: DataField,
     return read_samples(path, where).limited(data.samples), digest
 
 
-def _check_fits(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> None:
-    """As far as it can be told without PyTorch; the build checks again."""
-    if located.format == "onnx":
-        import onnx
-
-        from enginewright_builder.onnx_interface import graph_interface
-
-        check_against(samples, graph_interface(onnx.load(str(located.path), load_external_data=False)), where)
-    elif interface is not None and interface.inputs:
-        check_against(samples, checked(interface), where)
+def _fitting(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> SampleFile:
+    """Samples in the model's own types, as far as these can be told without PyTorch; the build checks again."""
     if located.format == "huggingface" and samples.texts and not _has_tokenizer(located.path):
         raise where.invalid("the file holds texts, but the model's folder has no tokenizer", "text",
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")
     if located.format != "huggingface" and samples.texts:
         raise where.invalid(f"the file holds texts, but {located.format} sources bring no tokenizer", "text",
                             "give arrays named as the model's inputs, in .npz or .jsonl")
+    if located.format == "onnx":
+        import onnx
+
+        from enginewright_builder.onnx_interface import graph_interface
+
+        return check_against(samples, graph_interface(onnx.load(str(located.path), load_external_data=False)), where)
+    if interface is not None and interface.inputs:
+        return check_against(samples, checked(interface), where)
+    return samples
 
 
 def _has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"))
 
 
-def _apart(request: BuildRequest, evaluation: SampleFile, evaluation_digest: str, calibration: SampleFile,
-           calibration_digest: str, notes: list[str]) -> SampleFile:
-    """Calibration samples that the evaluation does not hold. Raises ``CalibrationEqualsEvaluation``.
+def _distinct(samples: SampleFile, which: str, notes: list[str]) -> SampleFile:
+    distinct = samples.distinct()
+    if repeated := len(samples) - len(distinct):
+        notes.append(f"{repeated} of {len(samples)} {which} samples are there more than once: they count once")
+    return distinct
 
-    An engine tried on what it was calibrated with proves nothing about other inputs.
-    """
-    keys = set(evaluation.keys())
-    shared = keys & set(calibration.keys())
-    if evaluation_digest == calibration_digest or len(shared) > SHARED_LIMIT * len(keys):
-        uri = request.engine.calibration.uri if request.engine.calibration else ""
-        raise UserError("CalibrationEqualsEvaluation", f"{len(shared)} of {len(keys)} evaluation samples are also "
-                        "calibration samples: such a proof would prove nothing", field="spec.engine.calibration.uri",
-                        value=uri, remedy="give other samples for calibration, for example a day's earlier traffic")
+
+def _apart(request: BuildRequest, evaluation: SampleFile, calibration: SampleFile, notes: list[str]) -> SampleFile:
+    """Calibration samples that the evaluation does not hold. Raises ``CalibrationEqualsEvaluation``."""
+    shared = set(evaluation.keys()) & set(calibration.keys())
+    check_overlap(len(shared), len(evaluation), len(calibration),
+                  request.engine.calibration.uri if request.engine.calibration else "")
     if not shared:
         return calibration
     notes.append(f"left {len(shared)} calibration samples out that are evaluation samples too")
-    rest = calibration.without(shared)
-    if not len(rest):
-        raise CALIBRATION.invalid("no calibration sample is left that is not an evaluation sample", len(calibration),
-                                  "give other samples for calibration")
-    return rest
+    return calibration.without(shared)
 
 
 def _with_digests(request: BuildRequest, source: ResolvedSource) -> BuildRequest:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from enginewright_builder.progress import Tracker
 
 # Shares of the time budget, and what each measurement takes at least and at most, in seconds: more adds no certainty.
-MEASURE_SHARE, MEASURE_SECONDS = 0.10, (2.0, 5.0)
+# Candidates on a GPU are many, and each call is short; the race ends by itself once it is decided.
+MEASURE_SHARE, MEASURE_SECONDS = 0.10, {"cpu": (2.0, 5.0), "gpu": (2.0, 90.0)}
 SWEEP_SHARE, SWEEP_SECONDS = 0.40, (8.0, 25.0)
 
 
@@ -24,10 +25,19 @@ class Budget:
     def spent(self) -> float:
         return self._clock() - self._begin
 
+    @property
+    def seconds(self) -> float:
+        return self._seconds
+
+    @property
+    def left(self) -> float:
+        """Negative once it is overspent."""
+        return self._seconds - self.spent
+
     def share(self, part: float, bounds: tuple[float, float]) -> float:
         """``part`` of what is left, within ``bounds``."""
         low, high = bounds
-        return max(low, min(high, part * (self._seconds - self.spent)))
+        return max(low, min(high, part * self.left))
 
 
 class Steps:

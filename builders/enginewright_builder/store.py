@@ -53,7 +53,7 @@ def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) ->
                              remedy="it is set aside and built again; find out who else writes to the store") from error
 
 
-def publish(staging: Path, store_path: Path, fingerprint: str, *, model_name: str, outcome: Outcome) -> Manifest:
+def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
     """Publishes all files below ``staging`` as ``<store>/<fingerprint>/`` and returns the manifest that is now there.
 
     All or nothing for a reader at any time. When someone else published this fingerprint first, theirs is verified and
@@ -69,8 +69,7 @@ def publish(staging: Path, store_path: Path, fingerprint: str, *, model_name: st
         try:
             temporary.mkdir()
             files = _copy_tree(staging, temporary)
-            manifest = Manifest(fingerprint=fingerprint, model_name=model_name, created=_now(), files=files,
-                                outcome=outcome)
+            manifest = Manifest(fingerprint=fingerprint, created=_now(), files=files, outcome=outcome)
             _write(temporary / MANIFEST_FILE, manifest.to_json().encode())
             _open_to_readers(temporary)
             _flush_folders(temporary)

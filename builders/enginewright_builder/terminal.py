@@ -31,7 +31,7 @@ class Terminal:
         if outcome.candidates:
             self._console.print(_table(outcome.candidates))
             for one in outcome.candidates:
-                self._console.print(f"  [dim]{one.precision}: {one.reason}[/]", highlight=False)
+                self._console.print(f"  [dim]{one.name or one.precision}: {one.reason}[/]", highlight=False)
         if outcome.error:
             self._console.print(_error(outcome.error))
         if outcome.engine:
@@ -42,9 +42,10 @@ def _table(candidates: tuple[CandidateSummary, ...]) -> Table:
     table = Table("candidate", "verdict", "p50 ms", "p99 ms", "inferences/s", "accuracy", "MB", box=None)
     for one in candidates:
         style = _COLOURS.get(one.verdict, "")
-        table.add_row(f"{one.backend} {one.precision}", one.verdict, _number(one.p50_ms, 2), _number(one.p99_ms, 2),
-                      _number(one.throughput, 1), _number(one.accuracy, 4),
-                      _number(one.size_bytes / 1e6 if one.size_bytes else None, 1), style=style)
+        table.add_row(one.name or f"{one.backend} {one.precision}", one.verdict,
+                      _number(one.p50_ms, 2), _number(one.p99_ms, 2), _number(one.throughput, 1),
+                      _number(one.accuracy, 4), _number(one.size_bytes / 1e6 if one.size_bytes else None, 1),
+                      style=style)
     return table
 
 

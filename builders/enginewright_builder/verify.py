@@ -71,8 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"engine {options.directory} refused: {error}", sys.stderr)
         return EXIT_DAMAGED
     size = sum(entry.bytes for entry in manifest.files.values())
-    _say(f"engine {manifest.fingerprint[:12]} of {manifest.model_name} is whole: {len(manifest.files)} files, "
-         f"{size:,} bytes", sys.stdout)
+    _say(f"engine {manifest.fingerprint[:12]} is whole: {len(manifest.files)} files, {size:,} bytes", sys.stdout)
     return 0
 
 

@@ -20,6 +20,10 @@ SYSTEM_NAMESPACE = "enginewright-system"
 MODEL = "minilm"
 OUTPUT = ROOT / "build" / "demo"
 ALL_IMAGES = ("operator", "builder", "server")
+# Registries of this machine: they speak plain HTTP, as container runtimes expect of them.
+LOOPBACK = ("localhost", "127.0.0.1")
+CLUSTERS = {"local": "Kubernetes: a real node on this machine", "kind": "Kubernetes: a cluster of kind's",
+            "existing": "Kubernetes: the cluster of your kubeconfig"}
 
 console = Console(highlight=False)
 
@@ -44,7 +48,8 @@ def demonstrate() -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     try:
         with summary.timed("cluster"):
-            say("Kubernetes: a real node on this machine")
+            registry_to_push_to()  # before anything is started
+            say(CLUSTERS.get(os.environ.get("CLUSTER", ""), CLUSTERS["local"]))
             run(CLUSTER, "up", quiet=False, timeout=1800)
         kube = Kube.of_cluster()
         with summary.timed("images"):
@@ -59,7 +64,7 @@ def demonstrate() -> None:
         summary.write(OUTPUT / "summary.json")
     summary.show(console)
     console.print(f"report  {OUTPUT / 'report.html'}\nfigures {OUTPUT / 'summary.json'}\n"
-                  f"look    KUBECONFIG={kube.kubeconfig} {kube.kubectl} get om -n {NAMESPACE}")
+                  f"look    KUBECONFIG={kube.kubeconfig} {kube.kubectl} get om -n {NAMESPACE}", soft_wrap=True)
     if summary.failed_requests or not summary.ready:
         raise StepError(f"{summary.failed_requests} requests failed")
 
@@ -69,11 +74,26 @@ def say(text: str) -> None:
 
 
 def load_images() -> dict[str, str]:
-    """Builds what changed and loads it into the cluster; returns image references by name."""
+    """Builds what changed and gives it to the cluster; returns image references by name."""
     say("Images: operator, builder (PyTorch, ONNX Runtime), server (Triton)")
+    if registry := registry_to_push_to():
+        options = ("--insecure",) if registry.startswith(LOOPBACK) else ()
+        pushed: dict[str, str] = json.loads(run(IMAGES, "push", registry, *options, quiet=False, timeout=1800))
+        return pushed
     built = json.loads(run(IMAGES, "build", "--json", *ALL_IMAGES, quiet=False, timeout=1800))
     run(CLUSTER, "load-image", *(built[name]["archive"] for name in ALL_IMAGES), quiet=False, timeout=900)
     return {name: built[name]["reference"] for name in ALL_IMAGES}
+
+
+def registry_to_push_to() -> str:
+    """An existing cluster pulls its images; empty where they can be handed over. Raises :class:`StepError`."""
+    if os.environ.get("CLUSTER") != "existing":
+        return ""
+    registry = os.environ.get("IMAGE_REGISTRY", "")
+    if not registry:
+        raise StepError("CLUSTER=existing needs IMAGE_REGISTRY: write host[:port][/path] of a registry that you may "
+                        "push to and the cluster pulls from, such as registry.example.com/enginewright")
+    return registry
 
 
 def install(kube: Kube, images: dict[str, str]) -> None:

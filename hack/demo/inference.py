@@ -50,8 +50,10 @@ def write_requests(path: Path, texts: list[str]) -> None:
 def reference_embeddings(texts: list[str]) -> np.ndarray[Any, Any]:
     """What the model's authors prescribe: mean of the token vectors under the mask, normalised. float32[texts, 384]."""
     import torch
+    import transformers
     from transformers import AutoModel
 
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model = AutoModel.from_pretrained(model_directory()).eval()
     tokens = {name: torch.from_numpy(value) for name, value in tokenise(texts).items()}
     with torch.inference_mode():

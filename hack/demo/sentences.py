@@ -20,7 +20,10 @@ _SUBJECTS = {
     "calibration": ("The nurse", "A violinist", "My neighbour", "The night train", "An old lighthouse",
                     "The city council", "A patient gardener", "The delivery van"),
     "evaluation": ("The pilot", "A young baker", "Our landlord", "The harbour ferry", "An empty warehouse",
-                   "The school board", "A tired referee", "The fire engine", "The museum guide", "A retired judge"),
+                   "The school board", "A tired referee", "The fire engine", "The museum guide", "A retired judge",
+                   "The night porter", "A famous chess player", "Our neighbour's dog", "The ski instructor",
+                   "An honest mechanic", "The village choir", "A visiting professor", "The ice cream van",
+                   "The new librarian", "A lost tourist"),
 }
 _ACTIONS = {
     "calibration": ("waited for the rain to stop", "forgot to answer the letter", "was praised in the newspaper",
@@ -38,10 +41,10 @@ _CONTEXTS = {
 
 
 def sentences(kind: str) -> list[str]:
-    """All sentences of ``calibration`` (128) or ``evaluation`` (250), in one fixed, well-mixed order."""
+    """All sentences of ``calibration`` (128) or ``evaluation`` (500), in one fixed, well-mixed order."""
     parts = itertools.product(_SUBJECTS[kind], _ACTIONS[kind], _CONTEXTS[kind])
     made = [f"{subject} {action}{context}." for subject, action, context in parts]
-    # A stride that shares no factor with either length (2^7, 2·5^3) visits every sentence once.
+    # A stride that shares no factor with either length (2^7, 2^2·5^3) visits every sentence once.
     return [made[index * 37 % len(made)] for index in range(len(made))]
 
 

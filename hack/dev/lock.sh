@@ -19,6 +19,6 @@ compile() {
 compile tools
 compile dev
 # One version of a package everywhere: what is tested is what runs in the images.
-for name in operator builder server; do
+for name in operator builder builder-gpu server; do
   compile "$name" -c requirements/dev.txt
 done

@@ -24,9 +24,11 @@ from enginewright.core.config import OperatorConfig
 from enginewright.handlers.translate import Translator
 from enginewright.handlers.watch import Watcher
 from enginewright.observe.keys import Key
+from enginewright.observe.shelves import ShelfReader
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
 from enginewright.reconcile.health import Health, HealthLimits
+from enginewright.reconcile.housekeeping import PERIOD, Housekeeper
 from enginewright.reconcile.http import health_app, metrics_app, serving
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.loop import Loop
@@ -44,7 +46,8 @@ class OperatorEndedError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """``namespaces`` empty watches all. Ports: 0 picks one. ``resync`` is seconds."""
+    """``namespaces`` empty watches all. Ports: 0 picks one. ``resync`` and ``housekeeping`` are seconds
+    between rounds."""
 
     config: OperatorConfig
     namespaces: tuple[str, ...] = ()
@@ -53,6 +56,7 @@ class Options:
     health_port: int = 8081
     workers: int = 8
     resync: float = 300.0
+    housekeeping: float = PERIOD
 
 
 class Operator:
@@ -75,6 +79,8 @@ class Operator:
             known=self.known,
             config=options.config,
         )
+        reader = ShelfReader(kube, parts.world.now, options.namespaces)
+        self.housekeeper = Housekeeper(reader, parts.actor, options.config, options.housekeeping)
         self.loop = Loop(self.queue, Reconciler(parts), metrics, options.workers)
         self.resync = Resync(
             kube, self.queue, self.known, metrics, namespaces=options.namespaces, period=options.resync
@@ -101,6 +107,7 @@ class Operator:
                 group.create_task(self.loop.run(), name="workers")
                 group.create_task(self.resync.run(), name="resync")
                 group.create_task(self.health.beat(), name="heartbeat")
+                group.create_task(self.housekeeper.run(), name="housekeeping")
                 group.create_task(self._until_kopf_ends(), name="kopf")
         finally:
             await asyncio.to_thread(self.watcher.stop)

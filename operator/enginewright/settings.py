@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from enginewright.core.config import OperatorConfig
+from enginewright.core.config import OperatorConfig, Prices
 from enginewright_builder.contract import ContractError, load
 
 
@@ -34,6 +35,7 @@ def read_settings(path: Path | None) -> OperatorConfig:
     except ContractError as error:
         raise SettingsError(f"{path}: {error}") from error
     _refuse_negative(path, config)
+    _refuse_senseless_prices(path, config.prices)
     return config
 
 
@@ -41,6 +43,15 @@ def _refuse_negative(path: Path, config: OperatorConfig) -> None:
     for name, value in _integers(config):
         if value < 0:
             raise SettingsError(f"{path}: {name}: got {value}, expected 0 or more")
+
+
+def _refuse_senseless_prices(path: Path, prices: Prices) -> None:
+    for device, price in prices.per_hour.items():
+        if not (math.isfinite(price) and price > 0):
+            raise SettingsError(f"{path}: prices.per_hour.{device}: got {price}, expected more than 0; leave out a "
+                                "device class that has no price")
+    if prices.per_hour and not prices.currency:
+        raise SettingsError(f"{path}: prices.currency: got '', expected a currency such as EUR beside prices.per_hour")
 
 
 def _integers(config: OperatorConfig) -> list[tuple[str, int]]:

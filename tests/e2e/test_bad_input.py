@@ -84,10 +84,11 @@ def test_the_apiserver_itself_refuses(bare_bench: Bench, spec: dict[str, Any], s
 
 
 def test_accuracy_out_of_reach_is_not_served_but_offered(bench: Bench) -> None:
+    """256 samples prove 1.2 % only of an engine that loses next to nothing; INT8 loses more."""
     evaluation = {"uri": "pvc://models/evaluation.npz"}
     bench.apply(
         "strict",
-        accuracy={"metric": "cosine", "tolerance": 1e-9, "evaluation": evaluation},
+        accuracy={"metric": "relative-error", "tolerance": 0.012, "evaluation": evaluation},
         engine={"precision": "int8", "buildBudgetSeconds": 15, "calibration": {"uri": "pvc://models/calibration.npz"}},
     )
     bench.wait_reason("strict", "AccuracyVerified", "AccuracyNotReached")

@@ -39,6 +39,12 @@ def test_the_same_model_again_is_a_cache_hit_and_deletion_leaves_no_orphan(bench
     assert model["status"]["fingerprint"] == fingerprint
     assert model["status"]["engine"]["cacheHit"] is True
     assert bench.get("job", "app.kubernetes.io/component=build") == []
+    bench.apply("second")
+    model = bench.wait("second", "condition=Ready")
+    assert (model["status"]["fingerprint"], model["status"]["engine"]["cacheHit"]) == (fingerprint, True)
+    assert bench.get("job", "app.kubernetes.io/component=build") == []
+    inputs = rows(4, seed=9)
+    np.testing.assert_allclose(infer(bench, "first", inputs), infer(bench, "second", inputs), rtol=1e-5)
 
 
 def infer(bench: Bench, name: str, inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

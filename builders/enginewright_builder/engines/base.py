@@ -8,15 +8,51 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy.typing as npt
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
 
+if TYPE_CHECKING:
+    from enginewright_builder.models.base import SourceModel
+
 Array = npt.NDArray[Any]
 # Named arrays with the batch in front: ``{"input_ids": int64[batch, sequence], …}``.
 Tensors = Mapping[str, Array]
+# Runs once on inputs bound before, and returns when the answer is complete.
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class BatchRange:
+    """The batches ``low`` to ``high`` that an engine takes, tuned for ``best``: a TensorRT optimisation profile."""
+
+    low: int
+    best: int
+    high: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One engine that could be built. ``ranges`` empty means: one engine for every batch, tuned for none.
+
+    ``unavailable`` says why it cannot be built here, empty if it can.
+    """
+
+    backend: str
+    precision: str
+    ranges: tuple[BatchRange, ...] = ()
+    unavailable: str = ""
+
+    @property
+    def name(self) -> str:
+        """``tensorrt fp16``, and ``tensorrt fp16 @1+8`` where it is tuned for batch 1 and batch 8."""
+        tuned = "+".join(str(one.best) for one in self.ranges)
+        return f"{self.backend} {self.precision}" + (f" @{tuned}" if tuned else "")
+
+    def covers(self, batch: int) -> bool:
+        return not self.ranges or any(one.low <= batch <= one.high for one in self.ranges)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +68,15 @@ class ExportedModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rung:
-    """One step of a precision ladder. ``unavailable`` says why it cannot be built here, empty if it can."""
-
-    backend: str
-    precision: str
-    unavailable: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class BuildContext:
-    """What a rung may use. ``calibration`` holds batches of real inputs, apart from the evaluation data; empty if
-    none."""
+    """What a rung may use.
+
+    ``calibration`` holds batches of real inputs, apart from the evaluation data; empty if none. ``buckets`` are the
+    batches that candidates are compared at, ascending, the last is ``max_batch_size``; ``example`` is one batch of
+    typical inputs, for the sizes other than the batch. ``source`` is the model itself, for engines that compile it
+    rather than its ONNX. ``timing_caches`` is a folder of the store that outlives the build, None without a store.
+    ``keep_precise`` names ONNX nodes that a lower precision has to leave as they are.
+    """
 
     device: DeviceRequest
     runtime: RuntimeRequest
@@ -51,6 +84,19 @@ class BuildContext:
     calibration: Sequence[Tensors]
     workspace: Path
     progress: Callable[[float, str], None]
+    buckets: tuple[int, ...] = ()
+    example: Tensors | None = None
+    source: SourceModel | None = None
+    timing_caches: Path | None = None
+    keep_precise: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One engine of a composite: it answers the batches up to ``up_to`` that no member before it takes."""
+
+    up_to: int
+    artifact: Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +104,10 @@ class Artifact:
     """A built engine: what goes into the Triton version folder and how Triton runs it.
 
     ``files`` maps names inside the version folder (``1/``) to where they are now. ``triton_backend`` is ``python``,
-    ``onnxruntime`` or ``tensorrt``; ``parameters`` become ``config.pbtxt`` parameters.
+    ``onnxruntime`` or ``tensorrt``; with ``python``, ``python_runtime`` (``onnxruntime``, ``tensorrt`` or ``torch``)
+    says which library runs it there. ``parameters`` become ``config.pbtxt`` parameters. ``graph`` is the ONNX with
+    this precision written in it, from which the engine was built: where a drift is looked for layer by layer.
+    ``members`` is filled for a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
     """
 
     rung: Rung
@@ -66,7 +115,10 @@ class Artifact:
     triton_backend: str
     interface: Interface
     runtime_version: str
+    python_runtime: str = "onnxruntime"
     parameters: Mapping[str, str] = field(default_factory=dict)
+    graph: Path | None = None
+    members: tuple[Member, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -78,6 +130,10 @@ class Runner(Protocol):
 
     def __call__(self, inputs: Tensors) -> Tensors: ...
 
+    def bind(self, inputs: Tensors) -> Call:
+        """What is timed: on a GPU the inputs lie in its memory already, as every candidate needs the same copies."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -88,6 +144,10 @@ class Engine(Protocol):
 
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
         """The ladder for this device, most precise first; one rung if ``precision`` is not ``auto``."""
+        ...
+
+    def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
+        """The same precision tuned for ``context.buckets``, tried only where ``rung`` was among the fastest."""
         ...
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact: ...

@@ -1,4 +1,5 @@
-"""ONNX Runtime: FP32, dynamic INT8 (weights ahead, activations as they come) and static INT8 (calibrated Q/DQ)."""
+"""ONNX Runtime. On a CPU FP32, dynamic INT8 (weights ahead, activations as they come) and static INT8 (calibrated
+Q/DQ); on a GPU the rungs of ``ort_gpu``."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from enginewright_builder.engines import ort_gpu
 from enginewright_builder.engines.base import Array, Artifact, BuildContext, ExportedModel, Rung, Runner, Tensors
 from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically
 from enginewright_builder.errors import UserError
-from enginewright_builder.ort_session import OrtRunner, providers, version
+from enginewright_builder.ort_session import OrtRunner, version
 
 MODEL_FILE = "model.onnx"
 INT8_DYNAMIC, INT8_STATIC = "int8-dynamic", "int8-static"
@@ -24,52 +26,65 @@ class OnnxRuntimeEngine:
 
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
         """INT8 is for CPUs here: ONNX Runtime's CUDA provider runs Q/DQ slower than FP32."""
-        if context.device.accelerator == "gpu":
-            return [_gpu_rung(precision)]
+        ladder = ort_gpu.LADDER if context.device.accelerator == "gpu" else _LADDER
         return [Rung(backend=self.name, precision=name, unavailable=_why_not(name, context))
-                for name in _LADDER.get(precision, ())]
+                for name in ladder.get(precision, ())]
+
+    def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
+        """None: a session tunes nothing to a batch."""
+        return ()
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
-        """Raises :class:`UserError` ``CandidateFailed`` when the graph cannot be quantised."""
+        """Raises :class:`UserError` ``CandidateFailed`` when the graph cannot be quantised, converted or compiled."""
         folder = context.workspace / rung.precision
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / MODEL_FILE
         try:
-            if rung.precision == "fp32":
-                _copy(model.path, target)
-            elif rung.precision == INT8_DYNAMIC:
-                quantize_dynamically(model.path, target, context.workspace, context.progress)
-            else:
-                calibration = list(_equal_shapes(context.calibration))
-                quantize_statically(model.path, target, context.workspace, calibration, context.progress)
+            _write(rung.precision, model, context, target)
         except (ValueError, RuntimeError, KeyError, AttributeError, onnx.checker.ValidationError) as error:
             raise UserError("CandidateFailed", f"{rung.precision} cannot be built: {str(error).strip()[:300]}",
                             field="spec.engine.precision", value=rung.precision, remedy="write auto or fp32") from error
-        files = {file.name: file for file in sorted(folder.iterdir())}
-        backend = self.name if self.name in context.runtime.backends else "python"
-        accelerator = context.device.accelerator
-        return Artifact(rung=rung, files=files, triton_backend=backend, interface=model.interface,
-                        runtime_version=f"onnxruntime {version()}",
-                        parameters={"accelerator": accelerator} if accelerator != "cpu" else {})
+        on_gpu = context.device.accelerator == "gpu"
+        return Artifact(rung=rung, files={file.name: file for file in sorted(folder.iterdir())},
+                        triton_backend=self.name if _native(rung.precision, context) else "python",
+                        interface=model.interface, runtime_version=f"onnxruntime {version()}",
+                        parameters=ort_gpu.options(rung.precision) if on_gpu else {})
 
     def load(self, artifact: Artifact) -> Runner:
-        return OrtRunner(artifact.files[MODEL_FILE], accelerator=artifact.parameters.get("accelerator", "cpu"))
+        return OrtRunner(artifact.files[MODEL_FILE], accelerator=artifact.parameters.get("accelerator", "cpu"),
+                         parameters=artifact.parameters)
 
 
-def _gpu_rung(precision: str) -> Rung:
-    """Without the CUDA provider ONNX Runtime would quietly use the CPU, and a proof of that proves nothing."""
-    if precision not in ("auto", "fp32"):
-        return Rung(backend=OnnxRuntimeEngine.name, precision=precision,
-                    unavailable="ONNX Runtime builds FP32 only on a GPU")
-    usable = "CUDAExecutionProvider" in providers("gpu")
-    return Rung(backend=OnnxRuntimeEngine.name, precision="fp32",
-                unavailable="" if usable else "this builder image's ONNX Runtime has no CUDA provider")
+def _write(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:
+    if precision in ("fp32", "tf32"):
+        _copy(model.path, target)
+    elif precision == INT8_DYNAMIC:
+        quantize_dynamically(model.path, target, context.workspace, context.progress, context.keep_precise)
+    elif precision == INT8_STATIC:
+        quantize_statically(model.path, target, context.workspace, list(_equal_shapes(context.calibration)),
+                            context.progress, context.keep_precise)
+    elif precision == ort_gpu.FP16_TENSORRT:
+        graph = context.workspace / "half.onnx"
+        ort_gpu.half_graph(model, context, graph)
+        ort_gpu.compiled(graph, target, model.interface, context.max_batch_size)
+    else:
+        ort_gpu.half_graph(model, context, target)
+
+
+def _native(precision: str, context: BuildContext) -> bool:
+    """Whether a backend of the server runs it, without Python in between."""
+    on_cpu = context.device.accelerator == "cpu"
+    return OnnxRuntimeEngine.name in context.runtime.backends and (on_cpu or ort_gpu.runs_native(precision))
 
 
 def _why_not(precision: str, context: BuildContext) -> str:
     if precision == INT8_STATIC and not context.calibration:
         return "no calibration data: give spec.engine.calibration, apart from the evaluation data"
-    return ""
+    on_gpu = context.device.accelerator == "gpu"
+    if not _native(precision, context) and OnnxRuntimeEngine.name not in context.runtime.python_runtimes:
+        return ("the server image cannot run it: add onnxruntime to the operator's config.serverPythonRuntimes if its "
+                "Python can import that")
+    return ort_gpu.why_not(precision) if on_gpu else ""
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -17,8 +17,10 @@ DEVICE_PRECISIONS = {"cpu": ("fp32", "int8"), "gpu": ("fp32", "tf32", "fp16", "b
 def all_engines() -> Sequence[Engine]:
     # Imported here, so that the checks below cost nothing.
     from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
+    from enginewright_builder.engines.tensorrt import TensorRtEngine
+    from enginewright_builder.engines.torch_aoti import TorchEngine
 
-    return (OnnxRuntimeEngine(),)
+    return (TensorRtEngine(), TorchEngine(), OnnxRuntimeEngine())
 
 
 def check_choice(backend: str, precision: str, device: DeviceRequest) -> None:

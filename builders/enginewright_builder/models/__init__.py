@@ -6,15 +6,16 @@ from pathlib import Path
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
-from enginewright_builder.models.base import SourceModel, Tokenize
+from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.sources.formats import Located
 
-__all__ = ["SourceModel", "Tokenize", "load_model"]
+__all__ = ["SourceModel", "Tokenize", "TorchProgram", "load_model"]
 
 
-def load_model(located: Located, interface: Interface | None = None, workspace: Path | None = None) -> SourceModel:
+def load_model(located: Located, interface: Interface | None = None, workspace: Path | None = None,
+               device: str = "cpu") -> SourceModel:
     """Opens the source. ``interface`` is what the user stated, or None. ``workspace`` is where a loader
-    may write (default: beside the source).
+    may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``.
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
@@ -22,18 +23,18 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
     if located.format == "huggingface":
         from enginewright_builder.models.huggingface import load_huggingface
 
-        return load_huggingface(located.path, interface)
+        return load_huggingface(located.path, interface, device)
     if located.format == "exported-program":
         from enginewright_builder.models.exported_program import load_exported_program
 
-        return load_exported_program(located.path, interface)
+        return load_exported_program(located.path, interface, device)
     if located.format == "torchscript":
         from enginewright_builder.models.torchscript import load_torchscript
 
-        return load_torchscript(located.path, interface)
+        return load_torchscript(located.path, interface, device)
     if located.format == "onnx":
         from enginewright_builder.models.onnx import load_onnx
 
-        return load_onnx(located.path, interface, workspace)
+        return load_onnx(located.path, interface, workspace, device)
     raise UserError("FormatUnknown", f"no loader for {located.format!r}", field="spec.source.format",
                     value=located.format)

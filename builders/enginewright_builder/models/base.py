@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Call, Tensors
+from enginewright_builder.errors import UserError
 
 # Texts to one padded batch of inputs.
 Tokenize = Callable[[Sequence[str]], Tensors]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchProgram:
+    """What ``torch.export.export`` takes: ``export(module, args, dynamic_shapes=dynamic_shapes)``.
+
+    ``module`` takes one tensor for each input of the interface, by position, and returns a tuple of tensors, one for
+    each output, of the interface's types whatever it computes in. It lies on the model's device, and so do ``args``.
+    """
+
+    module: Any
+    args: tuple[Any, ...]
+    dynamic_shapes: dict[str, Any]
 
 
 class SourceModel(Protocol):
@@ -35,9 +50,29 @@ class SourceModel(Protocol):
         ...
 
     def run(self, inputs: Tensors) -> Tensors:
-        """The reference: the source model's own arithmetic, unquantised. Outputs have the batch in front."""
+        """The reference: the source model's own arithmetic, unquantised, FP32 products in full. Outputs have the batch
+        in front."""
         ...
 
-    def export_onnx(self, path: Path, opset: int) -> None:
-        """Writes ONNX with the interface's names and free dimensions. Raises :class:`UserError` ``ExportFailed``."""
+    def bind(self, inputs: Tensors) -> Call:
+        """What is timed as the source model: ``inputs`` lie on its device already, and the framework's defaults hold
+        (PyTorch lets cuDNN use TF32)."""
         ...
+
+    def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
+        """Writes ONNX with the interface's names, types and free dimensions, computing in ``precision`` (``fp32``,
+        ``fp16``, ``bf16``). Raises :class:`UserError` ``ExportFailed``, also for a precision that this source cannot be
+        exported in."""
+        ...
+
+    def torch_program(self, precision: str, batch: int = 0) -> TorchProgram | None:
+        """The model for ``torch.export`` in ``fp32``, ``tf32``, ``fp16`` or ``bf16``, the batch frozen to ``batch``
+        unless 0; None for sources that PyTorch cannot trace."""
+        ...
+
+
+def not_in(precision: str, what: str) -> UserError:
+    """For sources that are exported as they are. Engines then convert the ONNX."""
+    return UserError("ExportFailed", f"{what} is exported as it is, not in {precision}", field="spec.source",
+                     value=precision, remedy="leave the conversion to the engine, or give the model as Hugging Face "
+                                             "folder or .pt2")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export.passes import move_to_device_pass
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
@@ -20,7 +21,7 @@ from enginewright_builder.synthetic import DEFAULT_VOCABULARY, example_inputs
 _FIELD = "spec.source.uri"
 
 
-def load_exported_program(path: Path, interface: Interface | None) -> TorchModel:
+def load_exported_program(path: Path, interface: Interface | None, device: str = "cpu") -> TorchModel:
     """Raises :class:`UserError` ``SourceCorrupt``, ``PickleRefused``, ``UnsupportedModel``, ``BatchFixed`` or
     ``InterfaceInvalid``."""
     check_exported_program(path)
@@ -34,8 +35,11 @@ def load_exported_program(path: Path, interface: Interface | None) -> TorchModel
     names = _output_names(program, interface)
     with quiet(), torch.inference_mode():
         seen = [observed_outputs(_call(module, Interface(inputs=inputs), size), names, 2) for size in (5, 7)]
+    if device != "cpu":
+        # The graph itself says where its new tensors are made.
+        module = move_to_device_pass(program, device).module(check_guards=False)
     return TorchModel(module, Interface(inputs=inputs, outputs=with_free_sizes(*seen)), name="PyTorch program, FP32",
-                      vocabulary=_vocabulary(program))
+                      vocabulary=_vocabulary(program), device=device)
 
 
 def _load(path: Path) -> torch.export.ExportedProgram:

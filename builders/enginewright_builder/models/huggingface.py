@@ -41,7 +41,7 @@ _OPTIONAL_WEIGHTS = ("pooler.",)
 DEFAULT_TOKENS = 512
 
 
-def load_huggingface(path: Path, interface: Interface | None) -> TorchModel:
+def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu") -> TorchModel:
     """Raises :class:`UserError` ``UnsupportedModel``, ``SourceCorrupt`` or ``InterfaceInvalid``."""
     config = check_config(path / "config.json")
     transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -58,7 +58,8 @@ def load_huggingface(path: Path, interface: Interface | None) -> TorchModel:
         module, names = _Answers(model, pooled), []
     module.eval()
     return TorchModel(module, _observed(module, inputs, names), name="PyTorch eager, FP32", keywords=True,
-                      tokenize=tokenize, vocabulary=getattr(model.config, "vocab_size", None) or DEFAULT_VOCABULARY)
+                      tokenize=tokenize, vocabulary=getattr(model.config, "vocab_size", None) or DEFAULT_VOCABULARY,
+                      device=device)
 
 
 def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]]:

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.engines.base import Array, Tensors
+from enginewright_builder.engines.base import Array, Call, Tensors
 from enginewright_builder.errors import UserError
-from enginewright_builder.models.base import Tokenize
+from enginewright_builder.models.base import Tokenize, not_in
 from enginewright_builder.onnx_interface import graph_interface
-from enginewright_builder.ort_session import OrtRunner
+from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider
 from enginewright_builder.shapes import BATCH, checked
 from enginewright_builder.synthetic import DEFAULT_VOCABULARY, example_inputs
 
@@ -26,23 +26,42 @@ class OnnxModel:
 
     tokenize: Tokenize | None = None
 
-    def __init__(self, path: Path, interface: Interface, *, vocabulary: int = DEFAULT_VOCABULARY) -> None:
+    def __init__(self, path: Path, interface: Interface, *, vocabulary: int = DEFAULT_VOCABULARY,
+                 device: str = "cpu") -> None:
         self.path, self.interface, self.vocabulary = path, interface, vocabulary
-        self.name, self.candidate = "ONNX as given, on ONNX Runtime", "onnxruntime fp32"
+        self.name = "ONNX as given, on ONNX Runtime"
+        self._on_gpu = device != "cpu" and has_provider(CUDA)
+        # ONNX Runtime's CUDA provider uses TF32 unless told not to.
+        self.candidate = "onnxruntime tf32" if self._on_gpu else "onnxruntime fp32"
         self._runner: OrtRunner | None = None
+        self._timed: OrtRunner | None = None
 
     def run(self, inputs: Tensors) -> Tensors:
+        """On the CPU whatever the device: the CUDA provider rounds products to TF32."""
         self._runner = self._runner or _open(self.path)
         return self._runner(inputs)
 
-    def export_onnx(self, path: Path, opset: int) -> None:
+    def bind(self, inputs: Tensors) -> Call:
+        """On the device where ONNX Runtime has its provider, as whoever serves the file today would run it."""
+        if not self._on_gpu:
+            return lambda: self.run(inputs)
+        self._timed = self._timed or _open(self.path, "gpu")
+        return self._timed.bind(inputs)
+
+    def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
         """The graph keeps its own operator set: a conversion could only change it."""
         del opset
+        if precision != "fp32":
+            raise not_in(precision, "ONNX")
         model = onnx.load(str(self.path))
         _save(model, path)
 
+    def torch_program(self, precision: str, batch: int = 0) -> None:
+        return None
 
-def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = None) -> OnnxModel:
+
+def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = None,
+              device: str = "cpu") -> OnnxModel:
     """Raises :class:`UserError` ``InterfaceInvalid``, ``BatchFixed`` or ``SourceCorrupt``."""
     model = onnx.load(str(path), load_external_data=False)
     found = graph_interface(model)
@@ -50,9 +69,9 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
         found = _merge(found, checked(interface))
     fixed = _fixed_batch(model)
     if fixed is None:
-        return OnnxModel(path, found, vocabulary=_vocabulary(model))
+        return OnnxModel(path, found, vocabulary=_vocabulary(model), device=device)
     freed = (workspace or path.parent) / f"{path.stem}.free-batch.onnx"
-    return _free_batch(path, freed, found, fixed)
+    return _free_batch(path, freed, found, fixed, device)
 
 
 def _vocabulary(model: onnx.ModelProto) -> int:
@@ -89,7 +108,7 @@ def _fixed_batch(model: onnx.ModelProto) -> int | None:
     return max(sizes) if sizes else None
 
 
-def _free_batch(path: Path, freed: Path, interface: Interface, fixed: int) -> OnnxModel:
+def _free_batch(path: Path, freed: Path, interface: Interface, fixed: int, device: str) -> OnnxModel:
     """Many graphs are frozen in their declared shapes only: they are freed, and tried at other batches."""
     model = onnx.load(str(path))
     for value in (*model.graph.input, *model.graph.output):
@@ -98,7 +117,8 @@ def _free_batch(path: Path, freed: Path, interface: Interface, fixed: int) -> On
     del model.graph.value_info[:]
     try:
         _save(model, freed)
-        loose, strict = OnnxModel(freed, interface, vocabulary=_vocabulary(model)), OnnxModel(path, interface)
+        loose = OnnxModel(freed, interface, vocabulary=_vocabulary(model), device=device)
+        strict = OnnxModel(path, interface)
         inputs = example_inputs(interface, fixed)
         if _agree(loose, strict, inputs, fixed):
             return loose
@@ -125,9 +145,9 @@ def _batch_fixed(path: Path, fixed: int, why: str) -> UserError:
                      remedy="export it again with a dynamic first dimension")
 
 
-def _open(path: Path) -> OrtRunner:
+def _open(path: Path, accelerator: str = "cpu") -> OrtRunner:
     try:
-        return OrtRunner(path)
+        return OrtRunner(path, accelerator=accelerator)
     except Exception as error:  # ONNX Runtime's own classes
         raise UserError("UnsupportedModel", f"ONNX Runtime cannot open {path.name}: {str(error).strip()[:300]}",
                         field=_FIELD, value=path, remedy="export the model with standard ONNX operators") from error

@@ -6,7 +6,7 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.engines.base import Array, Tensors
+from enginewright_builder.engines.base import Call, Tensors
 from enginewright_builder.errors import BuilderError, UserError, classify
-from enginewright_builder.models.base import Tokenize
+from enginewright_builder.models.base import Tokenize, TorchProgram
+from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import BATCH, UNBOUNDED, size_range
 from enginewright_builder.synthetic import DEFAULT_VOCABULARY, example_inputs
@@ -27,49 +28,64 @@ EXAMPLE_SIZE = 16
 
 
 class TorchModel:
-    """A module called with keyword or positional tensors, in the order of ``interface.inputs``.
+    """A module called with keyword or positional tensors, in the order of ``interface.inputs``, on ``device``.
 
     The module returns a tensor, a sequence or a mapping of tensors, in the order of ``interface.outputs``.
     """
 
     def __init__(self, module: torch.nn.Module, interface: Interface, *, name: str, keywords: bool = False,
-                 tokenize: Tokenize | None = None, vocabulary: int = DEFAULT_VOCABULARY) -> None:
-        self.module, self.interface, self.name = module, interface, name
+                 tokenize: Tokenize | None = None, vocabulary: int = DEFAULT_VOCABULARY, device: str = "cpu") -> None:
+        self.module, self.interface, self.name, self.device = module.to(device), interface, name, device
         self.tokenize, self.vocabulary, self._keywords = tokenize, vocabulary, keywords
         self.candidate = ""
+        self._adapted = Adapted(self.module, interface, keywords=keywords)
 
     def run(self, inputs: Tensors) -> Tensors:
-        with torch.inference_mode():
-            return named_outputs(self._call(inputs), [spec.name for spec in self.interface.outputs])
+        with torch.inference_mode(), tf32(False):
+            outputs = [tensor.cpu().numpy() for tensor in self._adapted(*self._tensors(inputs))]
+        return dict(zip((spec.name for spec in self.interface.outputs), outputs, strict=True))
 
-    def _call(self, inputs: Tensors) -> Any:
-        tensors = {spec.name: torch.from_numpy(np.ascontiguousarray(inputs[spec.name]))
-                   for spec in self.interface.inputs}
-        return self.module(**tensors) if self._keywords else self.module(*tensors.values())
+    def bind(self, inputs: Tensors) -> Call:
+        return on_device(self._adapted, self._tensors(inputs), self.device)
 
-    def export_onnx(self, path: Path, opset: int) -> None:
-        example = example_inputs(self.interface, EXAMPLE_BATCH, size=EXAMPLE_SIZE)
-        tensors = [torch.from_numpy(example[spec.name]) for spec in self.interface.inputs]
-        names = [spec.name for spec in self.interface.inputs]
-        shapes = [_dynamic_shape(spec) for spec in self.interface.inputs]
-        outputs = [spec.name for spec in self.interface.outputs]
+    def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
+        """The module itself in half precision, rather than a conversion of its FP32 graph: what the framework keeps in
+        FP32 within its operators stays so."""
+        program = self._program(precision)
+        inputs, outputs = ([spec.name for spec in specs] for specs in (self.interface.inputs, self.interface.outputs))
         with quiet(), torch.no_grad():
             try:
                 torch.onnx.export(
-                    self.module, () if self._keywords else tuple(tensors), str(path),
-                    kwargs=dict(zip(names, tensors, strict=True)) if self._keywords else None,
-                    input_names=placeholder_names("in", names), output_names=placeholder_names("out", outputs),
-                    dynamic_shapes=dict(zip(names, shapes, strict=True)) if self._keywords else tuple(shapes),
+                    program.module, program.args, str(path), dynamic_shapes=program.dynamic_shapes,
+                    input_names=placeholder_names("in", inputs), output_names=placeholder_names("out", outputs),
                     opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False)
             except Exception as error:
                 raise export_failed(error) from error
         finish_names(path, self.interface)
 
+    def torch_program(self, precision: str, batch: int = 0) -> TorchProgram | None:
+        return self._program(precision, batch)
 
-def _dynamic_shape(spec: TensorSpec) -> dict[int, Any]:
+    def _program(self, precision: str, batch: int = 0) -> TorchProgram:
+        example = example_inputs(self.interface, batch or EXAMPLE_BATCH, size=EXAMPLE_SIZE)
+        shapes = tuple(_dynamic_shape(spec, frozen_batch=batch > 0) for spec in self.interface.inputs)
+        return TorchProgram(module=self._in(precision), args=self._tensors(example), dynamic_shapes={"inputs": shapes})
+
+    def _in(self, precision: str) -> Adapted:
+        if precision in FULL:
+            return self._adapted
+        within = HALF[precision]
+        return Adapted(lowered(self.module, within), self.interface, keywords=self._keywords, within=within).eval()
+
+    def _tensors(self, inputs: Tensors) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.from_numpy(np.ascontiguousarray(inputs[spec.name])).to(self.device)
+                     for spec in self.interface.inputs)
+
+
+def _dynamic_shape(spec: TensorSpec, *, frozen_batch: bool) -> dict[int, Any]:
     """Every dimension that may vary is dynamic; ``torch.export`` finds out which of them are equal."""
     return {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(spec.shape)
-            if size_range(size)[0] != size_range(size)[1]}
+            if size_range(size)[0] != size_range(size)[1] and not (frozen_batch and axis == 0)}
 
 
 def export_failed(error: Exception) -> BuilderError:
@@ -83,23 +99,6 @@ def export_failed(error: Exception) -> BuilderError:
                      field="spec.source", remedy="export it to ONNX yourself and give the .onnx file, or make the "
                                                  "forward "
                                                  "pass free of branches on tensor values")
-
-
-def named_outputs(value: Any, names: Sequence[str]) -> dict[str, Array]:
-    tensors = flatten(value)
-    return {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)}
-
-
-def flatten(value: Any) -> list[torch.Tensor]:
-    """Tensors of a tensor, sequence or mapping, in order. Raises :class:`UserError` ``UnsupportedModel``."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in flatten(item)]
-    raise UserError("UnsupportedModel", f"the model returns {type(value).__name__}, not tensors", field="spec.source",
-                    remedy="let the model return one tensor, or a tuple or dict of tensors")
 
 
 def observed_outputs(value: Any, names: Sequence[str], batch: int) -> tuple[TensorSpec, ...]:

@@ -12,26 +12,33 @@ import torch
 from enginewright_builder.contract import Interface
 from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.models.base import not_in
 from enginewright_builder.models.torch_base import (
     EXAMPLE_BATCH,
     EXAMPLE_SIZE,
     TorchModel,
     export_failed,
-    flatten,
     observed_outputs,
     quiet,
     with_free_sizes,
 )
+from enginewright_builder.models.torch_precision import flatten
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import checked, size_range
 from enginewright_builder.synthetic import example_inputs
 
 
 class TorchScriptModel(TorchModel):
-    """Exported by tracing: ``torch.export`` does not take script modules."""
+    """Exported by tracing, and as it is: neither ``torch.export`` nor a trace in another precision takes script
+    modules, so there is no program to compile either."""
 
-    def export_onnx(self, path: Path, opset: int) -> None:
-        example = _tensors(self.interface, EXAMPLE_BATCH, EXAMPLE_SIZE)
+    def torch_program(self, precision: str, batch: int = 0) -> None:
+        return None
+
+    def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
+        if precision != "fp32":
+            raise not_in(precision, "TorchScript")
+        example = self._tensors(example_inputs(self.interface, EXAMPLE_BATCH, size=EXAMPLE_SIZE))
         specs = [*self.interface.inputs, *self.interface.outputs]
         names = [*placeholder_names("in", [spec.name for spec in self.interface.inputs]),
                  *placeholder_names("out", [spec.name for spec in self.interface.outputs])]
@@ -50,7 +57,7 @@ class TorchScriptModel(TorchModel):
         finish_names(path, self.interface)
 
 
-def load_torchscript(path: Path, interface: Interface | None) -> TorchScriptModel:
+def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu") -> TorchScriptModel:
     """Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt`` or
     ``UnsupportedModel``."""
     module = _load(path)
@@ -65,7 +72,7 @@ def load_torchscript(path: Path, interface: Interface | None) -> TorchScriptMode
         raise UserError("InterfaceInvalid", f"the model takes {len(arguments)} inputs, {len(stated.inputs)} are named",
                         field="spec.interface.inputs", value=len(stated.inputs),
                         remedy=f"name {', '.join(arguments)}, in this order")
-    return TorchScriptModel(module, _observed(module, stated), name="TorchScript, FP32")
+    return TorchScriptModel(module, _observed(module, stated), name="TorchScript, FP32", device=device)
 
 
 def _load(path: Path) -> torch.jit.ScriptModule:

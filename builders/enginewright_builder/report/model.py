@@ -13,6 +13,8 @@ from enginewright_builder.contract import (
     ObjectiveRequest,
     ServingChoice,
 )
+from enginewright_builder.drift_report import DriftReport
+from enginewright_builder.performance import Performance
 from enginewright_builder.sweep.result import SweepResult
 
 
@@ -56,7 +58,8 @@ class BuildReport:
     """``command`` reproduces the build by hand. ``steps`` are seconds a step; ``versions`` of runtime, exporter,
     server.
 
-    ``sweep`` is None for an engine that was offered but not served. Fields are only ever added within one ``version``.
+    ``sweep`` and ``performance`` are None for an engine that was offered but not served. ``drift`` is by the
+    names of refused candidates. Fields are only ever added within one ``version``.
     """
 
     model_name: str
@@ -76,6 +79,8 @@ class BuildReport:
     config_pbtxt: str
     hardware: Hardware
     sweep: SweepResult | None = None
+    performance: Performance | None = None
+    drift: Mapping[str, DriftReport] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -19,7 +19,8 @@ def render(report: BuildReport) -> str:
     fastest = max((candidate.throughput or 0.0 for candidate in report.candidates), default=0.0)
     return environment.get_template("report.html.jinja").render(
         report=report, engine=report.engine, sweep=report.sweep, headline=words.headline(report),
-        objective=words.objective_sentence(report), advice=words.layer_advice(report), scatter=charts.pareto(report),
-        bars=charts.layer_bars(report), verdict=words.verdict, engine_name=words.engine_name,
+        objective=words.objective_sentence(report), scatter=charts.pareto(report), bars=charts.layer_bars(report),
+        stacks=charts.layer_stacks(report), words=words, performance=report.performance, verdict=words.verdict,
+        engine_name=words.engine_name,
         metric=words.METRICS.get(report.accuracy.metric, report.accuracy.metric), offered=words.is_offered(report),
         fastest=max(fastest, report.reference.throughput or 0.0))

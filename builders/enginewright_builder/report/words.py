@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from enginewright_builder.contract import CandidateSummary
+from enginewright_builder.performance import Arithmetic, Performance
 from enginewright_builder.report.model import BuildReport
+from enginewright_builder.roofline import PrecisionGain
 
 BACKENDS = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "torch": "PyTorch"}
 METRICS = {"cosine": "cosine similarity", "top1": "top-1 agreement", "relative-error": "1 − relative error",
            "spearman": "Spearman correlation"}
+BOUNDS = {"compute": "compute-bound, arithmetic is the limit", "bandwidth": "bandwidth-bound, memory is the limit",
+          "overhead": "overhead-bound, its matrix products explain little of its time"}
 # Verdict: what a reader sees, and the class that colours it. The text says it too: colour alone never does.
 VERDICTS = {"Shipped": ("✓ shipped", "good"), "Passed": ("passed", "plain"), "Slower": ("slower", "plain"),
             "AccuracyRefused": ("✕ accuracy", "bad"), "Failed": ("✕ failed", "bad"), "Skipped": ("– skipped", "muted"),
@@ -43,27 +47,82 @@ def objective_sentence(report: BuildReport) -> str:
     return f"The objective of {p} ≤ {objective.latency_ms:g} ms {verdict}{measured}."
 
 
-def layer_advice(report: BuildReport) -> str:
-    """What the largest of the four latency layers suggests. Empty without a sweep."""
+def layers_sentence(report: BuildReport) -> str:
+    """Before and after in one sentence. Empty without a sweep."""
     if report.sweep is None:
         return ""
-    advice = {
-        "Model compute": "the model is the limit: lower precision, a smaller model, or a faster device would help.",
-        "Queue": "requests wait for an instance: more replicas, or a lower load on each, would help.",
-        "Input and output": "moving tensors is the limit: fewer or smaller outputs would help.",
-        "Transport": "the wire and its serialisation are the limit: larger requests or a closer client would help.",
-    }
-    name, value = max(layer_values(report), key=lambda pair: pair[1])
-    total = sum(value for _, value in layer_values(report))
-    return f"{name} takes {value / total:.0%} of a request: {advice[name]}" if total else ""
+    best = report.sweep.best
+    now = f"A request takes {milliseconds(best.mean_ms)} on average at {best.concurrency} in flight"
+    before = report.performance.before if report.performance else None
+    if before is None:
+        return f"{now}."
+    return (f"{now}; {full_name(before.name)} on Triton as it comes (one instance, no dynamic batching) takes "
+            f"{milliseconds(before.point.mean_ms)} under the same load.")
 
 
-def layer_values(report: BuildReport) -> list[tuple[str, float]]:
-    if report.sweep is None:
-        return []
-    layers = report.sweep.best.layers
-    return [("Queue", layers.queue_ms), ("Model compute", layers.compute_ms),
-            ("Input and output", layers.input_output_ms), ("Transport", layers.transport_ms)]
+def clocks_sentence(report: BuildReport) -> str:
+    """Empty where server and client agree."""
+    off = report.sweep.best.layers.disagreement_ms if report.sweep else 0.0
+    return (f"The server measured {milliseconds(off)} more than the client, since its statistics hold the requests at "
+            "the window's edges too: its layers were shortened alike to fit, and transport is too small to be seen."
+            ) if off else ""
+
+
+def roofline_sentence(performance: Performance) -> str:
+    """What bounds the engine that ships. Empty where that was not measured."""
+    attained = performance.attained
+    if not performance.bound or attained is None:
+        return ""
+    if attained > 1:
+        why = ("main memory alone would allow, since its data stay in caches" if performance.bound == "bandwidth" else
+               "the largest product that was measured here, when the machine was busier")
+        return f"It runs faster than {why}: {BOUNDS[performance.bound]}."
+    return f"It reaches {attained:.0%} of what this device's roofline allows: {BOUNDS[performance.bound]}."
+
+
+def work_sentence(work: Arithmetic) -> str:
+    """Of one inference, and the ceilings it is held against."""
+    rates = sorted(work.ceilings.flops_per_second.items())
+    peaks = ", ".join(f"{kind.upper()} {operations(rate)}/s" for kind, rate in rates)
+    return (f"One inference is {operations(work.flops)} on {size(round(work.bytes_fp32))} of weights and activations "
+            f"in FP32. This device, measured: {peaks}; memory {size(round(work.ceilings.bytes_per_second))}/s.")
+
+
+def precision_sentence(gain: PrecisionGain) -> str:
+    name, batch = full_name(gain.name), f"at batch {gain.batch}"
+    smaller = f"{gain.size_share:.0%} of the size"
+    if gain.buys == "latency":
+        return f"{name} buys latency: {ratio(gain.speedup)} as fast as {full_name(gain.against)} {batch}, {smaller}."
+    pace = f"{ratio(gain.speedup)} the speed of {full_name(gain.against)}"
+    if gain.buys == "memory":
+        return f"{name} buys only memory: {smaller}, {pace} {batch}."
+    return f"{name} buys nothing: {pace} and {smaller} {batch}."
+
+
+def full_name(name: str) -> str:
+    """``ONNX Runtime INT8-DYNAMIC`` of ``onnxruntime int8-dynamic``; what follows a precision stays."""
+    backend, precision, *rest = [*name.split(" ", 2), ""][:3]
+    return " ".join(filter(None, (engine_name(backend, precision), *rest)))
+
+
+def cost_sentence(performance: Performance) -> str:
+    spent = performance.device_seconds_per_million
+    if spent is None:
+        return "No configuration kept the latency objective, so a million inferences within it have no price."
+    hours = f"{spent / 3600:.2f} hours" if spent >= 360 else f"{spent:.0f} seconds"
+    rate = per_second(performance.throughput_at_objective)
+    return (f"A million inferences take {hours} of one replica's device, at the {rate} that it sustains within the "
+            "objective.")
+
+
+def energy_sentence(performance: Performance) -> str:
+    use, rate = performance.use, performance.inferences_per_joule
+    if use is None or use.watts is None or rate is None:
+        return "Not measured: this device's energy counter cannot be read here."
+    where = "above idle" if use.idle_watts is not None else "idle power included"
+    idle = f", {use.idle_watts:.0f} W idle" if use.idle_watts is not None else ""
+    scope = " by the whole CPU package" if use.meter == "rapl" else ""
+    return f"{significant(rate)} inferences a joule {where}; {use.watts:.0f} W drawn under load{scope}{idle}."
 
 
 def is_offered(report: BuildReport) -> bool:
@@ -104,6 +163,14 @@ def ratio(value: float) -> str:
 
 def share(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
+
+
+def operations(value: float) -> str:
+    """Floating-point operations with a decimal prefix."""
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if value >= scale:
+            return f"{significant(value / scale)} {unit}FLOP"
+    return f"{value:.0f} FLOP"
 
 
 def seconds(value: float) -> str:

@@ -14,6 +14,9 @@ from enginewright_builder.sources.integrity import check_onnx, check_safetensors
 
 FORMATS = ("onnx", "huggingface", "exported-program", "torchscript")
 
+# What accuracy is measured by, where the user brings a metric of their own: no model.
+METRIC_FILE = "metric.onnx"
+
 _FIELD = "spec.source.uri"
 _PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 _PICKLE_REMEDY = ("a pickle can run any code when it is opened: convert the weights to safetensors "
@@ -67,7 +70,8 @@ def _locate_folder(path: Path) -> Located:
         names = ", ".join(file.name for file in pickles)
         raise UserError("PickleRefused", f"the folder holds its weights as pickle only ({names})", field=_FIELD,
                         value=path, remedy=_PICKLE_REMEDY)
-    models = [file for pattern in ("*.onnx", "*.pt2", "*.pt", "*.ts") for file in sorted(path.glob(pattern))]
+    models = [file for pattern in ("*.onnx", "*.pt2", "*.pt", "*.ts") for file in sorted(path.glob(pattern))
+              if file.name != METRIC_FILE]
     if len(models) == 1:
         return _locate_file(models[0])
     if len(models) > 1:

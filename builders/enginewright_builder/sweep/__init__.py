@@ -9,12 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
+from enginewright_builder.energy import Meter, open_meter
 from enginewright_builder.engines.base import Artifact, Tensors
+from enginewright_builder.layers import Layers
 from enginewright_builder.load import Channels
 from enginewright_builder.sweep.bench import CALL_TIMEOUT, Bench, make_requests, workspace_repository
 from enginewright_builder.sweep.objective import met
-from enginewright_builder.sweep.result import Layers, Point, ServicePoint, SweepResult
-from enginewright_builder.sweep.search import Search, Space, reason
+from enginewright_builder.sweep.reasons import reason
+from enginewright_builder.sweep.result import Point, ServicePoint, SweepResult
+from enginewright_builder.sweep.search import Search, run
+from enginewright_builder.sweep.space import Space, Trial
 from enginewright_builder.system import available_cpus
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
@@ -39,44 +43,52 @@ def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], worksp
     tritonserver on this machine.
     """
     space = Space.of(max_batch_size=max_batch_size, batching=batching, instances=instances,
-                     cores=cores or available_cpus(), gpus=len(gpus))
+                     cores=cores or available_cpus(), gpus=len(gpus),
+                     # Clients may send batches of all that the spec allows; Triton refuses what is above its maximum.
+                     largest_request=max_batch_size)
     root = workspace_repository(workspace)
     first = ServingChoice(max_batch_size=max_batch_size, instance_count=space.instances[0])
     shutil.rmtree(root / model_name, ignore_errors=True)  # of an attempt that was cut off
     write_model(root, model_name, artifact, first, cores=cores, gpus=gpus)
+    meter = open_meter(gpus)
     try:
         return asyncio.run(_sweep(artifact, model_name, inputs, root, space, objective, budget_seconds,
-                                  max_measurements, cores, gpus, progress))
+                                  max_measurements, cores, gpus, meter, progress))
     finally:
+        if meter is not None:
+            meter.close()
         shutil.rmtree(root, ignore_errors=True)
 
 
 async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], root: Path, space: Space,
                  objective: ObjectiveRequest, budget_seconds: float, max_measurements: int, cores: int,
-                 gpus: tuple[int, ...], progress: Callable[[float, str], None]) -> SweepResult:
+                 gpus: tuple[int, ...], meter: Meter | None, progress: Callable[[float, str], None]) -> SweepResult:
     began = time.monotonic()
     usual = USUAL_SHARE_OF_MEASUREMENTS * max_measurements
     point_seconds = min(MOST_POINT_SECONDS, MEASURING_SHARE * budget_seconds / usual)
     async with TritonServer(root, gpus=gpus) as server:
         bench = Bench(server=server, artifact=artifact, model_name=model_name, objective=objective, cores=cores,
                       gpus=gpus, point_seconds=point_seconds,
-                      requests=make_requests(model_name, inputs, space.max_batch_size))
+                      requests=make_requests(model_name, inputs, space.max_batch_size), meter=meter)
         progress(0.02, "cold start")
         cold_start, first_ms = await _cold_start(bench, space)
+        await bench.measure_idle()
 
-        async def measure(serving: ServingChoice, concurrency: int, rival: Point | None) -> Point:
-            point = await bench.point(serving, concurrency, rival)
+        search = Search(space=space, objective=objective, left=max_measurements)
+
+        async def measure(trial: Trial, rival: Point | None) -> Point:
+            point = await bench.point(trial.serving, trial.concurrency, rival)
             progress(min(0.9, 0.05 + 0.85 * len(search.points) / max_measurements), _describe(point))
             return point
 
-        search = Search(space=space, objective=objective, measure=measure, left=max_measurements,
-                        time_left=lambda: time.monotonic() - began < SEARCH_SHARE * budget_seconds)
-        best = await search.run()
+        best = await run(search, measure, lambda: time.monotonic() - began < SEARCH_SHARE * budget_seconds)
+        found, best = best, await bench.metered(best)
         progress(0.92, "service curve")
         curve = await bench.service_curve(best.serving, inputs[0], CURVE_SHARE * budget_seconds)
         result = SweepResult(
             serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
-            objective_met=met(best, objective), best=best, points=tuple(search.points), service_curve=curve,
+            objective_met=met(best, objective), best=best, service_curve=curve,
+            points=tuple(best if point is found else point for point in search.points),
             cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=await server.memory_bytes(),
             server_version=server.version, seconds=time.monotonic() - began)
     progress(1.0, result.reason)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
+from enginewright_builder.energy import DeviceUse, Meter, Sampler
 from enginewright_builder.engines.base import Artifact, Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.layers import Layers, split
 from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode
-from enginewright_builder.sweep.result import Layers, Point, ServicePoint
+from enginewright_builder.sweep.result import Point, ServicePoint
 from enginewright_builder.triton.model_config import model_config
 from enginewright_builder.triton.repository import served_model
 from enginewright_builder.triton.server import TritonServer
@@ -26,6 +30,8 @@ LEAST_CALLS = 100
 PRECISE = 0.04  # half width of the throughput interval, as a share of it
 CURVE_SECONDS = 0.5
 CALL_TIMEOUT = 60.0
+# Energy counters move every 20 to 100 ms: windows that make that a few per cent.
+IDLE_SECONDS, METERED_SECONDS = 1.0, 3.0
 
 
 @dataclass
@@ -41,6 +47,8 @@ class Bench:
     gpus: tuple[int, ...]
     point_seconds: float
     loaded: ServingChoice | None = None
+    meter: Meter | None = None
+    idle_watts: float | None = None
 
     async def use(self, serving: ServingChoice) -> float:
         """Loads this configuration unless it is loaded, and returns the seconds it took."""
@@ -70,32 +78,43 @@ class Bench:
             apart = rival is not None and (high < rival.throughput_low or low > rival.throughput_high)
             return apart or (high - low) / 2 < PRECISE * result.throughput
 
-        async with Channels(self.server.grpc_url, count=min(4, concurrency)) as channels:
-            await closed_loop(channels, self.requests, concurrency=concurrency, seconds=WARMUP_SECONDS,
-                              timeout=CALL_TIMEOUT)
-            before = await self.server.statistics(self.model_name)
-            result = await closed_loop(channels, self.requests, concurrency=concurrency, seconds=self.point_seconds,
-                                       timeout=CALL_TIMEOUT, enough=enough)
-            after = await self.server.statistics(self.model_name)
-        if not result.measured:
-            raise UserError("ServerLoadFailed", f"no request was answered: {dict(result.errors)}. Last lines of the "
+        seen = await window(self.server, self.model_name, self.requests, concurrency=concurrency,
+                            seconds=self.point_seconds, warmup_seconds=WARMUP_SECONDS, enough=enough,
+                            meter=self.meter, idle_watts=self.idle_watts)
+        if not seen.load.measured:
+            raise UserError("ServerLoadFailed", f"no request was answered: {dict(seen.load.errors)}. Last lines of the "
                                                 f"server's log:\n{self.server.log_tail()}", field="spec.serving",
                             value=self.model_name, remedy="read the log lines")
-        return self._point(serving, concurrency, result, before, after)
+        return self._point(serving, concurrency, seen)
 
-    def _point(self, serving: ServingChoice, concurrency: int, result: LoadResult, before: Mapping[str, Any],
-               after: Mapping[str, Any]) -> Point:
-        executions = after["execution_count"] - before["execution_count"]
-        inferences = after["inference_count"] - before["inference_count"]
+    def _point(self, serving: ServingChoice, concurrency: int, seen: Window) -> Point:
+        load = seen.load
         return Point(
             serving=serving, threads=self.threads(serving), concurrency=concurrency,
-            batch=round(float(np.mean([request.batch for request in self.requests]))), requests=result.measured,
-            errors=result.failed, seconds=result.seconds, throughput=result.throughput, mean_ms=result.mean_ms,
-            p50_ms=result.p50_ms, p90_ms=result.p90_ms, p95_ms=result.p95_ms, p99_ms=result.p99_ms,
-            objective_ms=result.percentile(self.objective.latency_percentile),
-            throughput_low=result.throughput_low, throughput_high=min(result.throughput_high, 1e12),
-            mean_batch=inferences / executions if executions else 0.0,
-            layers=layers(before["inference_stats"], after["inference_stats"], result.mean_ms))
+            batch=round(float(np.mean([request.batch for request in self.requests]))), requests=load.measured,
+            errors=load.failed, seconds=load.seconds, throughput=load.throughput, mean_ms=load.mean_ms,
+            p50_ms=load.p50_ms, p90_ms=load.p90_ms, p95_ms=load.p95_ms, p99_ms=load.p99_ms,
+            objective_ms=load.percentile(self.objective.latency_percentile),
+            throughput_low=load.throughput_low, throughput_high=min(load.throughput_high, 1e12),
+            mean_batch=seen.mean_batch, layers=seen.layers, use=seen.use if self.meter else None)
+
+    async def measure_idle(self) -> None:
+        """What the device draws with the model loaded and nothing to do."""
+        if self.meter is None:
+            return
+        with Sampler(self.meter) as sampler:
+            await asyncio.sleep(IDLE_SECONDS)
+        self.idle_watts = sampler.use.watts
+
+    async def metered(self, point: Point) -> Point:
+        """The same point with its device's use over a window that is long for an energy counter; its latencies stay."""
+        if self.meter is None:
+            return point
+        await self.use(point.serving)
+        seen = await window(self.server, self.model_name, self.requests, concurrency=point.concurrency,
+                            seconds=METERED_SECONDS, warmup_seconds=WARMUP_SECONDS, meter=self.meter,
+                            idle_watts=self.idle_watts)
+        return dataclasses.replace(point, use=seen.use)
 
     async def service_curve(self, serving: ServingChoice, sample: Tensors, seconds: float
                             ) -> tuple[ServicePoint, ...]:
@@ -123,18 +142,33 @@ class Bench:
         return tuple(points)
 
 
-def layers(before: Mapping[str, Any], after: Mapping[str, Any], client_mean_ms: float) -> Layers:
-    """Mean milliseconds a request: Triton's cumulative counters over the window, and what the client saw beside
-    them."""
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """One closed loop: what the client saw, and what Triton counted meanwhile. ``mean_batch`` is inferences an
+    execution."""
 
-    def mean_ms(part: str) -> float:
-        count = int(after[part]["count"]) - int(before[part]["count"])
-        return (int(after[part]["ns"]) - int(before[part]["ns"])) / count / 1e6 if count else 0.0
+    load: LoadResult
+    mean_batch: float
+    layers: Layers
+    use: DeviceUse
 
-    queue, compute = mean_ms("queue"), mean_ms("compute_infer")
-    input_output = mean_ms("compute_input") + mean_ms("compute_output")
-    return Layers(queue_ms=queue, compute_ms=compute, input_output_ms=input_output,
-                  transport_ms=max(0.0, client_mean_ms - queue - compute - input_output))
+
+async def window(server: TritonServer, model_name: str, requests: Sequence[Request], *, concurrency: int,
+                 seconds: float, warmup_seconds: float, enough: Callable[[LoadResult], bool] | None = None,
+                 meter: Meter | None = None, idle_watts: float | None = None) -> Window:
+    """Closed loop of ``concurrency`` for ``seconds`` after a warm-up, with Triton's counters read on both sides and the
+    device's ``meter`` while it runs."""
+    async with Channels(server.grpc_url, count=min(4, concurrency)) as channels:
+        await closed_loop(channels, requests, concurrency=concurrency, seconds=warmup_seconds, timeout=CALL_TIMEOUT)
+        before = await server.statistics(model_name)
+        with Sampler(meter, idle_watts=idle_watts) as sampler:
+            load = await closed_loop(channels, requests, concurrency=concurrency, seconds=seconds,
+                                     timeout=CALL_TIMEOUT, enough=enough)
+        after = await server.statistics(model_name)
+    executions = after["execution_count"] - before["execution_count"]
+    inferences = after["inference_count"] - before["inference_count"]
+    return Window(load=load, mean_batch=inferences / executions if executions else 0.0,
+                  layers=split(before["inference_stats"], after["inference_stats"], load.mean_ms), use=sampler.use)
 
 
 def curve_batches(max_batch_size: int) -> list[int]:

@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from enginewright_builder.contract import ServingChoice
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layers:
-    """Mean milliseconds a request spends: waiting for a batch, in the model, moving tensors in and out, on the wire."""
-
-    queue_ms: float
-    compute_ms: float
-    input_output_ms: float
-    transport_ms: float
+from enginewright_builder.energy import DeviceUse
+from enginewright_builder.layers import Layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +31,7 @@ class Point:
     throughput_high: float
     mean_batch: float  # as executed by Triton
     layers: Layers
+    use: DeviceUse | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

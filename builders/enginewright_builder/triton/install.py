@@ -62,7 +62,7 @@ def _from_wheel(package: Path, scratch: Path) -> Installation:
     environment = {
         "PATH": _path(),
         "LD_LIBRARY_PATH": os.pathsep.join(part for part in libraries if part),
-        # The embedded interpreter finds its home by itself, but not a virtual environment's packages.
+        # Read by our model.py, as the stub's interpreter does not.
         "PYTHONPATH": os.pathsep.join(_site_packages()),
     }
     return Installation(binary=triton / "bin" / "tritonserver", backends=backends, environment=environment)

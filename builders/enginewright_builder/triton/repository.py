@@ -2,44 +2,63 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from enginewright_builder.contract import ServingChoice
-from enginewright_builder.engines.base import Artifact, Tensors
+from enginewright_builder.engines.base import Artifact, Member, Tensors
+from enginewright_builder.engines.composite import member_folders, runtime
+from enginewright_builder.engines.session_runner import (
+    GRAPH_BATCHES,
+    PROFILES,
+    captured_batches,
+    session_parameters,
+)
 from enginewright_builder.system import available_cpus
 from enginewright_builder.triton.model_config import ServedModel, model_config, to_text, warmup_data
 
 CONFIG_FILE = "config.pbtxt"
 VERSION = "1"
-# Parameters of an artifact that have a place of their own in the schema.
-PROFILES, GRAPH_BATCHES = "profiles", "graph_batches"
+ENGINES_FILE = "engines.json"
+PYTHON_MODEL = "enginewright_builder.triton.python_model"
+# Which module runs the engines of each library in Triton's Python backend.
+SESSIONS = {"onnxruntime": "ort_session.py", "tensorrt": "trt_session.py", "torch": "aoti_session.py"}
+# Libraries that take tensors where they lie. Triton copies inputs to the host unless every engine of a model does.
+DLPACK_RUNTIMES = {"torch"}
 
 
 def write_model(root: Path, model_name: str, artifact: Artifact, serving: ServingChoice, *, cores: int = 0,
                 gpus: tuple[int, ...] = (), warmup: Tensors | None = None) -> Path:
     """Writes ``<root>/<model_name>/{config.pbtxt,1/…}`` and returns the model's folder; ``root`` is made if absent.
 
-    ``warmup`` is one representative batch: its shapes are warmed with real data before the server says ready. ``cores``
-    (0: all of this process) divided by the instances is the thread count of each instance. For backend ``python`` a
-    ``model.py`` that runs ONNX Runtime is added. Artifact files are hard-linked where possible, else copied.
-    ``artifact.parameters`` named ``profiles`` and ``graph_batches`` (comma-separated) set the TensorRT optimisation
-    profiles and the batch sizes captured as CUDA graphs; all others go into ``config.pbtxt`` as they are.
+    The ``config.pbtxt`` names no model: Triton takes the name that the folder is mounted or linked under.
 
-    Raises :class:`UserError` as :func:`model_config` does, and ``FileExistsError`` when the model is already there.
+    ``warmup`` is one representative batch: its shapes are warmed with real data before the server says ready. ``cores``
+    (0: all of this process) divided by the instances is the thread count of each instance. For backend ``python``
+    ``model.py`` is added, with the session modules that it needs and ``engines.json``, which says what each engine is
+    told. Artifact files are hard-linked where possible, else copied. For native backends ``artifact.parameters`` named
+    ``profiles`` and ``graph_batches`` (comma-separated) set the TensorRT optimisation profiles and the batch sizes
+    captured as CUDA graphs; all others go into ``config.pbtxt`` as they are.
+
+    Raises :class:`UserError` as :func:`model_config` does, ``FileExistsError`` when the model is already there, and
+    ``ValueError`` for a composite whose members do not take the largest batch.
     """
-    config = model_config(served_model(model_name, artifact, serving, cores=cores, gpus=gpus, warmup=warmup))
+    members = artifact.members or (Member(up_to=max(1, serving.max_batch_size), artifact=artifact),)
+    if members[-1].up_to < serving.max_batch_size:
+        raise ValueError(f"the largest member takes {members[-1].up_to}, requests up to {serving.max_batch_size}")
+    config = model_config(served_model("", artifact, serving, cores=cores, gpus=gpus, warmup=warmup))
     folder = root / model_name
     version = folder / VERSION
     version.mkdir(parents=True)
     for name, source in artifact.files.items():
         _place(source, version / name)
     if artifact.triton_backend == "python":
-        body = resources.files("enginewright_builder.triton.python_model").joinpath("model.py").read_bytes()
-        (version / "model.py").write_bytes(body)
+        _write_program(version, members, whole=not artifact.members)
     if warmup is not None:
         (folder / "warmup").mkdir()
         for name, data in warmup_data(config, warmup).items():
@@ -50,13 +69,18 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
 
 def served_model(model_name: str, artifact: Artifact, serving: ServingChoice, *, cores: int = 0,
                  gpus: tuple[int, ...] = (), warmup: Tensors | None = None) -> ServedModel:
-    """What ``config.pbtxt`` says of this artifact in this configuration."""
+    """What ``config.pbtxt`` says of this artifact in this configuration; ``model_name`` empty names no model."""
     parameters = dict(artifact.parameters)
-    profiles = _integers(parameters.pop(PROFILES, ""))
-    graph_batches = _integers(parameters.pop(GRAPH_BATCHES, ""))
+    profiles: tuple[int, ...] = ()
+    graph_batches: tuple[int, ...] = ()
     if artifact.triton_backend == "python":
-        parameters.setdefault("threads", str(threads_per_instance(serving.instance_count, cores)))
-        parameters.setdefault("model_file", _main_file(artifact.files))
+        parameters = {"threads": str(threads_per_instance(serving.instance_count, cores))}
+        runtimes = {runtime(member.artifact) for member in artifact.members} or {artifact.python_runtime}
+        if gpus and runtimes <= DLPACK_RUNTIMES:
+            parameters["FORCE_CPU_ONLY_INPUT_TENSORS"] = "no"
+    else:
+        profiles = _integers(parameters.pop(PROFILES, ""))
+        graph_batches = _integers(parameters.pop(GRAPH_BATCHES, ""))
     filename = _main_file(artifact.files) if artifact.triton_backend != "python" else ""
     return ServedModel(name=model_name, triton_backend=artifact.triton_backend, interface=artifact.interface,
                        serving=serving, parameters=parameters, gpus=gpus, profiles=profiles,
@@ -66,6 +90,24 @@ def served_model(model_name: str, artifact: Artifact, serving: ServingChoice, *,
 def threads_per_instance(instances: int, cores: int = 0) -> int:
     """Cores shared out over the instances, at least one each."""
     return max(1, (cores or available_cpus()) // instances)
+
+
+def engines(members: Iterable[Member], *, whole: bool) -> dict[str, Any]:
+    """``engines.json``; ``whole`` for a single engine, whose files lie in the version folder itself."""
+    members = tuple(members)
+    folders = [""] if whole else [f"{folder}/" for folder in member_folders(members)]
+    return {"engines": [
+        {"up_to": one.up_to, "runtime": runtime(one.artifact),
+         "files": sorted(folder + name for name in one.artifact.files), "buckets": captured_batches(one.artifact),
+         "parameters": session_parameters(one.artifact)}
+        for one, folder in zip(members, folders, strict=True)]}
+
+
+def _write_program(version: Path, members: tuple[Member, ...], *, whole: bool) -> None:
+    described = engines(members, whole=whole)
+    (version / ENGINES_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    for name in {"model.py", *(SESSIONS[entry["runtime"]] for entry in described["engines"])}:
+        (version / name).write_bytes(resources.files(PYTHON_MODEL).joinpath(name).read_bytes())
 
 
 def _main_file(names: Iterable[str]) -> str:

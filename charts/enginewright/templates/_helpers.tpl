@@ -60,6 +60,7 @@ pull_policy: {{ .Values.imagePullPolicy }}
 image_pull_secrets: {{ .Values.imagePullSecrets | toJson }}
 {{- with .Values.config }}
 server_backends: {{ .serverBackends | toJson }}
+server_python_runtimes: {{ .serverPythonRuntimes | toJson }}
 server_args: {{ .serverArgs | toJson }}
 runtime_class_name: {{ .runtimeClassName | quote }}
 require_mig_config_state: {{ .requireMigConfigState }}
@@ -67,6 +68,8 @@ resolve_resources: {{ .resolveResources | toJson }}
 build_resources: {{ .buildResources | toJson }}
 server_resources: {{ .serverResources | toJson }}
 verify_resources: {{ .verifyResources | toJson }}
+collect_engines: {{ .collectEngines }}
+engine_grace: {{ .engineGraceSeconds | int64 }}
 job_ttl: {{ .jobTtlSeconds }}
 job_backoff_limit: {{ .jobBackoffLimit }}
 job_pending_limit: {{ .jobPendingLimitSeconds }}
@@ -74,6 +77,7 @@ resolve_deadline: {{ .resolveDeadlineSeconds }}
 build_deadline_margin: {{ .buildDeadlineMarginSeconds }}
 drain_seconds: {{ .drainSeconds }}
 exit_timeout: {{ .exitTimeoutSeconds }}
+prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson }}
 {{- end }}
 {{- end }}
 
@@ -117,6 +121,9 @@ exit_timeout: {{ .exitTimeoutSeconds }}
   verbs: [list, create, patch, delete]
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaimtemplates]
+  verbs: [list, create, patch, delete]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
   verbs: [list, create, patch, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]

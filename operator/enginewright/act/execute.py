@@ -6,10 +6,28 @@ from collections.abc import Callable, Iterable
 
 from structlog.typing import FilteringBoundLogger
 
-from enginewright.clients.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
+from enginewright.clients.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    LostRaceError,
+    NotFoundError,
+    RefusedError,
+)
 from enginewright.clients.kube import KubeClient
-from enginewright.clients.resources import resource_of
-from enginewright.core.plan import Action, Apply, Create, Delete, Scale
+from enginewright.clients.resources import CONFIG_MAP, LEASE, resource_of
+from enginewright.core import labels
+from enginewright.core.conditions import micro_time, timestamp
+from enginewright.core.plan import (
+    Action,
+    Apply,
+    ClaimBuild,
+    Create,
+    Delete,
+    MarkRecord,
+    ReleaseBuild,
+    RenewBuild,
+    Scale,
+)
 
 
 class Actor:
@@ -38,6 +56,14 @@ class Actor:
                 return await self._delete(namespace, action)
             case Scale(deployment=deployment, replicas=replicas):
                 return await self._kube.scale(namespace, deployment, replicas)
+            case ClaimBuild():
+                return await self._claim(namespace, action)
+            case RenewBuild():
+                return await self._renew(namespace, action)
+            case ReleaseBuild():
+                return await self._release(namespace, action)
+            case MarkRecord():
+                return await self._mark(namespace, action)
 
     async def _apply(self, namespace: str, action: Apply) -> None:
         try:
@@ -60,10 +86,47 @@ class Actor:
             return False
         return True
 
+    async def _claim(self, namespace: str, action: ClaimBuild) -> bool:
+        """Raises :class:`LostRaceError`."""
+        name = str(action.manifest["metadata"]["name"])
+        try:
+            if action.version:
+                metadata = {**action.manifest["metadata"], "resourceVersion": action.version}
+                await self._kube.patch(LEASE, namespace, name, {**action.manifest, "metadata": metadata})
+            else:
+                await self._kube.create(action.manifest, namespace=namespace)
+        except (ConflictError, NotFoundError) as error:
+            raise LostRaceError(error.message, call=error.call, status=error.status, reason=error.reason) from error
+        return True
+
+    async def _renew(self, namespace: str, action: RenewBuild) -> bool:
+        body = {"metadata": {"resourceVersion": action.version}, "spec": {"renewTime": micro_time(action.time)}}
+        try:
+            await self._kube.patch(LEASE, namespace, action.name, body)
+        except (ConflictError, NotFoundError):
+            return False
+        return True
+
+    async def _release(self, namespace: str, action: ReleaseBuild) -> bool:
+        try:
+            await self._kube.delete(LEASE, namespace, action.name, version=action.version)
+        except (ConflictError, NotFoundError):
+            return False
+        return True
+
+    async def _mark(self, namespace: str, action: MarkRecord) -> bool:
+        annotation = {labels.UNREFERENCED: timestamp(action.since) if action.since else None}
+        body = {"metadata": {"resourceVersion": action.version, "annotations": annotation}}
+        try:
+            await self._kube.patch(CONFIG_MAP, namespace, action.name, body)
+        except (ConflictError, NotFoundError):
+            return False
+        return True
+
     async def _delete(self, namespace: str, action: Delete) -> bool:
         resource = resource_of(action.api_version, action.kind)
         try:
-            await self._kube.delete(resource, namespace, action.name, uid=action.uid)
+            await self._kube.delete(resource, namespace, action.name, uid=action.uid, version=action.version)
         except NotFoundError:
             return False
         return True
@@ -72,6 +135,14 @@ class Actor:
 def describe(action: Action) -> tuple[str, str, str]:
     """Verb, kind and name, for logs and metrics."""
     match action:
+        case ClaimBuild(manifest=manifest):
+            return "claim", "Lease", str(manifest["metadata"]["name"])
+        case RenewBuild(name=name):
+            return "renew", "Lease", name
+        case ReleaseBuild(name=name):
+            return "release", "Lease", name
+        case MarkRecord(name=name):
+            return "mark", "ConfigMap", name
         case Apply(manifest=manifest) | Create(manifest=manifest):
             return type(action).__name__.lower(), str(manifest["kind"]), str(manifest["metadata"]["name"])
         case Delete(kind=kind, name=name):

@@ -5,7 +5,8 @@
     ClientError
     ├── TransientError        retry with backoff; ``retry_after`` seconds where the server said so
     │   └── ConflictError     somebody else wrote first (409)
-    │       └── AlreadyExistsError
+    │       ├── AlreadyExistsError
+    │       └── LostRaceError      a claim that somebody else made first
     ├── RefusedError          the cluster says no (400, 403, 404, 413, 422): someone has to change something, retry
     slowly │   └── NotFoundError
     └── UnexpectedError       a defect of ours, or an answer that cannot be read
@@ -56,6 +57,10 @@ class ConflictError(TransientError):
 
 class AlreadyExistsError(ConflictError):
     """A create met an object of that name."""
+
+
+class LostRaceError(ConflictError):
+    """Somebody else claimed first: what the pass found is history, and another pass finds who."""
 
 
 class RefusedError(ClientError):

@@ -43,11 +43,12 @@ CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 ENDPOINT_SLICE = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
 DISRUPTION_BUDGET = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 CLAIM_TEMPLATE = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases")
 EVENT = Resource("events.k8s.io/v1", "Event", "events")
 
 RESOURCES = (
     OPTIMISED_MODEL, JOB, POD, DEPLOYMENT, SERVICE, CONFIG_MAP, CLAIM, ENDPOINT_SLICE, DISRUPTION_BUDGET,
-    CLAIM_TEMPLATE, EVENT,
+    CLAIM_TEMPLATE, LEASE, EVENT,
 )  # fmt: skip
 
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in RESOURCES}

@@ -46,6 +46,11 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def micro_time(moment: datetime) -> str:
+    """RFC 3339 in UTC to the microsecond, as Kubernetes writes ``metav1.MicroTime``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def parse_timestamp(text: object) -> datetime | None:
     """The moment, or None for anything that is not a time: a status may have been edited by hand."""
     if not isinstance(text, str):

@@ -31,8 +31,19 @@ class Resources:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What devices cost. ``per_hour`` maps a device class to the price of one device for an hour: a GPU product,
+    ``product/profile`` for a MIG slice, or ``cpu`` for one replica without a GPU. They enter no fingerprint: a price
+    that changes rebuilds nothing."""
+
+    currency: str = ""
+    per_hour: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OperatorConfig:
-    """``server_backends`` are the Triton backends of the server image. Durations in seconds.
+    """``server_backends`` are the Triton backends of the server image, ``server_python_runtimes`` the libraries that
+    its Python backend can import (``onnxruntime``, ``tensorrt``, ``torch``). Durations in seconds.
 
     ``require_mig_config_state`` asks nodes for ``nvidia.com/mig.config.state=success``, the label of NVIDIA's MIG
     manager; a cluster that is partitioned by other means switches it off.
@@ -40,6 +51,7 @@ class OperatorConfig:
 
     images: Images = field(default_factory=Images)
     server_backends: tuple[str, ...] = ("python",)
+    server_python_runtimes: tuple[str, ...] = ("onnxruntime",)
     server_args: tuple[str, ...] = ()
     pull_policy: PullPolicy = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
@@ -49,6 +61,8 @@ class OperatorConfig:
     build_resources: Resources = Resources(requests={"cpu": "1", "memory": "4Gi"}, limits={"memory": "16Gi"})
     server_resources: Resources = Resources(requests={"cpu": "500m", "memory": "1Gi"})
     verify_resources: Resources = Resources(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "256Mi"})
+    collect_engines: bool = True
+    engine_grace: int = 604_800  # that an engine is kept after the last that referred to it has gone
     job_ttl: int = 3600
     job_backoff_limit: int = 2
     job_pending_limit: int = 86_400  # that a Job may wait for a device that is free
@@ -56,3 +70,4 @@ class OperatorConfig:
     build_deadline_margin: int = 900  # beyond the build budget: image pull, fetch, publish
     drain_seconds: int = 5
     exit_timeout: int = 30
+    prices: Prices = field(default_factory=Prices)

@@ -26,7 +26,8 @@ MODEL = f"{GROUP}/model"
 REVISION = f"{GROUP}/revision"
 FINGERPRINT = f"{GROUP}/fingerprint"  # the first 32 of 64 digits: a label value holds at most 63 characters
 ENGINE = f"{GROUP}/engine"  # "true" on engine records
-STEP = f"{GROUP}/step"  # "resolve" or "build" on Jobs and their pods
+BUILDS = f"{GROUP}/builds"  # "true" on leases of builds
+STEP = f"{GROUP}/step"  # "resolve", "build" or "gc" on Jobs and their pods
 
 # Annotations.
 MANIFEST_HASH = f"{GROUP}/manifest-hash"  # of what was last applied, so that an unchanged child costs no write
@@ -35,12 +36,15 @@ SOURCE_KEY = f"{GROUP}/source-key"  # on resolve Jobs: the key of what they reso
 STORE_URI = f"{GROUP}/store"
 PROMOTE = f"{GROUP}/promote"  # set by the user to the fingerprint or revision to promote
 RETRY = f"{GROUP}/retry"  # set by the user to any new value to try again what failed
+UNREFERENCED = f"{GROUP}/unreferenced-since"  # on engine records: since when nobody refers to the engine
+ENGINES = f"{GROUP}/engines"  # on collector Jobs: the fingerprints that they remove
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 COMPONENT_RESOLVE = "resolve"
 COMPONENT_BUILD = "build"
 COMPONENT_SERVER = "server"
 COMPONENT_ENGINE = "engine"
+COMPONENT_GC = "gc"
 
 CONTAINER_RESOLVE = "resolve"
 CONTAINER_BUILD = "build"

@@ -79,7 +79,7 @@ class JobView:
 @dataclass(frozen=True, kw_only=True)
 class DeploymentView:
     """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked.
-    ``fingerprint`` has all 64 digits; ``manifest_hash`` is the annotation of what was last applied."""
+    ``fingerprint`` has all 64 digits."""
 
     name: str
     revision: str
@@ -93,7 +93,6 @@ class DeploymentView:
     available: int = 0
     deleting: bool = False
     progress_deadline_exceeded: bool = False
-    manifest_hash: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,12 +115,46 @@ class EndpointView:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRecord:
-    """The in-cluster index entry of one engine in the store. ``store_uri`` tells folders of one claim apart."""
+    """The in-cluster index entry of one engine in the store. ``store_uri`` tells folders of one claim apart,
+    ``unreferenced`` since when nobody refers to it, ``version`` is the resourceVersion."""
 
     fingerprint: str
     store_claim: str
     outcome: Outcome
     store_uri: str = ""
+    unreferenced: datetime | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordMark:
+    """What the collector of unused engines sees of a record. ``version`` is its resourceVersion, ``unreferenced`` since
+    when nobody refers to the engine."""
+
+    name: str
+    version: str
+    fingerprint: str
+    store_uri: str
+    claim_uid: str
+    unreferenced: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseView:
+    """Who builds an engine: ``holder`` is ``namespace/name/uid``, ``seconds`` how long a renewal lasts, ``version`` the
+    resourceVersion. ``building`` says that a build Job of this engine lives; it is looked up only for a lease that has
+    run out."""
+
+    name: str
+    holder: str
+    renewed: datetime
+    seconds: float
+    version: str
+    building: bool = False
+
+    @property
+    def holder_name(self) -> str:
+        return self.holder.split("/")[1] if self.holder.count("/") == 2 else self.holder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +192,8 @@ class SignalWindow:
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
-    ``monotonic`` the clock of the signal window. ``records`` are by fingerprint, those of the store that the spec
-    names. ``applied`` maps ``Kind/name`` of the children that have no view of their own to look into (Service,
+    ``monotonic`` the clock of the signal window. ``records`` and ``leases`` are by fingerprint, those of the store that
+    the spec names. ``applied`` maps ``Kind/name`` of the children that have no view of their own to look into (Service,
     PodDisruptionBudget, ResourceClaimTemplate) to their manifest-hash annotation, so that an unchanged child costs no
     write."""
 
@@ -172,6 +205,7 @@ class Observed:
     service: ServiceView | None = None
     endpoints: tuple[EndpointView, ...] = ()
     records: Mapping[str, EngineRecord] = field(default_factory=dict)
+    leases: Mapping[str, LeaseView] = field(default_factory=dict)
     claims: Mapping[str, ClaimView] = field(default_factory=dict)
     signals: SignalWindow | None = None
     applied: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ README, internal/rm, internal/lm); attributes of claimed devices those of kubern
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,7 +37,7 @@ class DeviceClaim:
 class Placement:
     """``limits`` are the extended resources of one pod; ``description`` is for people (``H200 1g.18gb``, ``CPU``).
 
-    ``node_affinity`` is a required node selector for what equality cannot say: one of several products.
+    ``node_affinity`` is a required node selector for what equality cannot say: one of several values of a label.
     """
 
     limits: Mapping[str, str] = field(default_factory=dict)
@@ -65,18 +65,19 @@ def place(spec: Spec, source_bytes: int, config: OperatorConfig) -> Placement | 
 
 
 def pinned(placement: Placement, device: str) -> Placement:
-    """``placement`` on nodes of the product that an engine was built on: of several products that would do, an engine
-    runs as proven on that one alone. ``device`` is the product's name as the driver gives it (``NVIDIA H200``): only
-    that was seen, a name without spaces merely repeats what was asked for."""
-    if placement.node_affinity is None or " " not in device:
+    """``placement`` on nodes of the product that an engine was built on, where the spec names none: an engine runs as
+    proven on that product alone. ``device`` is the product's name as the driver gives it (``NVIDIA H200``), with the
+    MIG profile after it; a name without spaces merely repeats what was asked for."""
+    asked = placement.device
+    name = device.removesuffix(asked.mig_profile).strip()
+    if asked.accelerator != "gpu" or asked.products or placement.claim or " " not in name:
         return placement
-    wanted = device.replace(" ", "-")
-    values = [value for term in placement.node_affinity["nodeSelectorTerms"]
-              for value in term["matchExpressions"][0]["values"] if value.partition("-MIG-")[0] == wanted]
-    if not values:
-        return placement
-    selector = {PRODUCT_LABEL: values[0], **placement.node_selector}
-    return replace(placement, node_selector=selector, node_affinity=None)
+    label = name.replace(" ", "-")  # as GPU feature discovery writes it, with its suffixes for slices and sharing
+    labels = [label, f"{label}-SHARED"]
+    if asked.mig_profile and GPU_RESOURCE in placement.limits:
+        labels = [f"{label}-MIG-{_label_of(asked.mig_profile)}"]
+    expression = {"key": PRODUCT_LABEL, "operator": "In", "values": labels}
+    return replace(placement, node_affinity={"nodeSelectorTerms": [{"matchExpressions": [expression]}]})
 
 
 def _cpu(spec: Spec) -> Placement:
@@ -86,90 +87,79 @@ def _cpu(spec: Spec) -> Placement:
 
 
 def _whole_gpus(spec: Spec, config: OperatorConfig) -> Placement:
-    products = _products(spec)
+    product = built_for(spec)
     count = spec.placement.gpu.count if spec.placement.gpu else 1
-    selector, affinity = _nodes(spec, products)
     several = f"{count}× " if count > 1 else ""
     return Placement(
-        limits={GPU_RESOURCE: str(count)}, node_selector=selector, node_affinity=affinity,
+        limits={GPU_RESOURCE: str(count)}, node_selector=_nodes(spec, product),
         tolerations=(GPU_TOLERATION, *_tolerations(spec)), runtime_class_name=config.runtime_class_name,
-        device=_device(spec, "", count, min((_board_bytes(product) for product in products), default=0)),
-        description=several + _names(products))
+        device=_device(spec, "", count, _board_bytes(product)), description=several + _name(product))
 
 
 def _plugin_slice(spec: Spec, slices: MIGSpec, profile: str, config: OperatorConfig) -> Placement:
-    label = profile.replace("+", ".")  # as the plugin writes it: + is not allowed in names and labels
+    label = _label_of(profile)
     single = slices.strategy == "single"
-    products = _products(spec)
-    selector, affinity = _nodes(spec, [f"{product}-MIG-{label}" for product in products] if single else products)
+    product = built_for(spec)
+    selector = _nodes(spec, f"{product}-MIG-{label}" if single and product else product)
     if config.require_mig_config_state:
         selector.setdefault(MIG_STATE_LABEL, "success")
     return Placement(
-        limits={GPU_RESOURCE if single else f"nvidia.com/mig-{label}": "1"},
-        node_selector=selector, node_affinity=affinity,
+        limits={GPU_RESOURCE if single else f"nvidia.com/mig-{label}": "1"}, node_selector=selector,
         tolerations=(GPU_TOLERATION, *_tolerations(spec)), runtime_class_name=config.runtime_class_name,
-        device=_device(spec, profile, 1, _slice_bytes(products, profile)), description=f"{_names(products)} {profile}")
+        device=_device(spec, profile, 1, _slice_bytes(product, profile)), description=f"{_name(product)} {profile}")
+
+
+def _label_of(profile: str) -> str:
+    """As the device plugin writes it: + is not allowed in names and labels."""
+    return profile.replace("+", ".")
 
 
 def _claimed_slice(spec: Spec, slices: MIGSpec, profile: str) -> Placement:
-    """Products are selected on the device, not by node labels: feature discovery need not run beside the DRA driver."""
-    products = _products(spec)
+    """The product is selected on the device, not by node labels: feature discovery need not run beside the DRA
+    driver."""
+    product = built_for(spec)
     attributes = f"device.attributes['{DRA_DRIVER}']"
     expression = f"{attributes}.profile == '{profile}'"
-    if products:
-        known = ", ".join(f"'{product}'" for product in products)
-        expression += f" && {attributes}.productName.replace(' ', '-') in [{known}]"
-    selector, _ = _nodes(spec, ())
+    if product:
+        expression += f" && {attributes}.productName.replace(' ', '-') == '{product}'"
     device_class = slices.dra.device_class_name if slices.dra else ""
     return Placement(
-        node_selector=selector, tolerations=(GPU_TOLERATION, *_tolerations(spec)),
+        node_selector=_nodes(spec, ""), tolerations=(GPU_TOLERATION, *_tolerations(spec)),
         claim=DeviceClaim(device_class=device_class, expression=expression),
-        device=_device(spec, profile, 1, _slice_bytes(products, profile)), description=f"{_names(products)} {profile}")
+        device=_device(spec, profile, 1, _slice_bytes(product, profile)), description=f"{_name(product)} {profile}")
 
 
 def _profile(spec: Spec, slices: MIGSpec, source_bytes: int) -> str | Problem:
-    """The profile that is asked for, or the smallest that fits on every product named."""
+    """The profile that is asked for, or the smallest that fits."""
     if slices.profile != "auto":
         return slices.profile
     engine = spec.engine
     need = mig.estimate_need(source_bytes, engine.precision, engine.max_batch_size)
-    chosen = {product: mig.smallest_profile(product, need) for product in _products(spec)}
-    for reason in chosen.values():
-        if isinstance(reason, str):
-            return Problem(field="spec.placement.mig.profile", value='"auto"', message=reason,
-                           remedy="name a larger GPU in spec.placement.gpu.products, lower "
-                                  "spec.engine.maxBatchSize, or "
-                                  "name a profile yourself")
-    names = {profile.name for profile in chosen.values() if not isinstance(profile, str)}
-    if len(names) != 1:
-        found = ", ".join(f"{product}: {profile.name}" for product, profile in chosen.items()
-                          if not isinstance(profile, str)) or "no product is named"
-        return Problem(field="spec.placement.mig.profile", value='"auto"',
-                       message=f"gives no one profile for all of spec.placement.gpu.products ({found})",
-                       remedy="name one product, or a profile that all of them have")
-    return names.pop()
+    chosen = mig.smallest_profile(built_for(spec), need)
+    if isinstance(chosen, str):
+        return Problem(field="spec.placement.mig.profile", value='"auto"', message=chosen,
+                       remedy="name a larger GPU first in spec.placement.gpu.products, lower "
+                              "spec.engine.maxBatchSize, or name a profile yourself")
+    return chosen.name
 
 
-def _products(spec: Spec) -> tuple[str, ...]:
-    return spec.placement.gpu.products if spec.placement.gpu else ()
+def built_for(spec: Spec) -> str:
+    """The one product that engines are built and served on: the first that is named, empty for any. An engine is tuned
+    on, and a TensorRT plan bound to, one class of device, so that what was built on one of several products must never
+    be taken for what another needs."""
+    products = spec.placement.gpu.products if spec.placement.gpu else ()
+    return products[0] if products else ""
 
 
-def _nodes(spec: Spec, products: Sequence[str]) -> tuple[dict[str, str], Mapping[str, Any] | None]:
-    """Node selector and affinity; what the user selects stands above what is derived."""
-    selector = {ARCH_LABEL: _architecture(spec)}
-    affinity = None
-    if len(products) == 1:
-        selector[PRODUCT_LABEL] = products[0]
-    elif products:
-        expression = {"key": PRODUCT_LABEL, "operator": "In", "values": list(products)}
-        affinity = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    return {**selector, **spec.placement.node_selector}, affinity
+def _nodes(spec: Spec, product: str) -> dict[str, str]:
+    """Node selector, with ``product`` as nodes are labelled; what the user selects stands above what is derived."""
+    derived = {ARCH_LABEL: _architecture(spec), **({PRODUCT_LABEL: product} if product else {})}
+    return {**derived, **spec.placement.node_selector}
 
 
 def _architecture(spec: Spec) -> str:
-    boards = [board for product in _products(spec) if (board := mig.board(product))]
-    derived = boards[0].architecture if boards else "amd64"
-    return spec.placement.node_selector.get(ARCH_LABEL, derived)
+    board = mig.board(built_for(spec))
+    return spec.placement.node_selector.get(ARCH_LABEL, board.architecture if board else "amd64")
 
 
 def _tolerations(spec: Spec) -> tuple[Mapping[str, Any], ...]:
@@ -178,7 +168,8 @@ def _tolerations(spec: Spec) -> tuple[Mapping[str, Any], ...]:
 
 
 def _device(spec: Spec, profile: str, count: int, memory: int) -> DeviceRequest:
-    return DeviceRequest(accelerator="gpu", products=tuple(sorted(_products(spec))), mig_profile=profile,
+    product = built_for(spec)
+    return DeviceRequest(accelerator="gpu", products=(product,) if product else (), mig_profile=profile,
                          gpu_count=count, memory_bytes=memory, architecture=_architecture(spec))
 
 
@@ -187,11 +178,11 @@ def _board_bytes(product: str) -> int:
     return known[-1].bytes if known else 0
 
 
-def _slice_bytes(products: Sequence[str], name: str) -> int:
-    """Usable memory of the slice on the smallest of ``products``; 0 when unknown."""
-    found = [profile.bytes for product in products if (profile := mig.profile(product, name))]
-    return min(found, default=0)
+def _slice_bytes(product: str, name: str) -> int:
+    """Usable memory of the slice; 0 when unknown."""
+    profile = mig.profile(product, name)
+    return profile.bytes if profile else 0
 
 
-def _names(products: Sequence[str]) -> str:
-    return " or ".join(product.removeprefix("NVIDIA-") for product in products) or "GPU"
+def _name(product: str) -> str:
+    return product.removeprefix("NVIDIA-") or "GPU"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 Manifest = Mapping[str, Any]
@@ -32,13 +33,15 @@ class Create:
 
 @dataclass(frozen=True, kw_only=True)
 class Delete:
-    """Background deletion; gone already is success. ``uid`` is a precondition where known."""
+    """Background deletion; gone already is success. ``uid`` and ``version`` (the resourceVersion) are preconditions
+    where given."""
 
     api_version: str
     kind: str
     name: str
     why: str
     uid: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +53,47 @@ class Scale:
     why: str
 
 
-Action = Apply | Create | Delete | Scale
+@dataclass(frozen=True, kw_only=True)
+class ClaimBuild:
+    """Make the Lease of a build, or with ``version`` take over the one of that resourceVersion. Somebody who was faster
+    ends the pass before anything stands on the claim, status included."""
+
+    manifest: Manifest
+    version: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenewBuild:
+    """Write ``time`` as the renewal of our Lease. One that is not ours any more is left alone."""
+
+    name: str
+    version: str
+    time: datetime
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseBuild:
+    """Delete our Lease. One that is gone or not ours any more is left alone."""
+
+    name: str
+    version: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkRecord:
+    """Note on an engine's record since when nobody refers to the engine; None takes the note away. A record that has
+    changed since it was read is left alone."""
+
+    name: str
+    version: str
+    since: datetime | None
+    why: str
+
+
+Action = Apply | Create | Delete | Scale | ClaimBuild | RenewBuild | ReleaseBuild | MarkRecord
 
 
 @dataclass(frozen=True, kw_only=True)

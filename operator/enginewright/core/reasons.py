@@ -25,7 +25,6 @@ class Reason(StrEnum):
     # spec
     INVALID_SPEC = "InvalidSpec"
     SUSPENDED = "Suspended"
-    DELETING = "Deleting"
     # operator
     API_REFUSED = "ApiRefused"
     OPERATOR_ERROR = "OperatorError"

@@ -24,6 +24,17 @@ def source_key(spec: Spec) -> str:
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
 
 
+# What only replicas depend on: no failed build is worth another try because these changed, and /scale writes them.
+_REPLICAS_ALONE = {"replicas", "autoscaling", "rollout", "suspend", "serving"}
+
+
+def build_key(spec: Spec) -> str:
+    """16 hex digits over all of a spec that a resolve or build Job may fail or succeed by, time and memory included:
+    status keeps it beside a failure, so that a spec that might cure it is tried."""
+    read = spec.model_dump(mode="json", exclude=_REPLICAS_ALONE)
+    return hashlib.sha256(contract.canonical(read).encode()).hexdigest()[:16]
+
+
 def resolve_request(name: str, spec: Spec, config: OperatorConfig) -> BuildRequest:
     """The request of a resolve Job: no device, no digests but those the user stated."""
     return _request(name, spec, None, contract.DeviceRequest(), config)
@@ -82,7 +93,8 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
             max_queue_delay_us=-1 if delay is None else delay),
         instances=contract.InstancesRequest(mode=spec.instances.mode, count=spec.instances.count or 0),
         device=device,
-        runtime=contract.RuntimeRequest(server_image=server_image(spec, config), backends=config.server_backends),
+        runtime=contract.RuntimeRequest(server_image=server_image(spec, config), backends=config.server_backends,
+                                        python_runtimes=config.server_python_runtimes),
         builder_image=config.images.builder,
         store_path="/".join(filter(None, (STORE_PATH, store_folder(spec)))),
         mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},

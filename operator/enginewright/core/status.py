@@ -76,8 +76,8 @@ class SourceStatus(StatusModel):
     """Why the last attempt failed."""
     failure: FailureStatus | None = None
     """An error that waits for a change."""
-    generation: int | None = None
-    """Generation of the spec that failed."""
+    spec_key: str | None = None
+    """Identifies what of the spec a Job depends on, as it was when it failed."""
     retry: str | None = None
     """Value of the annotation enginewright.io/retry at that time."""
 
@@ -105,8 +105,8 @@ class BuildStatus(StatusModel):
     """Why the last attempt failed."""
     failure: FailureStatus | None = None
     """An error that waits for a change."""
-    generation: int | None = None
-    """Generation of the spec that failed."""
+    spec_key: str | None = None
+    """Identifies what of the spec a Job depends on, as it was when it failed."""
     retry: str | None = None
     """Value of the annotation enginewright.io/retry at that time."""
 
@@ -177,6 +177,12 @@ class EngineStatus(StatusModel):
     """Version of the runtime."""
     load_seconds: float | None = None
     """How long the server takes to load it."""
+    bound: str | None = None
+    """What limits it on its device: compute, bandwidth, or overhead (launches and synchronisation)."""
+    gpu_utilisation: float | None = None
+    """Share of the time that the GPU computed under the measured load, 0 to 1."""
+    inferences_per_joule: float | None = None
+    """Inferences for each joule that the device drew above idle."""
     built: str | None = None
     """When it was built."""
     build_seconds: float | None = None
@@ -185,6 +191,19 @@ class EngineStatus(StatusModel):
     """SHA-256 of the engine's manifest in the store."""
     cache_hit: bool | None = None
     """True when the store had it already: no build was spent."""
+
+
+class CostStatus(StatusModel):
+    """What inferences cost on one replica at the latency objective, by the operator's configured prices."""
+
+    per_million_inferences: float
+    """Price of a million inferences at the throughput that a replica sustains within the latency objective."""
+    currency: str
+    """Currency of the price."""
+    price_per_hour: float
+    """Price of one replica's devices for an hour."""
+    throughput: float
+    """Inferences a second of one replica within the latency objective."""
 
 
 class BatchingStatus(StatusModel):
@@ -290,6 +309,8 @@ class SummaryStatus(StatusModel):
     """Hardware."""
     speedup: str | None = None
     """Throughput relative to the source model."""
+    cost: str | None = None
+    """Price of a million inferences."""
     reason: str | None = None
     """Reason of Ready."""
 
@@ -320,6 +341,8 @@ class Status(StatusModel):
     """The engine of the current spec."""
     candidates: tuple[CandidateStatus, ...] = ()
     """All candidates that were measured."""
+    cost: CostStatus | None = None
+    """What inferences cost; absent without a price or an engine that meets the objective."""
     batching: BatchingStatus | None = None
     """The chosen batching."""
     placement: PlacementStatus | None = None

@@ -10,6 +10,7 @@ from enginewright.core.observed import (
     DeploymentView,
     EndpointView,
     JobView,
+    LeaseView,
     ObjectView,
     PodView,
     ServiceView,
@@ -23,6 +24,7 @@ from enginewright.observe.fields import (
     has_condition,
     is_deleting,
     labels_of,
+    moment,
     name_of,
     section,
     uid_of,
@@ -83,7 +85,6 @@ def deployment_view(raw: Raw) -> DeploymentView:
         available=int(status.get("availableReplicas") or 0),
         deleting=is_deleting(raw),
         progress_deadline_exceeded=condition(raw, "Progressing").get("reason") == "ProgressDeadlineExceeded",
-        manifest_hash=annotations_of(raw).get(labels.MANIFEST_HASH, ""),
     )
 
 
@@ -112,6 +113,18 @@ def endpoint_views(slices: Iterable[Raw], revisions: Mapping[str, str]) -> tuple
 
 def claim_view(raw: Raw) -> ClaimView:
     return ClaimView(name=name_of(raw), uid=uid_of(raw), phase=str(section(raw, "status").get("phase") or "Pending"))
+
+
+def lease_view(raw: Raw, building: bool = False) -> LeaseView:
+    spec = section(raw, "spec")
+    return LeaseView(
+        name=name_of(raw),
+        holder=str(spec.get("holderIdentity") or ""),
+        renewed=moment(spec.get("renewTime")) or created(raw),
+        seconds=float(spec.get("leaseDurationSeconds") or 0),
+        version=str(section(raw, "metadata").get("resourceVersion") or ""),
+        building=building,
+    )
 
 
 def _fingerprint(raw: Raw) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from enginewright.clients.errors import NotFoundError
@@ -21,14 +21,16 @@ from enginewright.clients.resources import (
     DISRUPTION_BUDGET,
     ENDPOINT_SLICE,
     JOB,
+    LEASE,
     OPTIMISED_MODEL,
     POD,
     SERVICE,
     Resource,
 )
 from enginewright.core import labels
+from enginewright.core.decide.jobs import live
 from enginewright.core.manifests import read_record
-from enginewright.core.observed import EngineRecord, JobView, ObjectView, Observed, SignalWindow
+from enginewright.core.observed import EngineRecord, JobView, LeaseView, ObjectView, Observed, SignalWindow
 from enginewright.core.request import source_claims, store_claim
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.fields import Raw, annotations_of, controlled_by, labels_of, name_of
@@ -39,6 +41,7 @@ from enginewright.observe.views import (
     deployment_view,
     endpoint_views,
     job_view,
+    lease_view,
     object_view,
     service_view,
 )
@@ -68,6 +71,8 @@ class World:
         parsed = parse_spec(view.spec)
         spec = parsed if isinstance(parsed, Spec) else None
         mine = f"{labels.MODEL}={view.name}"
+        # Before the records: a builder writes the record, then gives the lease up.
+        leases = await self._leases(view, spec)
         jobs, pods, deployments, services, slices, budgets, templates, records, claims = await _together(
             self._children(JOB, view, mine),
             self._kube.list_all(POD, view.namespace, labels=mine),
@@ -89,6 +94,7 @@ class World:
             service=next((service_view(raw) for raw in services if name_of(raw) == view.name), None),
             endpoints=endpoint_views(slices, {pod.name: pod.revision for pod in serving}),
             records=records,
+            leases=leases,
             claims={name: claim_view(raw) for name, raw in claims.items()},
             signals=signals,
             applied={
@@ -125,6 +131,28 @@ class World:
         found = await self._kube.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.ENGINE}=true")
         here = (raw for raw in found if annotations_of(raw).get(labels.STORE_URI) == spec.store.uri)
         return {record.fingerprint: record for raw in here if (record := read_record(raw)) is not None}
+
+    async def _leases(self, view: ObjectView, spec: Spec | None) -> Mapping[str, LeaseView]:
+        """Of builds into the object's own store. Of one that ran out it counts whether its Job lives all the same: a
+        build does not stop because the operator did."""
+        if spec is None:
+            return {}
+        found = await self._kube.list_all(LEASE, view.namespace, labels=f"{labels.BUILDS}=true")
+        leases = {}
+        for raw in found:
+            if annotations_of(raw).get(labels.STORE_URI) != spec.store.uri:
+                continue
+            fingerprint, lease = annotations_of(raw).get(labels.FINGERPRINT_FULL, ""), lease_view(raw)
+            if self._wall() - lease.renewed > timedelta(seconds=lease.seconds):
+                lease = lease_view(raw, await self._builds(view.namespace, fingerprint, spec.store.uri))
+            leases[fingerprint] = lease
+        return leases
+
+    async def _builds(self, namespace: str, fingerprint: str, store_uri: str) -> bool:
+        wanted = {labels.STEP: labels.COMPONENT_BUILD, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
+        jobs = await self._kube.list_all(JOB, namespace, labels=labels.as_selector(wanted))
+        here = [raw for raw in jobs if annotations_of(raw).get(labels.STORE_URI) == store_uri]
+        return any(live(job_view(raw, (), None, None)) for raw in here)
 
     async def _claims(self, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:
         names = {store_claim(spec), *source_claims(spec)} if spec is not None else set()

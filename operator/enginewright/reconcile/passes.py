@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from enginewright.act.execute import Actor
 from enginewright.act.report import Reporter, refused
-from enginewright.clients.errors import ClientError, Family, RefusedError
+from enginewright.clients.errors import ClientError, Family, LostRaceError, RefusedError
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.labels import fingerprint_label
@@ -83,6 +83,9 @@ class Reconciler:
         plan = parts.decide(view, observed, parts.config)
         self._remember(key, view, plan)
         failure = await self._act(view, plan, log)
+        if isinstance(failure, LostRaceError):
+            # What the plan says stands on a claim that somebody else made.
+            raise failure
         await self._report(view, observed, plan, failure, log)
         await self._listen(key, view, observed, plan)
         if failure is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import Images, OperatorConfig, Resources
-from enginewright.core.manifests import service
+from enginewright.core.manifests import gc_job, service
 from support.children import Children, children_of
 from support.goldens import check_golden
 
@@ -78,6 +78,12 @@ def test_service_of_one_revision() -> None:
     check_golden(HERE / "cpu" / "service_of_one_revision.yaml", service(children.owner, children.revision))
 
 
+def test_collector_of_unused_engines() -> None:
+    manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
+    check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
+
+
 def test_no_golden_is_left_over() -> None:
-    wanted = {f"{kind}/{child}.yaml" for kind, child in CASES} | {"cpu/service_of_one_revision.yaml"}
+    wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
+    wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

@@ -63,6 +63,24 @@ async def test_answers_of_one_request(server: TritonServer) -> None:
     np.testing.assert_allclose(answer.as_numpy("y"), multiply(x), rtol=1e-5)
 
 
+async def test_an_engine_is_served_under_whatever_name_its_folder_has(artifact: Artifact, tmp_path: Path) -> None:
+    """As in a pod, where it is mounted under the OptimisedModel's name: with warm-up data and a Python backend."""
+    engine = write_model(tmp_path / "store", "model", artifact, ServingChoice(max_batch_size=8), cores=1,
+                         warmup={"x": np.ones((2, 3, 8), np.float32)})
+    assert "name: \"model\"" not in (engine / "config.pbtxt").read_text()
+    (tmp_path / "models").mkdir()
+    for name in ("first", "multiply"):
+        (tmp_path / "models" / name).symlink_to(engine)
+    async with (
+        TritonServer(tmp_path / "models", models=("first", "multiply"), ready_seconds=60) as server,
+        Channels(server.grpc_url) as channels,
+    ):
+        x = rows(3, 5)
+        np.testing.assert_allclose(await ask(channels, x), multiply(x), rtol=1e-5)
+        answer = decode(await channels.call(encode("first", {"x": x}).payload, 30.0))
+        np.testing.assert_allclose(answer["y"], multiply(x), rtol=1e-5)
+
+
 async def test_requests_of_many_shapes_at_once_get_each_their_own_answer(server: TritonServer) -> None:
     """The batcher joins what fits and the model splits it again: nothing is padded, nobody gets another's rows."""
     questions = [rows(1 + number % 3, 1 + number % 4) for number in range(64)]

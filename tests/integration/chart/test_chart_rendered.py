@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from enginewright.core.config import Images, OperatorConfig
+from enginewright.core.config import Images, OperatorConfig, Prices
 from enginewright.settings import read_settings
 from support.kubectl import Kubectl
 
@@ -20,7 +20,8 @@ EVERYTHING = {
     "images": {"builder": {"digest": f"sha256:{'0' * 64}"}, "server": {"reference": "example.test/triton:26.04-py3"}},
     "imagePullSecrets": ["pull"],
     "watchNamespaces": ["team-a", "team-b"],
-    "config": {"serverBackends": ["python", "onnxruntime", "tensorrt"], "serverArgs": ["--log-verbose=1"]},
+    "config": {"serverBackends": ["python", "onnxruntime", "tensorrt"], "serverArgs": ["--log-verbose=1"],
+               "prices": {"currency": "EUR", "perHour": {"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6}}},
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "tolerations": [{"key": "control", "operator": "Exists"}],
     "priorityClassName": "system-cluster-critical",
@@ -55,6 +56,7 @@ def test_the_operator_reads_its_settings(objects: Objects, tmp_path: Path) -> No
     assert config.images.builder.endswith("0" * 64)
     assert config.images.server == "example.test/triton:26.04-py3"
     assert config.server_backends == ("python", "onnxruntime", "tensorrt")
+    assert config.prices == Prices(currency="EUR", per_hour={"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6})
     images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
     assert settings({}) == OperatorConfig(images=Images(**images)), "defaults of chart and operator differ"
 
@@ -75,6 +77,7 @@ def test_only_a_changed_setting_changes_the_checksum(objects: Objects) -> None:
 
 @pytest.mark.parametrize(("values", "message"), [
     ({"config": {"drainSecond": 7}}, "drainSecond"),
+    ({"config": {"prices": {"currency": "EUR", "perHour": {"cpu": -1}}}}, "/config/prices/perHour/cpu"),
     ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
     ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
 ])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from enginewright.core import manifests
@@ -16,6 +17,7 @@ from enginewright.core.spec import Spec, parse_spec, validate
 from enginewright_builder.contract import EngineSummary, Outcome, ResolvedSource, ServingChoice
 
 JSON = dict[str, Any]
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 RESOLVED = ResolvedSource(digest="sha256:" + "a" * 64, format="onnx", size_bytes=90 << 20,
                           evaluation_digest="sha256:" + "e" * 64, calibration_digest="sha256:" + "c" * 64)
 ENGINE = EngineSummary(
@@ -67,6 +69,7 @@ class Children:
             "build_request": manifests.request_configmap(owner, build["metadata"]["name"], request),
             "build_job": build,
             "deployment": manifests.deployment(owner, spec, self.record, self.placement, config),
+            "build_lease": manifests.build_lease(owner, self.fingerprint, spec.store.uri, NOW),
             "service": manifests.service(owner),
             "pdb": manifests.pdb(owner),
             "engine_record": manifests.engine_record(

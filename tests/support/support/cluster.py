@@ -6,6 +6,7 @@ Pure and without a clock: time moves when a test says so. What the builder and t
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from enginewright.core.observed import (
     EndpointView,
     EngineRecord,
     JobView,
+    LeaseView,
     ObjectView,
     Observed,
     PodView,
@@ -28,7 +30,18 @@ from enginewright.core.observed import (
     ServiceView,
     SignalWindow,
 )
-from enginewright.core.plan import Action, Apply, Create, Delete, Plan, Scale
+from enginewright.core.plan import (
+    Action,
+    Apply,
+    ClaimBuild,
+    Create,
+    Delete,
+    MarkRecord,
+    Plan,
+    ReleaseBuild,
+    RenewBuild,
+    Scale,
+)
 from enginewright_builder.contract import (
     CandidateSummary,
     EngineSummary,
@@ -123,11 +136,18 @@ def refused(kind: Any, family: ErrorFamily, reason: str, message: str = "it does
     )
 
 
+class LostRaceError(Exception):
+    """Somebody else wrote first."""
+
+
 @dataclass
 class Cluster:
-    """``broken`` names revisions whose replicas never get ready, with the pod fields that show why."""
+    """One object's part of a cluster; two that share ``leases`` and ``records`` are two objects in one namespace.
+    ``broken`` names revisions whose replicas never get ready, with the pod fields that show why."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
+    name: str = NAME
+    uid: str = "u-1"
     config: OperatorConfig = field(default_factory=OperatorConfig)
     annotations: dict[str, str] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -142,6 +162,7 @@ class Cluster:
     applied: dict[str, str] = field(default_factory=dict)
     endpoints: tuple[EndpointView, ...] = ()
     records: dict[str, EngineRecord] = field(default_factory=dict)
+    leases: dict[str, LeaseView] = field(default_factory=dict)
     signals: SignalWindow | None = None
     broken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     serial: int = 0
@@ -152,9 +173,9 @@ class Cluster:
 
     def view(self) -> ObjectView:
         return ObjectView(
-            name=NAME,
+            name=self.name,
             namespace="prod",
-            uid="u-1",
+            uid=self.uid,
             generation=self.generation,
             resource_version="1",
             deleting=False,
@@ -173,6 +194,7 @@ class Cluster:
             service=self.service,
             endpoints=self.endpoints,
             records=dict(self.records),
+            leases=dict(self.leases),
             signals=self.signals,
             applied=dict(self.applied),
             claims={name: ClaimView(name=name, uid=f"c-{name}", phase="Bound") for name in self.claims},
@@ -188,8 +210,10 @@ class Cluster:
     def operate(self, *, acts: int | None = None, writes_status: bool = True) -> Plan:
         """One pass. ``acts`` is how many actions are carried out before the operator is killed (None: all of them)."""
         plan = self.plan()
-        for action in plan.actions[:acts]:
-            self.act(action)
+        try:
+            self.carry_out(plan, acts)
+        except LostRaceError:
+            writes_status = False
         if writes_status and acts is None:
             # As the apiserver stores it: plain JSON.
             self.status = json.loads(json.dumps(plan.status))
@@ -197,6 +221,11 @@ class Cluster:
             self._recommend(plan)
         self.last = plan
         return plan
+
+    def carry_out(self, plan: Plan, acts: int | None = None) -> None:
+        """Raises :class:`LostRaceError`, which ends a pass before its status is written."""
+        for action in plan.actions[:acts]:
+            self.act(action)
 
     def _recommend(self, plan: Plan) -> None:
         if self.signals is not None and plan.recommendation is not None:
@@ -214,23 +243,62 @@ class Cluster:
             case Scale(deployment=name, replicas=replicas):
                 if name in self.deployments:
                     self._change(name, spec_replicas=replicas)
+            case _:
+                self._share(action)
+
+    def _share(self, action: Action) -> None:
+        """What concerns engines that several objects may ask for."""
+        match action:
+            case ClaimBuild(manifest=manifest, version=version):
+                self._claim(manifest, version)
+            case RenewBuild(name=name, version=version, time=time):
+                self._lease(name, version, time)
+            case ReleaseBuild(name=name, version=version):
+                self._lease(name, version, None)
+            case MarkRecord(name=name, since=since):
+                for key, record in self.records.items():
+                    if name.startswith(f"engine-{labels.fingerprint_label(key)}-"):
+                        self.records[key] = replace(record, unreferenced=since)
+
+    def _claim(self, manifest: Mapping[str, Any], version: str) -> None:
+        meta, spec = manifest["metadata"], manifest["spec"]
+        fingerprint = meta["annotations"][labels.FINGERPRINT_FULL]
+        there = self.leases.get(fingerprint)
+        if (there.version if there else "") != version:
+            raise LostRaceError
+        self.leases[fingerprint] = LeaseView(
+            name=meta["name"],
+            holder=spec["holderIdentity"],
+            renewed=datetime.fromisoformat(spec["renewTime"]),
+            seconds=spec["leaseDurationSeconds"],
+            version=uuid.uuid4().hex,
+        )
+
+    def _lease(self, name: str, version: str, renewed: datetime | None) -> None:
+        """Renewed, or without ``renewed`` gone."""
+        found = [item for item in self.leases.items() if (item[1].name, item[1].version) == (name, version)]
+        if not found:
+            return
+        ((fingerprint, lease),) = found
+        del self.leases[fingerprint]
+        if renewed:
+            self.leases[fingerprint] = replace(lease, renewed=renewed, version=uuid.uuid4().hex)
 
     def _apply(self, manifest: Mapping[str, Any]) -> None:
         meta = manifest["metadata"]
-        digest = meta["annotations"][labels.MANIFEST_HASH]
         if manifest["kind"] == "Deployment":
-            self._apply_deployment(meta, digest)
+            self._apply_deployment(meta)
             return
-        self.applied[f"{manifest['kind']}/{meta['name']}"] = digest
+        self.applied[f"{manifest['kind']}/{meta['name']}"] = meta["annotations"][labels.MANIFEST_HASH]
         if manifest["kind"] == "Service":
             self.service = ServiceView(
                 name=meta["name"], revision=manifest["spec"]["selector"].get(labels.REVISION, "")
             )
 
-    def _apply_deployment(self, meta: Mapping[str, Any], digest: str) -> None:
+    def _apply_deployment(self, meta: Mapping[str, Any]) -> None:
         name = meta["name"]
         if name in self.deployments:
-            self._change(name, manifest_hash=digest)
+            self._change(name)
             return
         self.deployments[name] = DeploymentView(
             name=name,
@@ -240,7 +308,6 @@ class Cluster:
             observed_generation=0,
             created=self.now,
             spec_replicas=1,
-            manifest_hash=digest,
         )
 
     def _change(self, name: str, **fields: Any) -> None:
@@ -459,6 +526,12 @@ def describe(action: Action) -> str:
             return f"Delete {kind} {name}"
         case Scale(deployment=name, replicas=replicas):
             return f"Scale {name} {replicas}"
+        case ClaimBuild(manifest=manifest):
+            return f"Claim {manifest['metadata']['name']}"
+        case RenewBuild(name=name) | ReleaseBuild(name=name):
+            return f"{type(action).__name__.removesuffix('Build')} {name}"
+        case MarkRecord(name=name, since=since):
+            return f"{'Mark' if since else 'Clear'} {name}"
 
 
 def deeds(plan: Plan) -> list[str]:

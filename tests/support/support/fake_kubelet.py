@@ -48,10 +48,11 @@ class Script:
     resolve: Act = "succeed"
     build: Act = "succeed"
     server: Act = "succeed"
+    gc: Act = "succeed"
     digest: str = DIGEST
 
     def act(self, step: str) -> Act:
-        return {"resolve": self.resolve, "build": self.build}.get(step, self.server)
+        return {"resolve": self.resolve, "build": self.build, "gc": self.gc}.get(step, self.server)
 
 
 @dataclass
@@ -180,6 +181,8 @@ class FakeKubelet:
             return self._serving(pod, container, act)
         if act == "hold":
             return _state("Running", container, {"running": {"startedAt": _now()}})
+        if step == "gc":
+            return _state("Succeeded", container, _ended(0, "Completed", ""))
         outcome = answer(await self._request(pod), step, act, self.script.digest)
         code = 0 if outcome.ok else {"user": 2, "transient": 3}[outcome.error.family if outcome.error else "user"]
         ended = _ended(code, "Error" if code else "Completed", outcome.to_termination_message())

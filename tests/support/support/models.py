@@ -24,7 +24,7 @@ def write_models(directory: Path) -> None:
     (directory / "truncated.onnx").write_bytes(whole[: len(whole) // 2])
     torch.save({"weight": torch.zeros(2, 2)}, directory / "pickled.pt")
     _truncated_safetensors(directory / "truncated-safetensors")
-    np.savez(directory / "evaluation.npz", x=rows(64, seed=2))
+    np.savez(directory / "evaluation.npz", x=rows(256, seed=2))
     (directory / "evaluation-copy.npz").write_bytes((directory / "evaluation.npz").read_bytes())
     np.savez(directory / "calibration.npz", x=rows(64, seed=3))
     np.savez(directory / "empty.npz", x=rows(0, seed=4))

@@ -1,136 +1,200 @@
-"""Who wins, and why each other one lost, in words."""
+"""Who ships for which batches, and why each other one lost, in words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from enginewright_builder.accuracy import Accuracy
-from enginewright_builder.candidates import Candidate, Judgement, judge
-from enginewright_builder.contract import ObjectiveRequest
-from enginewright_builder.engines.base import Rung
+from enginewright_builder.candidates import REFERENCE, Candidate, Judgement, judge
+from enginewright_builder.competition import Heat
+from enginewright_builder.contract import Interface
+from enginewright_builder.engines.base import Artifact, BatchRange, Rung
 from enginewright_builder.measure import Timing
 
 ROUNDS = 20
 
 
-def timing(milliseconds: float, tail: float = 0.0) -> Timing:
-    # Every tenth round slower, so that percentiles differ.
-    times = tuple(milliseconds + (tail if index % 10 == 9 else 0.001 * index) for index in range(ROUNDS))
-    return Timing(batch=8, times_ms=times, cold_ms=100.0)
+def times(milliseconds: float) -> list[float]:
+    """The same noise for all, as a round has it."""
+    return [milliseconds * (1 + 0.01 * (index % 5)) for index in range(ROUNDS)]
 
 
-def candidate(precision: str, milliseconds: float, low: float = 1.0, *, finite: bool = True, wanted: bool = True,
-              tail: float = 0.0) -> Candidate:
-    return Candidate(rung=Rung(backend="onnxruntime", precision=precision), wanted=wanted,
-                     timing=timing(milliseconds, tail),
-                     accuracy=Accuracy(metric="cosine", value=low + 0.002, low=low, samples=100, finite=finite))
+def candidate(precision: str, low: float = 1.0, *, finite: bool = True, wanted: bool = True,
+              ranges: tuple[BatchRange, ...] = (), triton: str = "python") -> Candidate:
+    rung = Rung(backend="onnxruntime", precision=precision, ranges=ranges)
+    return Candidate(rung=rung, wanted=wanted,
+                     accuracy=Accuracy(metric="cosine", value=low + 0.002, low=low, samples=100, finite=finite),
+                     artifact=Artifact(rung=rung, files={"model.onnx": Path(__file__)}, triton_backend=triton,
+                                       interface=Interface(), runtime_version="1"))
+
+
+def heats(*figures: Mapping[str, float], source: float = 10.0) -> dict[int, Heat]:
+    """For the batches 1, 8 and 32, as many as there are figures: milliseconds by precision."""
+    made = {}
+    for batch, by_precision in zip((1, 8, 32), figures, strict=False):
+        arms = {f"onnxruntime {name}": times(value) for name, value in by_precision.items()}
+        arms[REFERENCE] = times(source)
+        made[batch] = Heat(batch=batch, times=arms, live=list(arms))
+    return made
+
+
+def run(candidates: list[Candidate], *figures: Mapping[str, float], itself: str = "") -> Judgement:
+    return judge(candidates, heats(*figures), 0.01, itself)
 
 
 def verdicts(judgement: Judgement) -> dict[str, tuple[str, str]]:
     return {one.rung.precision: (one.verdict, one.reason) for one in judgement.candidates}
 
 
-def run(*candidates: Candidate, source: float = 10.0, objective: ObjectiveRequest | None = None) -> Judgement:
-    return judge(list(candidates), timing(source), 0.01, objective or ObjectiveRequest())
+def shipped(judgement: Judgement) -> dict[int, str]:
+    return {batch: name.removeprefix("onnxruntime ") for batch, name in judgement.shipped.items()}
 
 
 def test_the_fastest_that_passes_is_shipped() -> None:
-    judgement = run(candidate("fp32", 8.0), candidate("int8-dynamic", 4.0, 0.991), candidate("int8-static", 2.0, 0.947))
-    told = verdicts(judgement)
-    assert judgement.winner is not None
-    assert judgement.winner.rung.precision == "int8-dynamic"
-    assert told["int8-dynamic"] == ("Shipped", "2.50× the source model's throughput; cosine lower bound 0.9910")
-    assert told["fp32"] == ("Slower", "passes, but 2.00× slower than onnxruntime int8-dynamic")
-    assert told["int8-static"] == ("AccuracyRefused", "mean cosine 0.9490, lower bound 0.9470 < 0.99")
+    judgement = run([candidate("fp32"), candidate("int8-dynamic", 0.991), candidate("int8-static", 0.947)],
+                    {"fp32": 8.0, "int8-dynamic": 4.0, "int8-static": 2.0})
+    assert shipped(judgement) == {1: "int8-dynamic"}
+    assert verdicts(judgement) == {
+        "fp32": ("Slower", "passes, but 2.00× slower than onnxruntime int8-dynamic, at batch 1"),
+        "int8-dynamic": ("Shipped", "2.50× the source model's throughput at batch 1; cosine lower bound 0.9910"),
+        "int8-static": ("AccuracyRefused", "mean cosine 0.9490, lower bound 0.9470 < 0.99")}
 
 
-def test_of_equally_fast_ones_the_more_precise_is_shipped() -> None:
-    told = verdicts(run(candidate("fp32", 5.0), candidate("int8-dynamic", 4.9)))
+def test_of_equally_fast_ones_the_more_accurate_is_shipped() -> None:
+    told = verdicts(run([candidate("int8-dynamic", 0.992), candidate("fp32")], {"fp32": 5.0, "int8-dynamic": 4.95}))
     assert told["fp32"][0] == "Shipped"
-    assert told["int8-dynamic"] == ("Passed", "passes and is as fast as onnxruntime fp32, which is the more precise")
+    assert told["int8-dynamic"] == ("Passed", "passes and is as fast as onnxruntime fp32, which is the more accurate")
 
 
-def test_the_latency_objective_comes_before_throughput() -> None:
-    fast_with_tail, steady = candidate("fp32", 4.0, tail=50.0), candidate("int8-dynamic", 5.0)
-    objective = ObjectiveRequest(latency_ms=10.0)
-    judgement = run(fast_with_tail, steady, objective=objective)
-    assert judgement.winner is not None
-    assert judgement.winner.rung.precision == "int8-dynamic"
+def test_each_bucket_has_its_own_winner_where_no_one_is_the_best_everywhere() -> None:
+    tuned = candidate("fp16", ranges=(BatchRange(low=1, best=1, high=1),))
+    all_of_them = [candidate("fp32"), candidate("int8-dynamic"), tuned]
+    figures = heats({"fp32": 4.0, "int8-dynamic": 8.0}, {"fp32": 6.0, "int8-dynamic": 4.0},
+                    {"fp32": 6.0, "int8-dynamic": 3.0})
+    figures[1].times[tuned.name] = times(2.0)
+    figures[1].live.append(tuned.name)
+    judgement = judge(all_of_them, figures, 0.01)
+    assert shipped(judgement) == {1: "fp16 @1", 8: "int8-dynamic", 32: "int8-dynamic"}
+    told = verdicts(judgement)
+    assert told["fp16"][0] == "Shipped"
+    assert told["fp16"][1].startswith("for batch 1: 5.00× the source model's throughput at batch 1; cosine lower bound")
+    assert told["int8-dynamic"][1].startswith("for batches 2–32: 3.33× the source model's throughput at batch 32")
+    assert told["fp32"] == ("Slower", "passes, but 2.00× slower than onnxruntime fp16 @1, at batch 1")
 
 
-def test_when_none_meets_the_latency_the_fastest_is_shipped() -> None:
-    judgement = run(candidate("fp32", 8.0), candidate("int8-dynamic", 4.0), objective=ObjectiveRequest(latency_ms=1.0))
-    assert judgement.winner is not None
-    assert judgement.winner.rung.precision == "int8-dynamic"
+def test_a_tuned_candidate_ships_alone_only_if_it_takes_every_batch() -> None:
+    narrow = candidate("fp16", ranges=(BatchRange(low=1, best=1, high=1),))
+    figures = heats({"fp32": 5.0}, {"fp32": 5.0})
+    figures[1].times[narrow.name] = times(4.95)
+    assert judge([candidate("fp32", 0.995), narrow], figures, 0.01).shipped == {
+        1: "onnxruntime fp32", 8: "onnxruntime fp32"}
 
 
-@pytest.mark.parametrize("broken", [
-    replace(candidate("int8-dynamic", 1.0), failure="unsupported", accuracy=None, timing=None),
-    candidate("int8-dynamic", 1.0, finite=False),
-    replace(candidate("int8-dynamic", 1.0), rung=Rung(backend="onnxruntime", precision="int8-dynamic",
-                                                       unavailable="no calibration data")),
-], ids=["failed", "nan", "unavailable"])
-def test_what_does_not_work_never_wins(broken: Candidate) -> None:
-    judgement = run(candidate("fp32", 8.0), broken)
-    assert judgement.winner is not None
-    assert judgement.winner.rung.precision == "fp32"
-    assert verdicts(judgement)["int8-dynamic"][0] in ("Failed", "AccuracyRefused", "Skipped")
+def test_what_the_server_runs_itself_comes_before_python_where_both_are_as_fast() -> None:
+    both = [candidate("fp32", 0.999), candidate("fp16", 0.998, triton="tensorrt")]
+    judgement = run(both, {"fp32": 5.0, "fp16": 5.05})
+    assert shipped(judgement) == {1: "fp16"}
+    assert verdicts(judgement)["fp32"][1].endswith("run by the server without Python in between")
+
+
+def test_buckets_above_the_latency_objective_decide_nothing() -> None:
+    figures = heats({"fp32": 4.0, "int8-dynamic": 8.0}, {"fp32": 9.0, "int8-dynamic": 3.0})
+    figures[8].used = False
+    judgement = judge([candidate("fp32"), candidate("int8-dynamic")], figures, 0.01)
+    assert judgement.used == (1,)
+    assert shipped(judgement) == {1: "fp32", 8: "fp32"}
+
+
+def test_who_lost_an_earlier_race_stays_lost() -> None:
+    lost = replace(candidate("fp32"), lost="passes, but at best 3.00× slower than onnxruntime fp16, at batch 1")
+    judgement = run([lost, candidate("fp16")], {"fp16": 5.0})
+    assert verdicts(judgement)["fp32"] == ("Slower", lost.lost)
+
+
+@pytest.mark.parametrize(("broken", "verdict"), [
+    (replace(candidate("int8-dynamic"), failure="unsupported", accuracy=None, artifact=None), "Failed"),
+    (candidate("int8-dynamic", finite=False), "AccuracyRefused"),
+    (replace(candidate("int8-dynamic"), skipped="the time budget: 3 s of 60 s are left"), "Skipped"),
+    (replace(candidate("int8-dynamic"), rung=Rung(backend="onnxruntime", precision="int8-dynamic",
+                                                  unavailable="no calibration data")), "Skipped"),
+], ids=["failed", "nan", "no time", "unavailable"])
+def test_what_does_not_work_never_wins(broken: Candidate, verdict: str) -> None:
+    judgement = run([candidate("fp32"), broken], {"fp32": 8.0, "int8-dynamic": 1.0})
+    assert shipped(judgement) == {1: "fp32"}
+    assert verdicts(judgement)["int8-dynamic"][0] == verdict
     assert verdicts(judgement)["int8-dynamic"][1]
 
 
 class TestNothingPasses:
     def test_the_most_precise_is_offered_not_served(self) -> None:
-        judgement = run(candidate("fp32", 8.0, 0.98), candidate("int8-dynamic", 4.0, 0.95))
-        assert judgement.winner is None
+        judgement = run([candidate("fp32", 0.98), candidate("int8-dynamic", 0.95)], {"fp32": 8.0, "int8-dynamic": 4.0})
+        assert not judgement.shipped
         assert judgement.problem == "AccuracyNotReached"
         assert verdicts(judgement)["fp32"][0] == "Offered"
         assert "0.9800 < 0.99" in verdicts(judgement)["fp32"][1]
         assert verdicts(judgement)["int8-dynamic"][0] == "AccuracyRefused"
 
     def test_a_precision_that_was_not_asked_for_is_offered_never_shipped(self) -> None:
-        judgement = run(candidate("fp32", 2.0, wanted=False), candidate("int8-dynamic", 4.0, 0.95))
-        assert judgement.winner is None
-        assert verdicts(judgement)["fp32"][0] == "Offered"
-        passing = run(candidate("fp32", 2.0, wanted=False), candidate("int8-dynamic", 4.0, 0.995))
-        assert passing.winner is not None
-        assert passing.winner.rung.precision == "int8-dynamic"
+        figures = {"fp32": 2.0, "int8-dynamic": 4.0}
+        refused = run([candidate("fp32", wanted=False), candidate("int8-dynamic", 0.95)], figures)
+        assert not refused.shipped
+        assert verdicts(refused)["fp32"][0] == "Offered"
+        passing = run([candidate("fp32", wanted=False), candidate("int8-dynamic", 0.995)], figures)
+        assert shipped(passing) == {1: "int8-dynamic"}
         assert verdicts(passing)["fp32"][0] == "Skipped"
 
     def test_nothing_at_all_works(self) -> None:
-        broken = replace(candidate("fp32", 1.0), failure="no kernel", accuracy=None, timing=None)
-        judgement = run(broken)
-        assert judgement.winner is None
+        judgement = run([replace(candidate("fp32"), failure="no kernel", accuracy=None, artifact=None)], {})
+        assert not judgement.shipped
         assert verdicts(judgement)["fp32"] == ("Failed", "no kernel")
+
+    def test_time_that_ran_out_is_the_reason_where_something_was_not_tried(self) -> None:
+        late = Candidate(rung=Rung(backend="tensorrt", precision="fp16"), skipped="the time budget: 0 s are left")
+        judgement = run([candidate("fp32", wanted=False), late], {"fp32": 2.0})
+        assert judgement.problem == "BudgetTooSmall"
+        assert verdicts(judgement)["fp32"][0] == "Offered"
 
 
 class TestSlowerThanTheSource:
     def test_is_offered(self) -> None:
-        judgement = run(candidate("fp32", 20.0), candidate("int8-dynamic", 15.0), source=10.0)
-        assert judgement.winner is None
+        judgement = run([candidate("fp32"), candidate("int8-dynamic")], {"fp32": 20.0, "int8-dynamic": 15.0})
+        assert not judgement.shipped
         assert judgement.problem == "NotFasterThanSource"
         told = verdicts(judgement)
         assert told["fp32"][0] == "Offered"
-        assert told["int8-dynamic"] == ("Slower", "passes, but 1.50× slower than the source model as it is")
+        assert told["int8-dynamic"] == ("Slower", "passes, but 1.50× slower than the source model as it is, at batch 1")
+
+    def test_in_one_bucket_alone_is_enough(self) -> None:
+        judgement = run([candidate("fp32")], {"fp32": 5.0}, {"fp32": 12.0})
+        assert judgement.problem == "NotFasterThanSource"
 
     def test_the_source_itself_is_served_when_all_else_is_slower(self) -> None:
         """However a noisy machine measured it."""
-        measured = [candidate("fp32", 13.0), candidate("int8-dynamic", 12.0)]
-        judgement = judge(measured, timing(10.0), 0.01, ObjectiveRequest(), "onnxruntime fp32")
-        assert judgement.winner is not None
-        assert judgement.winner.rung.precision == "fp32"
-        assert judge([candidate("fp32", 13.0, 0.9)], timing(10.0), 0.01, ObjectiveRequest(),
-                     "onnxruntime fp32").winner is None
+        both = [candidate("fp32"), candidate("int8-dynamic", 0.995)]
+        figures = {"fp32": 13.0, "int8-dynamic": 12.0}
+        assert shipped(run(both, figures, itself="onnxruntime fp32")) == {1: "fp32"}
+        assert not run([candidate("fp32", 0.9)], figures, itself="onnxruntime fp32").shipped
 
     def test_the_same_graph_measured_twice_is_not_slower_than_itself(self) -> None:
-        judgement = run(candidate("fp32", 10.1), source=10.0)
-        assert judgement.winner is not None
+        assert shipped(run([candidate("fp32")], {"fp32": 10.1})) == {1: "fp32"}
 
 
 def test_summaries_have_figures_where_there_are_any() -> None:
-    summary = candidate("fp32", 8.0).summary(8)
-    assert summary.p50_ms == pytest.approx(8.0, abs=0.1)
-    assert summary.throughput == pytest.approx(1000, rel=0.01)
+    timings = {batch: Timing(batch=batch, times_ms=tuple(times(batch * 1.0)), cold_ms=9.0) for batch in (1, 8)}
+    summary = replace(candidate("fp32"), timings=timings).summary(8)
+    assert summary.name == "onnxruntime fp32"
+    assert summary.p50_ms == pytest.approx(8.0, rel=0.05)
+    assert summary.throughput == pytest.approx(1000, rel=0.05)
+    assert [(one.batch, one.low_ms <= one.p50_ms <= one.high_ms) for one in summary.buckets] == [(1, True), (8, True)]
+    assert replace(candidate("fp32"), timings=timings).summary(32).batch == 8
     empty = Candidate(rung=Rung(backend="b", precision="p", unavailable="why")).summary(8)
-    assert (empty.p50_ms, empty.accuracy, empty.size_bytes) == (None, None, None)
+    assert (empty.p50_ms, empty.accuracy, empty.size_bytes, empty.buckets) == (None, None, None, ())
+
+
+def test_a_candidate_whose_worst_layers_were_kept_says_so() -> None:
+    retried = replace(candidate("int8"), kept=("a", "b", "c"))
+    assert retried.name == "onnxruntime int8 (kept 3 layers in higher precision)"

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder.cli import hand_request, parse_by_hand
+from enginewright_builder.by_hand import hand_device, hand_request, hand_runtime, link_model, parse_by_hand
 from enginewright_builder.contract import (
     EXIT_OK,
     EXIT_USER,
     TERMINATION_MESSAGE_BYTES,
     BuildRequest,
+    ContractError,
     DataRequest,
     EngineRequest,
     Outcome,
@@ -92,6 +93,22 @@ def test_by_hand_asks_what_the_operator_would(tmp_path: Path) -> None:
     assert request.store_path == str(tmp_path)
 
 
+def test_engines_by_hand_are_linked_under_friendly_names(tmp_path: Path) -> None:
+    for fingerprint in ("a", "b"):
+        model = tmp_path / fingerprint / "model_repository" / "model"
+        model.mkdir(parents=True)
+        (model / "config.pbtxt").write_text(fingerprint)
+    for name, fingerprint in (("net", "a"), ("same", "a"), ("net", "b")):
+        assert link_model(tmp_path, fingerprint, name) == tmp_path / "models"
+    found = {path.name: (path / "config.pbtxt").read_text() for path in (tmp_path / "models").iterdir()}
+    assert found == {"net": "b", "same": "a"}
+
+
+def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match="--name"):
+        hand_request(parse_by_hand(["--model", "m", "--output", "o", "--name", "../x"]), tmp_path)
+
+
 def test_by_hand_says_what_is_wrong_as_json_where_nobody_watches(tmp_path: Path) -> None:
     ran = run("--model", str(tmp_path / "none"), "--output", str(tmp_path / "out"))
     outcome = outcome_of(ran)
@@ -105,3 +122,35 @@ def test_usage_is_told(words: list[str]) -> None:
     ran = run(*words)
     assert ran.returncode == EXIT_USER
     assert "usage: enginewright-build" in ran.stderr
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a stand-in for the driver's tool on the path, which answers with the given line."""
+    def install(line: str) -> None:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\necho '{line}'\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return install
+
+
+def test_a_gpu_is_named_as_its_node_would_be(driver: Callable[[str], None]) -> None:
+    driver("NVIDIA H200, 143771")
+    device = hand_device("gpu")
+    assert (device.accelerator, device.products, device.gpu_count) == ("gpu", ("NVIDIA-H200",), 1)
+    assert device.memory_bytes == 143771 << 20
+    assert parse_by_hand(["--model", "m", "--output", "o"]).accelerator == "gpu"
+    assert "torch" in hand_runtime("gpu").python_runtimes
+
+
+@pytest.mark.parametrize("line", [None, "No devices were found"])
+def test_a_gpu_that_is_not_there_is_told(line: str | None, driver: Callable[[str], None]) -> None:
+    if line:
+        driver(line)
+    with pytest.raises(ContractError, match="--accelerator: got 'gpu', but nvidia-smi finds no"):
+        hand_device("gpu")
+    assert parse_by_hand(["--model", "m", "--output", "o"]).accelerator == "cpu"
+    assert hand_runtime("cpu").python_runtimes == ("onnxruntime",)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.data import sample_set, synthetic_set
+from enginewright_builder.data import held_apart, sample_set, synthetic_set
 from enginewright_builder.data_files import CALIBRATION, SampleFile, check_against, read_samples
-from enginewright_builder.engines.base import Array, Tensors
+from enginewright_builder.engines.base import Array, Call, Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.sample_keys import row_key, text_key
 
 IMAGE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 2)),))
 TOKENS = Interface(inputs=(TensorSpec(name="input_ids", dtype="int64", shape=("batch", "1..4")),
@@ -121,14 +122,64 @@ class Words:
     def run(self, inputs: Tensors) -> Tensors:
         return inputs
 
-    def export_onnx(self, path: Path, opset: int) -> None:
+    def bind(self, inputs: Tensors) -> Call:
+        return lambda: self.run(inputs)
+
+    def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
+        raise NotImplementedError
+
+    def torch_program(self, precision: str, batch: int = 0) -> None:
         raise NotImplementedError
 
 
 def test_texts_are_batched_by_length_with_little_padding() -> None:
-    samples = sample_set(SampleFile(texts=("aaaa", "b", "cc", "ddd", "e")), Words(), batch=2)
-    assert [batch["input_ids"].shape for batch in samples.batches] == [(2, 1), (2, 3), (1, 4)]
-    assert samples.count == 5
+    samples = sample_set(SampleFile(texts=("aaaa", "b", "cc", "ddd", "eeeee")), Words(), batch=2)
+    assert [batch["input_ids"].shape for batch in samples.batches] == [(2, 2), (2, 4), (1, 5)]
+    assert (samples.count, samples.repeated) == (5, 0)
+
+
+def test_texts_that_are_tokenised_alike_count_once() -> None:
+    samples = sample_set(SampleFile(texts=("a", "b", "cc", "dd", "eee")), Words(), batch=2)
+    assert (samples.count, samples.repeated) == (3, 2)
+    assert sorted(len(batch["input_ids"]) for batch in samples.batches) == [1, 1, 1]
+
+
+def test_calibration_that_the_model_sees_as_the_evaluation() -> None:
+    """Texts here, tokens there; padding does not hide it."""
+    evaluation = sample_set(SampleFile(texts=("a", "bb", "ccc", "dddd")), Words(), batch=4)
+    tokens = {"input_ids": np.array([3, 3, 0, 0]), "attention_mask": np.array([1, 1, 0, 0])}
+    others = tuple({"input_ids": np.full(4, 3 + index), "attention_mask": np.ones(4, np.int64)}
+                   for index in range(1, 20))
+    calibration = sample_set(SampleFile(rows=(tokens, *others)), Words(), CALIBRATION)
+    with pytest.raises(UserError) as caught:
+        held_apart(calibration, evaluation)
+    assert caught.value.reason == "CalibrationEqualsEvaluation"
+    assert "1 of 20 calibration samples" in caught.value.message
+    many = sample_set(SampleFile(texts=tuple("x" * size for size in range(1, 15))), Words())
+    apart = held_apart(calibration, many)
+    assert (apart.count, sum(len(batch["input_ids"]) for batch in apart.batches)) == (19, 19)
+
+
+@pytest.mark.parametrize(("one", "other", "same"), [
+    ([1, 2, 3], [1.0, 2.0, 3.0], True), (np.array([5], np.int32), np.array([5], np.uint8), True),
+    ([True, False], [1, 0], True),
+    (np.array([0.1, 0.2]), np.array([0.1, 0.2], np.float32), True), ([0.0, 0.5], [-0.0, 0.5], True),
+    (np.linspace(0, 1, 32), np.linspace(0, 1, 32).astype(np.float16), True),
+    (np.linspace(0, 1e-6, 32), np.linspace(0, 2e-6, 32), False), (np.full(32, 1e5), np.full(32, 1.5e5), False),
+    ([0.5], [0.50001], False), ([1, 2, 3], [[1, 2, 3]], False), ([1, 2, 3], [1, 2, 4], False),
+])
+def test_when_numbers_are_the_same_sample(one: Array, other: Array, same: bool) -> None:
+    assert (row_key({"x": np.asarray(one)}) == row_key({"x": np.asarray(other)})) is same
+
+
+def test_when_texts_are_the_same_sample() -> None:
+    assert text_key(" caf\u00e9  noir\n") == text_key("cafe\u0301 noir")
+    assert text_key("a b") != text_key("ab")
+
+
+def test_a_sample_that_is_not_a_number_is_told() -> None:
+    with pytest.raises(UserError, match="sample 0: x holds NaN"):
+        check_against(SampleFile(rows=({"x": np.array([np.nan, 1.0])},)), IMAGE)
 
 
 def test_requests_go_round_and_lose_padding() -> None:
@@ -138,7 +189,8 @@ def test_requests_go_round_and_lose_padding() -> None:
 
 
 def test_rows_of_different_shapes_are_never_padded() -> None:
-    rows = tuple({name: np.ones(size, np.int64) for name in ("input_ids", "attention_mask")} for size in (2, 2, 3, 2))
+    rows = tuple({"input_ids": np.full(size, place), "attention_mask": np.ones(size, np.int64)}
+                 for place, size in enumerate((2, 2, 3, 2)))
     samples = sample_set(SampleFile(rows=rows), Words(), batch=8)
     assert [batch["input_ids"].shape for batch in samples.batches] == [(2, 2), (1, 3), (1, 2)]
 

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from enginewright_builder.attempt import WorstLayers
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
 from enginewright_builder.data import SampleSet, synthetic_set
-from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Runner, Tensors
+from enginewright_builder.engines.base import (
+    Artifact,
+    BatchRange,
+    BuildContext,
+    Call,
+    Engine,
+    ExportedModel,
+    Rung,
+    Runner,
+    Tensors,
+)
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.export import export_model
-from enginewright_builder.ladder import Climb, Gate, NothingToServeError, climb
+from enginewright_builder.ladder import Climb, Gate, climb
+from enginewright_builder.measure import Stopwatch
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.refusals import NothingToServeError
 from enginewright_builder.sources.formats import locate
+from enginewright_builder.steps import Budget
 
 Report = Callable[[float, str], None]
 
@@ -35,7 +49,7 @@ def exported(source: SourceModel, tmp_path: Path) -> ExportedModel:
 
 @pytest.fixture
 def samples(source: SourceModel) -> SampleSet:
-    return synthetic_set(source, 48)
+    return synthetic_set(source, 64)
 
 
 @pytest.fixture
@@ -44,31 +58,55 @@ def context(source: SourceModel, tmp_path: Path) -> BuildContext:
                         calibration=synthetic_set(source, 32, seed=9).batches, progress=lambda fraction, detail: None)
 
 
-def gate(samples: SampleSet, tolerance: float = 0.05, metric: str = "cosine") -> Gate:
-    return Gate(accuracy=AccuracyRequest(metric=metric, tolerance=tolerance), objective=ObjectiveRequest(),
-                evaluation=samples, measure_seconds=0.0)
+class Clock:
+    """Time passes only when somebody lets it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def tick(self, seconds: float) -> None:
+        self.now += seconds
 
 
-class Patient:
-    """The source, slowed down: no candidate may lose to it by noise."""
+class Scripted(Stopwatch):
+    """Runs every call once, as the real one warms up, and then tells times by name and batch."""
 
-    def __init__(self, source: SourceModel) -> None:
-        self.name, self.interface = source.name, source.interface
-        self.tokenize, self.vocabulary, self._source = source.tokenize, source.vocabulary, source
-        self.candidate = ""
+    def __init__(self, bind: Callable[[str, int], Call], clock: Clock,
+                 milliseconds: Callable[[str, int], float]) -> None:
+        super().__init__(bind=bind, clock=clock, pause=clock.tick)
+        self.now, self.milliseconds, self.asked = clock, milliseconds, list[tuple[str, int]]()
 
-    def run(self, inputs: Tensors) -> Tensors:
-        for _ in range(50):
-            outputs = self._source.run(inputs)
-        return outputs
+    def rounds(self, names: Sequence[str], batch: int, count: int) -> dict[str, list[float]]:
+        self.asked += [(name, batch) for name in names]
+        for name in names:
+            self.warm(name, batch)
+            self.now.tick(count * self.milliseconds(name, batch) / 1e3)
+        return {name: [self.milliseconds(name, batch)] * count for name in names}
 
-    def export_onnx(self, path: Path, opset: int) -> None:
-        self._source.export_onnx(path, opset)
+
+def gate(samples: SampleSet, tolerance: float = 0.1, metric: str = "cosine", *, clock: Clock | None = None,
+         times: Mapping[str, float | Callable[[int], float]] | None = None, **changes: object) -> Gate:
+    """``times`` are milliseconds for one sample by candidate, or by batch; the source takes 10, all others 5."""
+    told = clock or Clock()
+    script: dict[str, float | Callable[[int], float]] = {"reference": 10.0, **(times or {})}
+
+    def milliseconds(name: str, batch: int) -> float:
+        value = script.get(name, 5.0)
+        return value(batch) if callable(value) else value * batch
+
+    made = Gate(accuracy=AccuracyRequest(metric=metric, tolerance=tolerance), objective=ObjectiveRequest(),
+                evaluation=samples, measure_seconds=5.0,
+                stopwatch=lambda bind: Scripted(bind, told, milliseconds))
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def test_every_rung_is_built_gated_and_measured(exported: ExportedModel, source: SourceModel, samples: SampleSet,
                                                 context: BuildContext) -> None:
-    climbed: Climb = climb([OnnxRuntimeEngine()], "auto", exported, Patient(source), context, gate(samples))
+    climbed: Climb = climb([OnnxRuntimeEngine()], "auto", exported, source, context,
+                           gate(samples, times={"onnxruntime int8-dynamic": 4.0, "onnxruntime int8-static": 2.0}))
     by_precision = {one.precision: one for one in climbed.candidates}
     assert list(by_precision) == ["fp32", "int8-dynamic", "int8-static"]
     assert by_precision["fp32"].accuracy == pytest.approx(1.0)
@@ -81,14 +119,16 @@ def test_every_rung_is_built_gated_and_measured(exported: ExportedModel, source:
     # A quarter of the bits, less what a small graph's frame takes.
     sizes = {name: one.size_bytes or 0 for name, one in by_precision.items()}
     assert sizes["int8-static"] != sizes["fp32"]
-    assert climbed.speedup > 1
-    assert [one.verdict for one in climbed.candidates].count("Shipped") == 1
+    assert climbed.speedup == pytest.approx(5.0)
+    assert [one.verdict for one in climbed.candidates] == ["Slower", "Slower", "Shipped"]
+    assert climbed.shipped == {1: "onnxruntime int8-static", 4: "onnxruntime int8-static"}
+    assert [[figure.batch for figure in one.buckets] for one in climbed.candidates] == [[1, 4]] * 3
     assert climbed.artifact.triton_backend == "python"
 
 
 def test_static_int8_without_calibration_data_is_skipped_with_the_remedy(
         exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext) -> None:
-    climbed = climb([OnnxRuntimeEngine()], "int8", exported, Patient(source), replace(context, calibration=()),
+    climbed = climb([OnnxRuntimeEngine()], "int8", exported, source, replace(context, calibration=()),
                     gate(samples))
     told = {one.precision: (one.verdict, one.reason) for one in climbed.candidates}
     assert told["int8-static"][0] == "Skipped"
@@ -100,7 +140,7 @@ def test_static_int8_without_calibration_data_is_skipped_with_the_remedy(
 def test_accuracy_that_no_rung_reaches_offers_full_precision(exported: ExportedModel, source: SourceModel,
                                                              samples: SampleSet, context: BuildContext) -> None:
     with pytest.raises(NothingToServeError) as caught:
-        climb([OnnxRuntimeEngine()], "int8", exported, Patient(source), context,
+        climb([OnnxRuntimeEngine()], "int8", exported, source, context,
               gate(samples, 1e-7, "relative-error"))
     error = caught.value
     assert (error.reason, error.field, error.family) == ("AccuracyNotReached", "spec.accuracy.tolerance", "user")
@@ -123,6 +163,9 @@ class Stub:
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
         return [Rung(backend=self.name, precision="fp32")]
 
+    def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
+        return []
+
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
         if self.failure:
             raise self.failure
@@ -137,6 +180,9 @@ class Stub:
             def __call__(self, inputs: Tensors) -> Tensors:
                 return stub.change(inner.run(inputs))
 
+            def bind(self, inputs: Tensors) -> Call:
+                return lambda: self(inputs)
+
             def close(self) -> None:
                 stub.closed += 1
 
@@ -146,7 +192,7 @@ class Stub:
 def test_a_second_engine_needs_no_change_elsewhere(exported: ExportedModel, source: SourceModel, samples: SampleSet,
                                                    context: BuildContext, perceptron: Path) -> None:
     stub = Stub(perceptron)
-    climbed = climb([stub, OnnxRuntimeEngine()], "auto", exported, Patient(source), context, gate(samples))
+    climbed = climb([stub, OnnxRuntimeEngine()], "auto", exported, source, context, gate(samples))
     assert {one.backend for one in climbed.candidates} == {"stub", "onnxruntime"}
     assert stub.closed == 1
 
@@ -154,13 +200,13 @@ def test_a_second_engine_needs_no_change_elsewhere(exported: ExportedModel, sour
 @pytest.mark.parametrize(("stub", "verdict", "told"), [
     ({"failure": RuntimeError("no kernel for this device")}, "Failed", "no kernel"),
     ({"change": lambda out: {name: value * np.nan for name, value in out.items()}}, "AccuracyRefused", "NaN"),
-    ({"change": lambda out: {name: -value for name, value in out.items()}}, "AccuracyRefused", "lower bound -1"),
+    ({"change": lambda out: {name: -value for name, value in out.items()}}, "AccuracyRefused", "lower bound"),
 ], ids=["fails", "nan", "wrong"])
 def test_what_goes_wrong_with_one_engine_costs_that_engine(
         stub: dict[str, object], verdict: str, told: str, exported: ExportedModel, source: SourceModel,
         samples: SampleSet, context: BuildContext, perceptron: Path) -> None:
     engines: list[Engine] = [Stub(perceptron, **stub), OnnxRuntimeEngine()]  # type: ignore[arg-type]
-    climbed = climb(engines, "auto", exported, Patient(source), context, gate(samples))
+    climbed = climb(engines, "auto", exported, source, context, gate(samples))
     lost = next(one for one in climbed.candidates if one.backend == "stub")
     assert lost.verdict == verdict
     assert told in lost.reason
@@ -176,7 +222,7 @@ def test_what_would_hit_every_engine_ends_the_build(exported: ExportedModel, sou
 
 def test_a_backend_that_is_not_installed_is_told() -> None:
     with pytest.raises(UserError) as caught:
-        engines_for("tensorrt", all_engines())
+        engines_for("tensorrt", [engine for engine in all_engines() if engine.name != "tensorrt"])
     assert (caught.value.reason, caught.value.value) == ("BackendUnavailable", "tensorrt")
     assert "onnxruntime" in caught.value.remedy
 
@@ -202,3 +248,241 @@ def test_a_precision_no_engine_has_is_told(exported: ExportedModel, source: Sour
     with pytest.raises(UserError) as caught:
         climb([OnnxRuntimeEngine()], "bf16", exported, source, context, gate(samples))
     assert caught.value.reason == "PrecisionUnsupported"
+
+
+class Variant(Stub):
+    """An engine of several rungs on a clock of the test's own. ``answers`` change what a rung says, by its name, unless
+    layers are kept; ``tuned`` are offered where the wide ones were among the fastest."""
+
+    def __init__(self, model: Path, clock: Clock, precisions: Sequence[str], *, name: str = "stub",
+                 tuned: Sequence[BatchRange] = (), seconds: float = 10.0,
+                 answers: Mapping[str, Callable[[Tensors], Tensors]] | None = None) -> None:
+        super().__init__(model)
+        self.name, self.precisions, self.clock, self.seconds = name, precisions, clock, seconds
+        self.tuned, self.answers = tuned, answers or {}
+        self.kept, self.open, self.most_open, self.batches = list[tuple[str, ...]](), 0, 0, dict[str, set[int]]()
+
+    def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
+        return [Rung(backend=self.name, precision=one) for one in self.precisions]
+
+    def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
+        return [replace(rung, ranges=(one,)) for one in self.tuned]
+
+    def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
+        self.clock.tick(self.seconds)
+        self.kept.append(context.keep_precise)
+        return replace(super().build(rung, model, context), parameters={"kept": ",".join(context.keep_precise)})
+
+    def load(self, artifact: Artifact) -> Runner:
+        engine, inner, name = self, super().load(artifact), artifact.rung.name
+        change: Callable[[Tensors], Tensors] = self.answers.get(name, lambda outputs: outputs)
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+
+        class Counted:
+            def __call__(self, inputs: Tensors) -> Tensors:
+                engine.batches.setdefault(name, set()).add(len(next(iter(inputs.values()))))
+                outputs = inner(inputs)
+                return outputs if artifact.parameters["kept"] else change(outputs)
+
+            def bind(self, inputs: Tensors) -> Call:
+                return lambda: self(inputs)
+
+            def close(self) -> None:
+                engine.open -= 1
+
+        return Counted()
+
+
+def negated(outputs: Tensors) -> Tensors:
+    return {name: -value for name, value in outputs.items()}
+
+
+FIRST = BatchRange(low=1, best=1, high=1)
+
+
+def told(climbed: Climb) -> dict[str, tuple[str, str]]:
+    return {one.name: (one.verdict, one.reason) for one in climbed.candidates}
+
+
+class TestStages:
+    def test_the_best_two_are_tuned_and_each_bucket_gets_its_best(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32", "bf16", "fp16", "int8"], tuned=[FIRST],
+                         answers={"stub int8": negated})
+        times = {"stub fp32": 8.0, "stub bf16": 5.0, "stub fp16": 4.0, "stub int8": 1.0, "stub fp16 @1": 2.0,
+                 "stub bf16 @1": 4.5}
+        climbed = climb([engine], "auto", exported, source, context, gate(samples, times=times, clock=clock))
+        assert climbed.shipped == {1: "stub fp16 @1", 4: "stub fp16"}
+        assert [member.up_to for member in climbed.artifact.members] == [1, 4]
+        assert set(told(climbed)) == {*times}
+        assert told(climbed)["stub int8"][0] == "AccuracyRefused"
+        assert told(climbed)["stub fp32"][0] == "Slower"
+        assert climbed.speedup == pytest.approx(2.5)
+        assert {one.name for one in climbed.built} == set(told(climbed))
+        assert engine.open == 0
+
+    def test_a_rung_for_one_batch_is_gated_at_that_batch(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        engine = Variant(perceptron, Clock(), ["fp16"], tuned=[FIRST, BatchRange(low=3, best=5, high=5)])
+        climbed = climb([engine], "auto", exported, source, replace(context, max_batch_size=5, buckets=(1, 5)),
+                        gate(samples))
+        assert engine.batches["stub fp16 @1"] == {1}
+        # Sixteen samples at a time: three times five, and one more filled up to three.
+        assert engine.batches["stub fp16 @5"] == {5, 3}
+        assert climbed.accuracy.value == pytest.approx(1.0)
+
+    def test_few_runners_are_open_at_once(self, exported: ExportedModel, source: SourceModel, samples: SampleSet,
+                                          context: BuildContext, perceptron: Path) -> None:
+        precisions = ["fp32", *(f"p{index}" for index in range(1, 12))]
+        engine = Variant(perceptron, Clock(), precisions)
+        times = {f"stub {name}": 9.0 / 1.6**index for index, name in enumerate(precisions)}
+        climbed = climb([engine], "auto", exported, source, context, gate(samples, times=times))
+        assert climbed.winner.name == "stub p11"
+        assert engine.most_open == 5
+        assert told(climbed)["stub fp32"] == (
+            "Slower", "passes, but at best 6.55× slower than stub p4, at batch 1, and out after 3 rounds")
+
+    def test_batches_beyond_the_latency_objective_do_not_choose(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        engine = Variant(perceptron, Clock(), ["fp32", "int8"])
+        times: dict[str, float | Callable[[int], float]] = {
+            "stub fp32": 2.0, "stub int8": lambda batch: {1: 3.0, 4: 6.0}[batch]}
+        wide = climb([engine], "auto", exported, source, context, gate(samples, times=times))
+        assert wide.shipped == {1: "stub fp32", 4: "stub int8"}
+        tight = climb([engine], "auto", exported, source, context,
+                      gate(samples, times=times, objective=ObjectiveRequest(latency_ms=5.0)))
+        assert tight.shipped == {1: "stub fp32", 4: "stub fp32"}
+        assert tight.batch == 1
+
+
+class TestMending:
+    KEEP = ("layer one", "layer two")
+
+    def climb(self, engine: Variant, times: Mapping[str, float], fixtures: tuple[ExportedModel, SourceModel, SampleSet,
+              BuildContext], clock: Clock, worst: WorstLayers | None = None) -> Climb:
+        exported, source, samples, context = fixtures
+        return climb([engine], "auto", exported, source, context, gate(
+            samples, times=times, clock=clock, worst_layers=worst or (lambda artifact, model, batches: self.KEEP)))
+
+    @pytest.fixture
+    def fixtures(self, exported: ExportedModel, source: SourceModel, samples: SampleSet,
+                 context: BuildContext) -> tuple[ExportedModel, SourceModel, SampleSet, BuildContext]:
+        return exported, source, samples, context
+
+    def test_a_refused_rung_that_would_win_is_tried_once_more_and_named(
+            self, fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext], perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp16", "int8"], answers={"stub int8": negated})
+        mended = "stub int8 (kept 2 layers in higher precision)"
+        climbed = self.climb(engine, {"stub fp16": 4.0, "stub int8": 2.0, mended: 2.5}, fixtures, clock)
+        assert told(climbed)["stub int8"][0] == "AccuracyRefused"
+        assert set(climbed.shipped.values()) == {mended}
+        assert engine.kept == [(), (), self.KEEP]
+
+    def test_one_that_answers_nan_is_mended_too_and_one_that_stays_wrong_is_refused_for_good(
+            self, fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext], perceptron: Path) -> None:
+        clock = Clock()
+        broken = {"stub fp16": lambda outputs: {name: value * np.nan for name, value in outputs.items()}}
+        engine = Variant(perceptron, clock, ["fp32", "fp16"], answers=broken)
+        climbed = self.climb(engine, {}, fixtures, clock, lambda artifact, model, batches: self.KEEP[:1])
+        assert told(climbed)["stub fp16"][0] == "AccuracyRefused"
+        assert told(climbed)["stub fp16 (kept 1 layer in higher precision)"][0] in ("Shipped", "Passed")
+        assert len(engine.kept) == 3
+
+    @pytest.mark.parametrize(("times", "worst"), [
+        ({"stub fp16": 2.0, "stub int8": 2.0}, ("a",)), ({"stub fp16": 4.0, "stub int8": 2.0}, ()),
+    ], ids=["it would not win", "nobody can tell the layers"])
+    def test_others_are_left_alone(self, times: dict[str, float], worst: tuple[str, ...], perceptron: Path,
+                                   fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext]) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp16", "int8"], answers={"stub int8": negated})
+        climbed = self.climb(engine, times, fixtures, clock, lambda artifact, model, batches: worst)
+        assert engine.kept == [(), ()]
+        assert climbed.winner.name == "stub fp16"
+
+
+class TestBudget:
+    """Builds take 10 seconds of a clock that only they and the measurements move."""
+
+    def test_what_no_time_is_left_for_is_skipped_with_the_reason(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32", "fp16", "int8", "fp8"])
+        times = {"stub fp32": 4.0, "stub fp8": 1.0}
+        climbed = climb([engine], "auto", exported, source, context,
+                        gate(samples, clock=clock, budget=Budget(44.0, clock), times=times))
+        verdicts = {name: verdict for name, (verdict, _) in told(climbed).items()}
+        # 10 s a build, 5 s for the race and a fifth of the budget for what follows.
+        assert verdicts == {"stub fp32": "Shipped", "stub fp16": "Slower", "stub int8": "Slower", "stub fp8": "Skipped"}
+        assert told(climbed)["stub fp8"][1] == ("the time budget: 14 s of 44 s are left, of which this rung and what "
+                                                "follows need about 24 s")
+        assert clock() <= 44.0
+
+    def test_safe_and_promising_rungs_come_before_the_others_and_quick_engines_before_slow_ones(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        engines = [Variant(perceptron, Clock(), ["fp32", "tf32", "fp16", "fp8"], name="tensorrt"),
+                   Variant(perceptron, Clock(), ["fp32", "int8"], name="onnxruntime")]
+        climbed = climb(engines, "auto", exported, source, context, gate(samples))
+        assert [one.name for one in climbed.candidates] == [
+            "onnxruntime fp32", "tensorrt fp32", "tensorrt fp16", "onnxruntime int8", "tensorrt tf32", "tensorrt fp8"]
+
+    def test_the_first_is_built_as_long_as_there_is_time_at_all(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32", "fp16"])
+        climbed = climb([engine], "auto", exported, source, context,
+                        gate(samples, clock=clock, budget=Budget(3.0, clock)))
+        assert {name: verdict for name, (verdict, _) in told(climbed).items()} == {
+            "stub fp32": "Shipped", "stub fp16": "Skipped"}
+
+    def test_a_budget_that_is_spent_before_anything_is_built_is_told(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        budget = Budget(30.0, clock)
+        clock.tick(31.0)
+        with pytest.raises(NothingToServeError) as caught:
+            climb([Variant(perceptron, clock, ["fp32"])], "auto", exported, source, context,
+                  gate(samples, clock=clock, budget=budget))
+        error = caught.value
+        assert (error.reason, error.field, error.value) == ("BudgetTooSmall", "spec.engine.buildBudgetSeconds", "30")
+        assert "the source model" in error.message
+        assert source.name in error.message
+        assert error.remedy == "write 80 or more"
+        assert [one.verdict for one in error.candidates] == ["Skipped"]
+
+    def test_what_was_refused_does_not_hide_that_the_rest_was_not_tried(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp16", "int8"], answers={"stub fp16": negated})
+        with pytest.raises(NothingToServeError) as caught:
+            climb([engine], "auto", exported, source, context,
+                  gate(samples, clock=clock, budget=Budget(12.0, clock)))
+        assert caught.value.reason == "BudgetTooSmall"
+        assert "not tried are stub int8; offered instead: stub fp16" in caught.value.message
+
+
+def test_a_candidate_that_breaks_while_it_is_timed_costs_only_itself(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+        perceptron: Path) -> None:
+    class Breaking(Variant):
+        def load(self, artifact: Artifact) -> Runner:
+            runner = super().load(artifact)
+            if artifact.rung.precision == "fp16":
+                runner.bind = lambda inputs: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+            return runner
+
+    engine = Breaking(perceptron, Clock(), ["fp32", "fp16"])
+    climbed = climb([engine], "auto", exported, source, context, gate(samples, times={"stub fp16": 1.0}))
+    assert told(climbed)["stub fp16"] == ("Failed", "fails at batch 1: ZeroDivisionError: division by zero")
+    assert climbed.winner.name == "stub fp32"
+    assert engine.open == 0

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.base import Call, Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model, largest_difference
 from enginewright_builder.models import SourceModel, Tokenize, load_model
@@ -176,8 +176,14 @@ class TestExportCheck:
         def run(self, inputs: Tensors) -> Tensors:
             return self.reference.run(inputs)
 
-        def export_onnx(self, path: Path, opset: int) -> None:
+        def bind(self, inputs: Tensors) -> Call:
+            return lambda: self.run(inputs)
+
+        def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
             self.write(path, **self.exported)
+
+        def torch_program(self, precision: str, batch: int = 0) -> None:
+            return None
 
     def test_other_weights(self, write_onnx: Callable[..., Path], tmp_path: Path) -> None:
         source = self.Source(write_onnx, scale=1.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -37,7 +38,7 @@ def refused(request: BuildRequest, tmp_path: Path) -> UserError:
     return caught.value
 
 
-def evaluation(path: Path, metric: str = "cosine", tolerance: float = 0.01, samples: int = 0) -> AccuracyRequest:
+def evaluation(path: Path, metric: str = "cosine", tolerance: float = 0.1, samples: int = 0) -> AccuracyRequest:
     return AccuracyRequest(metric=metric, tolerance=tolerance, evaluation=DataRequest(uri=str(path), samples=samples))
 
 
@@ -97,12 +98,26 @@ def test_absurd_numbers(engine: EngineRequest, field: str, perceptron: Path, req
 
 def test_too_few_samples_to_prove_anything(perceptron: Path, request_for: Make, write_rows: Rows,
                                            tmp_path: Path) -> None:
-    few = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", count=7))), tmp_path)
+    few = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", count=15))), tmp_path)
     assert few.reason == "EvaluationTooSmall"
-    agreement = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", count=200), "top1")), tmp_path)
-    assert "299" in agreement.message
+    for metric in ("cosine", "top1"):
+        tight = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz", count=200), metric, 0.01)),
+                        tmp_path)
+        assert "299" in tight.message
+        assert "to at least 0.015" in tight.remedy
     cut = refused(request_for(perceptron, accuracy=evaluation(write_rows("e.npz"), samples=4)), tmp_path)
-    assert "4 samples" in cut.message
+    assert "4 distinct samples" in cut.message
+
+
+def test_samples_told_again_count_once(perceptron: Path, request_for: Make, write_rows: Rows, tmp_path: Path) -> None:
+    rows = np.load(write_rows("e.npz", count=20))["x"]
+    again = write_rows("again.npz", x=np.concatenate([rows] * 20))
+    error = refused(request_for(perceptron, accuracy=evaluation(again, tolerance=0.05)), tmp_path)
+    assert "20 distinct samples cannot prove" in error.message
+    resolved = resolve(request_for(perceptron, accuracy=evaluation(again, tolerance=0.2)), tmp_path / "s")
+    assert resolved.evaluation is not None
+    assert len(resolved.evaluation) == 20
+    assert "380 of 400 evaluation samples" in resolved.notes[0]
 
 
 def test_negative_number_of_samples(perceptron: Path, request_for: Make, write_rows: Rows, tmp_path: Path) -> None:
@@ -123,6 +138,23 @@ class TestCalibrationApartFromEvaluation:
         error = refused(request_for(perceptron, accuracy=evaluation(tmp_path / "e.npz"), engine=calibration(shuffled)),
                         tmp_path)
         assert error.reason == "CalibrationEqualsEvaluation"
+
+    @pytest.mark.parametrize("kind", ["half", "double", "jsonl", "subset"])
+    def test_the_same_samples_in_other_clothes(self, kind: str, perceptron: Path, request_for: Make, write_rows: Rows,
+                                               tmp_path: Path) -> None:
+        rows = np.load(write_rows("e.npz"))["x"]
+        copies = {"half": rows.astype(np.float16), "double": rows.astype(np.float64), "subset": rows[:6]}
+        if kind == "jsonl":
+            other = tmp_path / "c.jsonl"
+            other.write_text("".join(json.dumps({"x": row.tolist()}) + "\n" for row in rows))
+        else:
+            other = write_rows("c.npz", x=copies[kind])
+        error = refused(request_for(perceptron, accuracy=evaluation(tmp_path / "e.npz"), engine=calibration(other)),
+                        tmp_path)
+        count = 6 if kind == "subset" else 32
+        assert error.reason == "CalibrationEqualsEvaluation"
+        assert f"{count} of {count} calibration samples" in error.message
+        assert "other samples" in error.remedy
 
     def test_a_few_shared_samples_are_left_out(self, perceptron: Path, request_for: Make, write_rows: Rows,
                                                tmp_path: Path) -> None:

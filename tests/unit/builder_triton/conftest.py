@@ -15,8 +15,38 @@ from enginewright_builder.contract import (
     ServingChoice,
     TensorSpec,
 )
+from enginewright_builder.performance import Served, assess
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
+from enginewright_builder.roofline import Ceilings, Measured, Product, Work
 from enginewright_builder.sweep import Layers, Point, ServicePoint, SweepResult
+
+# MiniLM with 64 tokens, as one product.
+WORK = Work(
+    products=(
+        Product(
+            operator="MatMul",
+            flops=1.4e9,
+            weights=10.6e6,
+            activations=2.5e6,
+            flops_per_sample=1.4e9,
+            activations_per_sample=2.5e6,
+        ),
+    )
+)
+
+
+def figure(precision: str, batch: int, milliseconds: float, size: int) -> Measured:
+    name = f"onnxruntime {precision}"
+    return Measured(name=name, backend="onnxruntime", precision=precision, batch=batch, ms=milliseconds,
+                    best_ms=milliseconds, size_bytes=size)  # fmt: skip
+
+
+FIGURES = (
+    figure("fp32", 1, 12.4, 91_000_000),
+    figure("fp32", 8, 66.7, 91_000_000),
+    figure("int8", 1, 6.1, 23_200_000),
+    figure("int8", 8, 29.8, 23_200_000),
+)
 
 
 @pytest.fixture
@@ -48,7 +78,7 @@ def make_point() -> Callable[..., Point]:
             throughput_low=throughput * (1 - noise),
             throughput_high=throughput * (1 + noise),
             mean_batch=1.8,
-            layers=Layers(queue_ms=1.5, compute_ms=latency * 0.5, input_output_ms=0.2, transport_ms=0.7),
+            layers=Layers(queue_ms=1.5, compute_ms=latency * 0.8 - 2.4, input_output_ms=0.2, transport_ms=0.7),
         )
 
     return make
@@ -89,6 +119,7 @@ def report(make_point: Callable[..., Point]) -> BuildReport:
         CandidateSummary(
             backend="onnxruntime",
             precision="int8",
+            name="onnxruntime int8",
             batch=8,
             verdict="Shipped",
             p50_ms=29.8,
@@ -103,6 +134,7 @@ def report(make_point: Callable[..., Point]) -> BuildReport:
         CandidateSummary(
             backend="onnxruntime",
             precision="fp32",
+            name="onnxruntime fp32",
             batch=8,
             verdict="Slower",
             p50_ms=66.7,
@@ -153,6 +185,14 @@ def report(make_point: Callable[..., Point]) -> BuildReport:
         load_seconds=2.4,
         memory_bytes=312 << 20,
     )
+    performance = assess(
+        sweep,
+        FIGURES,
+        {"onnxruntime int8"},
+        "python",
+        counted=(WORK, Ceilings(bytes_per_second=1.2e10, flops_per_second={"fp32": 1.4e11, "int8": 9e11})),
+        before=Served(name="onnxruntime fp32", point=make_point(throughput=70, latency=40.0)),
+    )
     return BuildReport(
         model_name="minilm",
         fingerprint="3f" * 32,
@@ -169,6 +209,7 @@ def report(make_point: Callable[..., Point]) -> BuildReport:
         candidates=candidates,
         engine=engine,
         sweep=sweep,
+        performance=performance,
         objective=ObjectiveRequest(latency_ms=20, throughput=500),
         accuracy=AccuracyEvidence(
             metric="cosine", value=0.9942, low=0.9931, tolerance=0.01, samples=128, evaluation="held-out"

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from enginewright_builder.contract import Bound
+from enginewright_builder.energy import DeviceUse
+from enginewright_builder.performance import assess
 from enginewright_builder.report import BuildReport, charts, read_report, words, write_report
 from enginewright_builder.report.page import render
+from enginewright_builder.roofline import PrecisionGain
 
 VOID = {"meta", "br", "line", "circle", "path"}
 
@@ -126,11 +131,138 @@ def test_layers_are_sorted_and_add_up(report: BuildReport) -> None:
     assert bars[0].label == "Model compute"
     assert bars[0].width == 100.0
     assert bars[-1].cumulative == "100%"
+    assert all(bar.before and bar.advice.endswith(".") for bar in bars)
+
+
+def test_before_and_after_are_stacked_on_one_scale(report: BuildReport) -> None:
+    before, after = charts.layer_stacks(report)
+    assert (before.label, after.label) == ("Before", "Shipped")
+    assert sum(part.width for part in before.parts) == pytest.approx(100.0, abs=0.1)
+    assert report.sweep is not None
+    assert report.performance is not None
+    assert report.performance.before is not None
+    ratio = report.sweep.best.mean_ms / report.performance.before.point.mean_ms
+    assert sum(part.width for part in after.parts) == pytest.approx(100.0 * ratio, abs=0.1)
+
+
+def test_plain_serving_is_a_point_of_the_chart(report: BuildReport) -> None:
+    scatter = charts.pareto(report)
+    assert scatter is not None
+    assert scatter.before is not None
+    left, top, right, bottom = scatter.plot
+    assert left <= scatter.before.x <= right
+    assert top <= scatter.before.y <= bottom
+    assert report.sweep is not None
+    assert report.performance is not None
+    assert report.performance.before is not None
+    far = dataclasses.replace(report.performance.before.point, objective_ms=1e5)
+    away = dataclasses.replace(report.performance.before, point=far)
+    beyond = charts.pareto(
+        dataclasses.replace(report, performance=dataclasses.replace(report.performance, before=away))
+    )
+    assert beyond is not None
+    assert beyond.before is None
+    assert [dot.x for dot in beyond.dots] == [dot.x for dot in scatter.dots]
+
+
+def test_page_says_what_limits_the_engine_and_what_comes_next(report: BuildReport) -> None:
+    page = " ".join(html.unescape(render(report)).split())
+    for text in (
+        "The next optimisation is the engine: it runs at 42% of what the roofline allows",
+        "compute-bound, arithmetic is the limit",
+        "One inference is 1.40 GFLOP",
+        "INT8 9",
+        "ONNX Runtime INT8 buys latency: 2.24× as fast as ONNX Runtime FP32 at batch 8, 25% of the size",
+        "A million inferences take 1.95 hours of one replica's device, at the 142/s",
+        "Not measured: this device's energy counter cannot be read here.",
+        "ONNX Runtime FP32 on Triton as it comes (one instance, no dynamic batching) takes 32.0 ms under the same load",
+        "Requests wait for an instance that is busy",
+    ):
+        assert text in page, text
+
+
+def test_page_without_measurements_of_performance_says_so(report: BuildReport) -> None:
+    assert report.performance is not None
+    assert report.sweep is not None
+    bare = assess(report.sweep, (), (), "python", notes=("The budget was spent.",))
+    page = " ".join(html.unescape(render(dataclasses.replace(report, performance=bare))).split())
+    assert "The roofline was not measured." in page
+    assert "The budget was spent." in page
+    assert "Before" not in page
+    older = render(dataclasses.replace(report, performance=None))
+    assert "What limits it" not in older
+    assert "Where a request" in older
+
+
+def test_device_use_is_shown_where_it_was_measured(report: BuildReport) -> None:
+    assert report.sweep is not None
+    use = DeviceUse(meter="nvml", seconds=5.0, joules=2000.0, idle_watts=120.0, utilisation=0.71, memory_bytes=3 << 30)
+    best = dataclasses.replace(report.sweep.best, use=use)
+    sweep = dataclasses.replace(report.sweep, best=best, points=(best,))
+    measured = dataclasses.replace(report, sweep=sweep, performance=assess(sweep, (), (), "tensorrt"))
+    page = " ".join(html.unescape(render(measured)).split())
+    for text in (
+        "71% of the time",
+        "0.51 inferences a joule above idle",
+        "400 W drawn under load, 120 W idle",
+        "3.00 GiB",
+    ):
+        assert text in page, text
+
+
+@pytest.mark.parametrize(
+    ("bound", "attained", "text"),
+    [
+        ("compute", 0.42, "It reaches 42% of what this device's roofline allows: compute-bound"),
+        ("bandwidth", 1.7, "faster than main memory alone would allow, since its data stay in caches: bandwidth-bound"),
+        ("compute", 1.2, "faster than the largest product that was measured here"),
+        ("", None, ""),
+    ],
+)
+def test_roofline_in_words(report: BuildReport, bound: Bound, attained: float | None, text: str) -> None:
+    assert report.performance is not None
+    found = words.roofline_sentence(dataclasses.replace(report.performance, bound=bound, attained=attained))
+    assert text in found
+    assert bool(found) == bool(bound)
+
+
+def test_gpu_utilisation_stands_beside_the_latency(report: BuildReport) -> None:
+    assert "% busy" not in render(report)
+    busy = dataclasses.replace(report.engine, gpu_utilisation=0.714)
+    assert "GPU 71% busy" in render(dataclasses.replace(report, engine=busy))
+
+
+def test_clocks_that_disagree_are_told(report: BuildReport) -> None:
+    assert report.sweep is not None
+    assert words.clocks_sentence(report) == ""
+    layers = dataclasses.replace(report.sweep.best.layers, disagreement_ms=0.4)
+    best = dataclasses.replace(report.sweep.best, layers=layers)
+    assert "0.40 ms more" in words.clocks_sentence(
+        dataclasses.replace(report, sweep=dataclasses.replace(report.sweep, best=best))
+    )
+
+
+@pytest.mark.parametrize(
+    ("gain", "text"),
+    [
+        (("latency", 1.9, 0.5), "TensorRT FP16 @1+8 buys latency: 1.90× as fast as TensorRT FP32 at batch 8, 50% of"),
+        (("memory", 0.98, 0.26), "buys only memory: 26% of the size, 0.98× the speed of TensorRT FP32 at batch 8."),
+        (("nothing", 0.9, 1.0), "buys nothing: 0.90× the speed of TensorRT FP32 and 100% of the size at batch 8."),
+    ],
+)
+def test_precisions_in_words(gain: tuple[str, float, float], text: str) -> None:
+    buys, speedup, share = gain
+    found = PrecisionGain(name="tensorrt fp16 @1+8", against="tensorrt fp32", batch=8, speedup=speedup,
+                          size_share=share, buys=buys)  # fmt: skip
+    assert text in words.precision_sentence(found)
 
 
 @pytest.mark.parametrize(
     ("function", "value", "text"),
     [
+        (words.operations, 2.5e9, "2.50 GFLOP"),
+        (words.operations, 1.2e15, "1,200 TFLOP"),
+        (words.operations, 12.0, "12 FLOP"),
         (words.size, None, "–"),
         (words.size, 512, "512 B"),
         (words.size, 23_200_000, "22.1 MiB"),

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.util
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
-from enginewright_builder.engines.base import Artifact, Rung
+from enginewright_builder.engines.base import Artifact, Member, Rung
+from enginewright_builder.engines.composite import combine
 from enginewright_builder.errors import UserError
 from enginewright_builder.triton import install, process
 from enginewright_builder.triton.model_config import parse_text
@@ -49,16 +53,66 @@ def test_python_backend_gets_its_program_and_its_share_of_the_cores(tmp_path: Pa
     assert tree(model) == {
         "config.pbtxt",
         "1/model.py",
+        "1/ort_session.py",
+        "1/engines.json",
         "1/model.onnx",
         "1/weights/model.onnx.data",
         "warmup/sample-x",
     }
     config = parse_text((model / "config.pbtxt").read_text())
     assert config.backend == "python"
-    assert {key: value.string_value for key, value in config.parameters.items()} == {
-        "threads": "2",
-        "model_file": "model.onnx",
-    }
+    assert {key: value.string_value for key, value in config.parameters.items()} == {"threads": "2"}
+    assert json.loads((model / "1/engines.json").read_text()) == {"engines": [
+        {"up_to": 4, "runtime": "onnxruntime", "files": ["model.onnx", "weights/model.onnx.data"], "buckets": [],
+         "parameters": {}}]}
+
+
+def served_by(made: Artifact, **changes: Any) -> Artifact:
+    return dataclasses.replace(made, **changes)
+
+
+def test_a_composite_lies_in_folders_and_says_who_takes_what(tmp_path: Path) -> None:
+    plan = artifact(tmp_path, "tensorrt", "model.plan", profiles="0", graph_batches="1,4")
+    onnx = artifact(tmp_path, "python", "model.onnx")
+    package = served_by(artifact(tmp_path, "python", "model.pt2", "session.json", buckets="8,16"),
+                        python_runtime="torch")
+    made = combine([Member(up_to=4, artifact=plan), Member(up_to=8, artifact=onnx), Member(up_to=12, artifact=plan),
+                    Member(up_to=16, artifact=package)])
+    model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=16), gpus=(0,))
+    assert tree(model / "1") == {"model.py", "engines.json", "ort_session.py", "trt_session.py", "aoti_session.py",
+                                 "m0/model.plan", "m1/model.onnx", "m2/model.pt2", "m2/session.json"}
+    engines = json.loads((model / "1/engines.json").read_text())["engines"]
+    assert [(one["up_to"], one["runtime"], one["files"], one["buckets"], one["parameters"]) for one in engines] == [
+        (4, "tensorrt", ["m0/model.plan"], [1, 4], {}), (8, "onnxruntime", ["m1/model.onnx"], [], {}),
+        (12, "tensorrt", ["m0/model.plan"], [1, 4], {}),
+        (16, "torch", ["m2/model.pt2", "m2/session.json"], [8, 16], {})]
+    config = parse_text((model / "config.pbtxt").read_text())
+    assert config.backend == "python"
+    assert set(config.parameters) == {"threads"}, "inputs on the host: not every member takes them on the device"
+
+
+def test_a_composite_must_take_the_largest_batch(tmp_path: Path) -> None:
+    one, two = artifact(tmp_path, "python", "a.onnx"), artifact(tmp_path, "python", "b.onnx")
+    made = combine([Member(up_to=1, artifact=one), Member(up_to=4, artifact=two)])
+    with pytest.raises(ValueError, match="takes 4, requests up to 8"):
+        write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=8))
+
+
+@pytest.mark.parametrize("limits", [(4,), (4, 4), (8, 4)])
+def test_members_out_of_order_are_refused(tmp_path: Path, limits: tuple[int, ...]) -> None:
+    made = artifact(tmp_path, "python", "model.onnx")
+    with pytest.raises(ValueError, match="ascending"):
+        combine([Member(up_to=limit, artifact=made) for limit in limits])
+
+
+@pytest.mark.parametrize(("runtime", "gpus", "stays"), [("torch", (0,), True), ("torch", (), False),
+                                                         ("onnxruntime", (0,), False), ("tensorrt", (0,), False)])
+def test_inputs_stay_on_the_device_for_who_takes_them_there(tmp_path: Path, runtime: str, gpus: tuple[int, ...],
+                                                            stays: bool) -> None:
+    made = served_by(artifact(tmp_path, "python", "model.bin"), python_runtime=runtime)
+    model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=4), gpus=gpus)
+    parameters = parse_text((model / "config.pbtxt").read_text()).parameters
+    assert (parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value == "no") is stays
 
 
 def test_tensorrt_plan_with_profiles_and_graphs(tmp_path: Path) -> None:
@@ -92,16 +146,21 @@ def test_threads_share_the_cores(instances: int, cores: int, threads: int) -> No
     assert threads_per_instance(instances, cores) == threads
 
 
-def test_the_served_program_imports_only_what_a_server_image_has() -> None:
-    source = Path(write_model.__code__.co_filename).parent / "python_model/model.py"
+@pytest.mark.parametrize(("program", "others"), [
+    ("model.py", {"triton_python_backend_utils"}),
+    ("ort_session.py", {"onnxruntime"}),
+    ("aoti_session.py", {"torch"}),
+    ("trt_session.py", {"tensorrt", "cuda"}),
+])
+def test_the_served_program_imports_only_what_a_server_image_has(program: str, others: set[str]) -> None:
+    source = Path(write_model.__code__.co_filename).parent / "python_model" / program
     imported: set[str] = set()
     for node in ast.walk(ast.parse(source.read_text())):
         if isinstance(node, ast.Import):
             imported |= {name.name.split(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
-    allowed = {"numpy", "onnxruntime", "triton_python_backend_utils"}
-    assert imported - set(sys.stdlib_module_names) == allowed
+    assert imported - set(sys.stdlib_module_names) == {"numpy", *others}
 
 
 def test_server_named_by_the_environment_or_found_in_path_is_used_as_it_is(

@@ -38,7 +38,7 @@ def stage(root: Path, files: dict[str, bytes] | None = None) -> Path:
 
 
 def publish(staging: Path, shelf: Path) -> Manifest:
-    return store.publish(staging, shelf, FP, model_name="m", outcome=OUTCOME)
+    return store.publish(staging, shelf, FP, outcome=OUTCOME)
 
 
 @pytest.fixture

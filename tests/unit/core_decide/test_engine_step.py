@@ -276,6 +276,48 @@ def test_deadline_waits_for_a_new_spec() -> None:
     assert len(cluster.running("build")) == 1
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"replicas": 3},
+        {"autoscaling": {"maxReplicas": 4}},
+        {"rollout": {"strategy": "Recreate"}},
+        {"serving": {"podTemplate": {"metadata": {"labels": {"team": "a"}}}}},
+    ],
+)
+def test_what_concerns_replicas_alone_does_not_revive_a_failed_build(change: dict[str, Any]) -> None:
+    """An autoscaler that writes /scale would otherwise spend a device on it each time."""
+    cluster = building()
+    cluster.progress("build engines", 0.4)
+    cluster.operate()
+    cluster.fail(of="build", reason="DeadlineExceeded")
+    cluster.operate()
+    cluster.edit(**change)
+    cluster.operate()
+    assert not cluster.running("build")
+    assert cluster.says("EngineBuilt") == "False/BuildDeadlineExceeded"
+    cluster.edit(suspend=True)
+    cluster.operate()
+    cluster.edit(suspend=None)
+    cluster.operate()
+    assert not cluster.running("build")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"engine": {"queueName": "q"}}, {"placement": {"accelerator": "cpu", "nodeSelector": {"pool": "b"}}}],
+)
+def test_what_a_build_depends_on_revives_it(change: dict[str, Any]) -> None:
+    cluster = building()
+    cluster.progress("build engines", 0.4)
+    cluster.operate()
+    cluster.fail(of="build", reason="DeadlineExceeded")
+    cluster.operate()
+    cluster.edit(**change)
+    cluster.operate()
+    assert len(cluster.running("build")) == 1
+
+
 def test_deadline_of_a_build_that_never_started_is_no_verdict() -> None:
     cluster = building()
     cluster.show(build_job(cluster), pods=(pod(unschedulable="0/1 nodes"),))

@@ -29,6 +29,7 @@ EDITS: tuple[dict[str, Any], ...] = (
     {"source": SPEC["source"]},
     {"suspend": True},
     {"suspend": None},
+    {"autoscaling": None, "replicas": 0},
     {"autoscaling": None, "replicas": 1},
     {"autoscaling": None, "replicas": 3},
     {"replicas": None, "autoscaling": {"maxReplicas": 4, "scaleDownStabilizationSeconds": 20}},
@@ -228,6 +229,11 @@ class SimulatedCluster(RuleBasedStateMachine):
     def never_two_builds_at_once(self) -> None:
         assert len(self.cluster.running("build")) <= 1
 
+    @invariant()
+    def no_build_without_a_claim(self) -> None:
+        """A job that a killed operator left may have outlived its claim, but then the next pass claims again."""
+        assert {job.fingerprint for job in self.cluster.running("build")} <= set(self.cluster.leases)
+
     def teardown(self) -> None:
         """Everything is mended: it must come right, and then be still."""
         cluster = self.cluster
@@ -238,7 +244,12 @@ class SimulatedCluster(RuleBasedStateMachine):
             cluster.annotations[labels.RETRY] = value
             cluster.wait(1000)
             cluster.settle()
+        if cluster.spec.get("replicas") == 0:
+            assert cluster.says("RolloutComplete") == "True/Complete"
+            cluster.edit(replicas=1)
+            cluster.settle()
         assert cluster.says("Ready") == "True/Serving", cluster.condition("Ready")
+        assert not cluster.leases, "nothing is built any more"
         self._strictly_ready()
         written = cluster.status
         plan = cluster.plan()

@@ -84,15 +84,15 @@ def test_user_error_waits_for_a_change(cluster: Cluster) -> None:
     assert cluster.says("Ready") == "False/DigestMismatch"
 
 
-@pytest.mark.parametrize("change", ["annotation", "generation", "source"])
+@pytest.mark.parametrize("change", ["annotation", "engine", "source"])
 def test_a_change_tries_a_user_error_again(cluster: Cluster, change: str) -> None:
     cluster.operate()
     cluster.finish(refused("resolve", "user", "SourceMissing"))
     cluster.operate()
     if change == "annotation":
         cluster.annotations[labels.RETRY] = "1"
-    elif change == "generation":
-        cluster.edit(replicas=2)
+    elif change == "engine":
+        cluster.edit(engine={"maxBatchSize": 4})
     else:
         cluster.edit(source={"uri": "pvc://models/other"})
     cluster.wait(5)
@@ -102,6 +102,17 @@ def test_a_change_tries_a_user_error_again(cluster: Cluster, change: str) -> Non
     cluster.finish(resolved())
     cluster.operate()
     assert cluster.says("SourceResolved") == "True/Resolved"
+
+
+def test_what_concerns_replicas_alone_does_not_look_again(cluster: Cluster) -> None:
+    cluster.operate()
+    cluster.finish(refused("resolve", "user", "SourceMissing"))
+    cluster.operate()
+    cluster.edit(replicas=2)
+    cluster.wait(5)
+    cluster.operate()
+    assert not cluster.running("resolve")
+    assert cluster.says("SourceResolved") == "False/SourceMissing"
 
 
 def test_transient_failure_is_retried_with_growing_delay(cluster: Cluster) -> None:

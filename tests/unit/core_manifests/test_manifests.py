@@ -11,6 +11,7 @@ from enginewright.core.manifests import (
     build_job_name,
     claim_template,
     claim_template_name,
+    deployment,
     read_record,
     record_name,
     resolve_job_name,
@@ -165,8 +166,12 @@ def test_a_users_node_affinity_and_ours_both_hold() -> None:
     zones: JSON = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
                                          for zone in ("a", "b")]}
     affinity = {"nodeAffinity": {required: zones}, "podAffinity": {}}
-    pod = deployment_of(placement={"gpu": {"products": ["NVIDIA-H200", "NVIDIA-B200"]}},
-                        serving={"podTemplate": {"spec": {"affinity": affinity}}})["template"]["spec"]
+    children = children_of("m", {**BASE, "placement": {"accelerator": "gpu"},
+                                 "serving": {"podTemplate": {"spec": {"affinity": affinity}}}})
+    outcome = dataclasses.replace(children.outcome, engine=dataclasses.replace(ENGINE, device="NVIDIA H200"))
+    manifest = deployment(children.owner, children.spec, dataclasses.replace(children.record, outcome=outcome),
+                          children.placement, children.config)
+    pod = manifest["spec"]["template"]["spec"]
     terms = pod["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
     assert [[expression["key"] for expression in term["matchExpressions"]] for term in terms] == [
         ["zone", "nvidia.com/gpu.product"]] * 2

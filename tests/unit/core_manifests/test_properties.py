@@ -38,7 +38,8 @@ def test_names_and_labels_are_what_kubernetes_takes(name: str, raw: Raw) -> None
         for value in meta["labels"].values():
             assert LABEL_VALUE.fullmatch(value), kind
         assert {labels.NAME, labels.COMPONENT, labels.PART_OF, labels.MANAGED_BY} <= meta["labels"].keys()
-        assert meta["annotations"][labels.MANIFEST_HASH]
+        if kind != "build_lease":  # its times change while it is held
+            assert meta["annotations"][labels.MANIFEST_HASH]
         json.dumps(manifest, allow_nan=False)
 
 

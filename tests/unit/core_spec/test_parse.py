@@ -55,6 +55,13 @@ def test_other_sources_are_refused_with_what_to_write(uri: str) -> None:
     assert "pvc://CLAIM/path" in problem.remedy
 
 
+@pytest.mark.parametrize("metric", ["cosine", "relative-error", "onnx", "python:word-error_rate.v2"])
+def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
+    spec = parse_spec({**SOURCE, "accuracy": {"metric": metric}})
+    assert isinstance(spec, Spec)
+    assert spec.accuracy.metric == metric
+
+
 @pytest.mark.parametrize(("raw", "field", "value", "remedy"), [
     ({}, "spec.source", "nothing", "add it"),
     ({**SOURCE, "engine": {"precison": "fp16"}}, "spec.engine.precison", '"fp16"', "did you mean precision?"),
@@ -68,6 +75,8 @@ def test_other_sources_are_refused_with_what_to_write(uri: str) -> None:
     ({**SOURCE, "engine": {"queueName": "A b"}}, "spec.engine.queueName", '"A b"', "Kueue LocalQueue"),
     ({**SOURCE, "accuracy": {"tolerance": -0.5}}, "spec.accuracy.tolerance", "-0.5", "greater than 0"),
     ({**SOURCE, "accuracy": {"metric": "f1"}}, "spec.accuracy.metric", '"f1"', "'cosine', 'top1'"),
+    ({**SOURCE, "accuracy": {"metric": "python:"}}, "spec.accuracy.metric", '"python:"', "python:NAME"),
+    ({**SOURCE, "accuracy": {"metric": "python:os;x"}}, "spec.accuracy.metric", '"python:os;x"', "python:NAME"),
     ({**SOURCE, "objective": {"latency": {"milliseconds": 0}}}, "spec.objective.latency.milliseconds", "0", "than 0"),
     ({**SOURCE, "placement": {"gpu": {"products": ["H100 80"]}}}, "spec.placement.gpu.products[0]", '"H100 80"',
      "NVIDIA-H100-80GB-HBM3"),

@@ -57,13 +57,11 @@ def test_any_gpu() -> None:
     assert found.description == "GPU"
 
 
-def test_one_of_several_products_needs_affinity() -> None:
-    found = placed(gpu={"products": [H200, H100]})
-    assert "nvidia.com/gpu.product" not in found.node_selector
-    assert found.node_affinity == {"nodeSelectorTerms": [{"matchExpressions": [
-        {"key": "nvidia.com/gpu.product", "operator": "In", "values": [H200, H100]}]}]}
-    assert found.device.products == (H100, H200), "the order that a user writes makes no other engine"
-    assert found.device.memory_bytes == int(79.25 * mig.GIB), "the smallest of them"
+def test_of_several_products_the_first_is_built_for_and_served_on() -> None:
+    several, alone = placed(gpu={"products": [H200, H100]}), placed(gpu={"products": [H200]})
+    assert several == alone
+    assert (several.node_selector["nvidia.com/gpu.product"], several.device.products) == (H200, (H200,))
+    assert placed(gpu={"products": [H100, H200]}).device.products == (H100,)
 
 
 @pytest.mark.parametrize(("profile", "label"), [("1g.10gb", "1g.10gb"), ("1g.10gb+me", "1g.10gb.me")])
@@ -95,7 +93,7 @@ def test_a_slice_claimed_by_dra() -> None:
     assert found.claim.device_class == "mig.example"
     assert found.claim.expression == (
         "device.attributes['gpu.nvidia.com'].profile == '3g.40gb' && "
-        f"device.attributes['gpu.nvidia.com'].productName.replace(' ', '-') in ['{H100}']")
+        f"device.attributes['gpu.nvidia.com'].productName.replace(' ', '-') == '{H100}'")
     assert found.node_selector == {"kubernetes.io/arch": "amd64"}
 
 
@@ -121,25 +119,28 @@ def test_auto_says_why_nothing_fits() -> None:
     assert "a larger GPU" in problem.remedy
 
 
-def test_auto_needs_one_profile_for_all_products() -> None:
-    spec = spec_of({"source": {"uri": "pvc://m/a"}, "placement": {"gpu": {"products": [H100, H200]}, "mig": {}}})
-    problem = place(spec, 1 << 20, CONFIG)
-    assert isinstance(problem, Problem)
-    assert f"{H100}: 1g.10gb, {H200}: 1g.18gb" in problem.message
-    both = placed(gpu={"products": [H100, A100]}, mig={})
-    assert both.device.mig_profile == "1g.10gb"
-    assert both.device.memory_bytes == int(9.63 * mig.GIB)
+def test_auto_looks_at_the_product_that_is_built_for() -> None:
+    found = placed(gpu={"products": [H200, H100]}, mig={})
+    assert (found.device.products, found.device.mig_profile) == ((H200,), "1g.18gb")
 
 
-@pytest.mark.parametrize("strategy", ["mixed", "single"])
-def test_an_engine_is_served_by_the_product_that_it_was_built_on(strategy: str) -> None:
-    several = placed(gpu={"products": [H100, A100]}, mig={"profile": "1g.10gb", "strategy": strategy})
-    found = pinned(several, "NVIDIA H100 80GB HBM3")
-    assert found.node_affinity is None
-    assert found.node_selector["nvidia.com/gpu.product"] == (H100 if strategy == "mixed" else f"{H100}-MIG-1g.10gb")
-    assert found.limits == several.limits
-    assert pinned(several, "CPU") == pinned(several, H100) == pinned(several, "NVIDIA L4") == several
+@pytest.mark.parametrize(("slices", "device", "values"), [
+    ({}, "NVIDIA H200", ["NVIDIA-H200", "NVIDIA-H200-SHARED"]),
+    ({"profile": "1g.18gb"}, "NVIDIA H200 1g.18gb", ["NVIDIA-H200", "NVIDIA-H200-SHARED"]),
+    ({"profile": "1g.18gb+me", "strategy": "single"}, "NVIDIA H200 1g.18gb+me", ["NVIDIA-H200-MIG-1g.18gb.me"]),
+])
+def test_without_a_named_product_an_engine_is_served_by_the_one_that_it_was_built_on(
+    slices: Raw, device: str, values: list[str]
+) -> None:
+    anything = placed(mig=slices) if slices else placed()
+    found = pinned(anything, device)
+    assert found.node_affinity == {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "nvidia.com/gpu.product", "operator": "In", "values": values}]}]}
+    assert (found.limits, found.node_selector) == (anything.limits, anything.node_selector)
+    assert pinned(anything, "GPU") == anything, "nobody looked what it was"
     assert pinned(placed(gpu={"products": [H100]}), "NVIDIA H200") == placed(gpu={"products": [H100]})
+    claimed = placed(mig={"profile": "1g.18gb", "dra": {}})
+    assert pinned(claimed, "NVIDIA H200 1g.18gb") == claimed
 
 
 def test_arm_boards_need_arm_nodes() -> None:

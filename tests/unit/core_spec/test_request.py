@@ -20,7 +20,8 @@ from enginewright.core.spec import Spec, parse_spec
 from enginewright_builder.contract import BuildRequest, ContractError, ResolvedSource
 from support.specs import Raw, valid_specs
 
-CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"), server_backends=("python", "onnxruntime"))
+CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"), server_backends=("python", "onnxruntime"),
+                        server_python_runtimes=("onnxruntime", "torch"))
 RESOLVED = ResolvedSource(digest="sha256:" + "a" * 64, format="onnx", size_bytes=10,
                           evaluation_digest="sha256:" + "e" * 64, calibration_digest="sha256:" + "c" * 64)
 FULL: Raw = {
@@ -66,6 +67,7 @@ def test_everything_that_is_asked_reaches_the_builder() -> None:
     assert (request.batching.preferred_batch_sizes, request.batching.max_queue_delay_us) == ((4, 8), 100)
     assert (request.instances.mode, request.instances.count) == ("fixed", 2)
     assert (request.runtime.server_image, request.runtime.backends) == ("s:1", ("python", "onnxruntime"))
+    assert request.runtime.python_runtimes == ("onnxruntime", "torch")
     assert request.builder_image == "b:1"
     assert request.store_path == "/store/team-a"
     assert request.mounts == {"data": "/sources/data", "models": "/sources/models"}

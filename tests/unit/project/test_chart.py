@@ -87,8 +87,12 @@ def test_default_values_fit_the_schema() -> None:
 @pytest.mark.parametrize(("path", "value"), [
     (("watchNamespace",), "a"),
     (("config", "jobBackoffLimit"), -1),
+    (("config", "engineGraceSeconds"), 0),
     (("config", "serverBackends"), []),
+    (("config", "prices"), {"currency": "EUR", "perHour": {"cpu": 0}}),
+    (("config", "prices"), {"currency": "", "perHour": {"cpu": 1}}),
     (("config", "serverBackends"), ["pytorch"]),
+    (("config", "serverPythonRuntimes"), ["pytorch"]),
     (("config", "buildResources"), {"requests": {"cpu": 1}}),
     (("images", "builder", "digest"), "sha256:abc"),
     (("imagePullPolicy",), "Sometimes"),
@@ -128,11 +132,14 @@ def test_the_defaults_are_the_operators_own() -> None:
     config, default = VALUES["config"], OperatorConfig()
     plain = {
         "serverBackends": list(default.server_backends), "serverArgs": list(default.server_args),
+        "serverPythonRuntimes": list(default.server_python_runtimes),
         "runtimeClassName": default.runtime_class_name, "requireMigConfigState": default.require_mig_config_state,
+        "collectEngines": default.collect_engines, "engineGraceSeconds": default.engine_grace,
         "jobTtlSeconds": default.job_ttl, "jobBackoffLimit": default.job_backoff_limit,
         "jobPendingLimitSeconds": default.job_pending_limit,
         "resolveDeadlineSeconds": default.resolve_deadline, "buildDeadlineMarginSeconds": default.build_deadline_margin,
         "drainSeconds": default.drain_seconds, "exitTimeoutSeconds": default.exit_timeout,
+        "prices": {"currency": default.prices.currency, "perHour": dict(default.prices.per_hour)},
     }
     for step in ("resolve", "build", "server", "verify"):
         resources = getattr(default, f"{step}_resources")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from enginewright.core.config import Images, OperatorConfig
+from enginewright.core.config import Images, OperatorConfig, Prices
 from enginewright.settings import SettingsError, read_settings
 
 
@@ -38,6 +38,11 @@ def test_fields_are_read(tmp_path: Path) -> None:
     assert config.job_ttl == 60
 
 
+def test_prices_are_read(tmp_path: Path) -> None:
+    config = read_settings(written(tmp_path, "prices: {currency: EUR, per_hour: {cpu: 1, NVIDIA-H200/1g.18gb: 0.6}}"))
+    assert config.prices == Prices(currency="EUR", per_hour={"cpu": 1.0, "NVIDIA-H200/1g.18gb": 0.6})
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -48,6 +53,11 @@ def test_fields_are_read(tmp_path: Path) -> None:
         ("pull_policy: Sometimes", "pull_policy: got 'Sometimes'"),
         ("server_backends: python", "server_backends: expected a list"),
         ("server_resources: {requests: {cpu: 2}}", "requests.cpu: expected str, got 2"),
+        ("prices: {currency: EUR, per_hour: {cpu: 0}}", "prices.per_hour.cpu: got 0.0, expected more than 0"),
+        ("prices: {currency: EUR, per_hour: {cpu: .inf}}", "prices.per_hour.cpu: got inf, expected more than 0"),
+        ("prices: {currency: EUR, per_hour: {cpu: -2}}", "prices.per_hour.cpu: got -2.0, expected more than 0"),
+        ("prices: {currency: EUR, per_hour: {cpu: cheap}}", "per_hour.cpu: expected float, got 'cheap'"),
+        ("prices: {per_hour: {cpu: 1}}", "prices.currency: got '', expected a currency"),
         ("[1]", "expected fields and their values, got list"),
         ("a: [", "is not YAML"),
     ],

@@ -117,14 +117,14 @@ def test_a_job_that_is_about_to_fail_already_tells_why() -> None:
 def test_deployments() -> None:
     raw = {
         "metadata": {**META, "generation": 3, "labels": {labels.REVISION: "abc"},
-                     "annotations": {labels.MANIFEST_HASH: "h", labels.FINGERPRINT_FULL: "f" * 64}},
+                     "annotations": {labels.FINGERPRINT_FULL: "f" * 64}},
         "spec": {"replicas": 0},
         "status": {"observedGeneration": 2, "replicas": 4, "readyReplicas": 3, "availableReplicas": 2,
                    "conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]},
     }  # fmt: skip
     view = deployment_view(raw)
     assert (view.spec_replicas, view.replicas, view.ready, view.available) == (0, 4, 3, 2)
-    assert (view.revision, view.manifest_hash, view.fingerprint) == ("abc", "h", "f" * 64)
+    assert (view.revision, view.fingerprint) == ("abc", "f" * 64)
     assert (view.generation, view.observed_generation, view.progress_deadline_exceeded) == (3, 2, True)
     assert deployment_view({"metadata": META}).spec_replicas == 1
 

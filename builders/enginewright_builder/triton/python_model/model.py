@@ -1,46 +1,60 @@
-"""Runs ``model.onnx`` with ONNX Runtime inside Triton's Python backend.
+"""Serves engines inside Triton's Python backend, each batch by the engine that ``engines.json`` names for it.
 
-Copied beside the model into the version folder; it may import only the standard library, NumPy and ONNX Runtime.
-All requests of one call that have equal shapes run as one batch; nothing is padded. An error answers the request that
-caused it and leaves the others alone.
+Copied into the version folder, with the session module of every runtime that is named there; it may import only the
+standard library and NumPy, and the session modules what they run with. All requests of one call that have equal shapes
+run as one batch. An error answers the request that caused it and leaves the others alone.
 
-``config.pbtxt`` parameters: ``model_file`` (default ``model.onnx``), ``threads`` of one instance (default: ONNX
-Runtime's own choice), and any ``session.*`` entry of ONNX Runtime's session configuration.
+``engines.json`` lists engines ascending by the largest batch that each takes (``up_to``)::
+
+    {"engines": [{"up_to": 8, "runtime": "tensorrt", "files": ["m0/model.plan"], "buckets": [1, 8], "parameters": {}}]}
+
+``runtime`` is ``onnxruntime``, ``tensorrt`` or ``torch``; ``buckets`` are the batches to capture as CUDA graphs. The
+parameters of ``config.pbtxt`` (``threads`` of one instance, ``session.*``) hold for all engines, an engine's own first.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# Before the import: ONNX Runtime otherwise tries to persist a telemetry identifier, on a root that is read-only.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
 import numpy as np
-import onnxruntime as ort
 import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
-# A request's place in the call, and its inputs.
-Member = tuple[int, Arrays]
+# A request's place in the call, and its inputs: arrays, or tensors of a runtime that takes DLPack.
+Member = tuple[int, dict[str, Any]]
+# Triton's stub starts its interpreter without the environment, and so without PYTHONPATH.
+sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+                if entry and entry not in sys.path]
+MODULES = {"onnxruntime": "ort_session", "tensorrt": "trt_session", "torch": "aoti_session"}
 
 
 class TritonPythonModel:
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
-        parameters = {key: entry["string_value"] for key, entry in config.get("parameters", {}).items()}
         self.batched = config["max_batch_size"] > 0
         self.input_names = [entry["name"] for entry in config["input"]]
         self.output_names = [entry["name"] for entry in config["output"]]
         # A scalar per batch element travels as [batch, 1]; see ``reshape`` in config.pbtxt.
         self.scalar_inputs = {entry["name"] for entry in config["input"] if "reshape" in entry}
         self.scalar_outputs = {entry["name"] for entry in config["output"] if "reshape" in entry}
-        path = Path(args["model_repository"]) / args["model_version"] / parameters.get("model_file", "model.onnx")
-        self.session = ort.InferenceSession(str(path), session_options(parameters), providers=providers(args))
+        folder = Path(args["model_repository"]) / args["model_version"]
+        parameters = {key: entry["string_value"] for key, entry in config.get("parameters", {}).items()}
+        device = int(args["model_instance_device_id"]) if args["model_instance_kind"] == "GPU" else -1
+        described = json.loads((folder / "engines.json").read_text(encoding="utf-8"))["engines"]
+        sessions: dict[str, Any] = {}
+        self.engines: list[tuple[int, Any]] = []
+        for entry in described:  # one engine may serve several ranges, and is loaded once
+            key = entry["files"][0]
+            if key not in sessions:
+                sessions[key] = opened(folder, entry, device, parameters)
+            self.engines.append((entry["up_to"], sessions[key]))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         responses: list[Any] = [None] * len(requests)
@@ -52,7 +66,8 @@ class TritonPythonModel:
                 responses[index] = failed(error)
                 continue
             # Only equal shapes (apart from the batch) fit into one array; an unbatched model always runs alone.
-            key = tuple((array.shape[1:], array.dtype.str) for array in inputs.values()) if self.batched else index
+            key = tuple((array.shape[1:], array.dtype, type(array)) for array in inputs.values()) if self.batched else (
+                index)
             groups.setdefault(key, []).append((index, inputs))
         for group in groups.values():
             for index, response in self.answer(group, requests):
@@ -60,18 +75,20 @@ class TritonPythonModel:
         return responses
 
     def finalize(self) -> None:
-        self.session = None
+        for _, session in self.engines:
+            session.close()
 
-    def read(self, request: Any) -> Arrays:
-        inputs: Arrays = {}
-        for name in self.input_names:
-            tensor = pb_utils.get_input_tensor_by_name(request, name)
-            if tensor is None:
-                raise ValueError(f"input {name!r} is missing")
-            array = tensor.as_numpy()  # a view of shared memory
-            if name in self.scalar_inputs and array.ndim == 2:
-                array = array[:, 0]
-            inputs[name] = texts(array) if array.dtype == np.object_ else array
+    def read(self, request: Any) -> dict[str, Any]:
+        """Views of shared memory, and of device memory for tensors that lie there."""
+        tensors = {name: pb_utils.get_input_tensor_by_name(request, name) for name in self.input_names}
+        if missing := [name for name, tensor in tensors.items() if tensor is None]:
+            raise ValueError(f"input {missing[0]!r} is missing")
+        if all(tensor.is_cpu() for tensor in tensors.values()):
+            inputs = {name: tensor.as_numpy() for name, tensor in tensors.items()}
+        else:  # config.pbtxt lets them through only where every engine takes DLPack
+            inputs = {name: self.engines[0][1].receive(tensor) for name, tensor in tensors.items()}
+        for name in self.scalar_inputs:
+            inputs[name] = inputs[name][:, 0] if inputs[name].ndim == 2 else inputs[name]
         if self.batched and len({array.shape[0] for array in inputs.values()}) != 1:
             sizes = {name: array.shape[0] for name, array in inputs.items()}
             raise ValueError(f"inputs have different batch sizes: {sizes}")
@@ -88,52 +105,53 @@ class TritonPythonModel:
         return [(index, self.respond(requests[index], arrays))
                 for (index, _), arrays in zip(group, outputs, strict=True)]
 
-    def run(self, batch: Sequence[Arrays]) -> list[list[NDArray[Any]]]:
+    def run(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Outputs of each member; a single member goes in and out without a copy."""
+        first = self.input_names[0]
+        rows = [inputs[first].shape[0] if inputs[first].ndim else 1 for inputs in batch]
+        session = self.session(sum(rows))
+        if not isinstance(batch[0][first], np.ndarray):
+            outputs: list[dict[str, Any]] = session.run_on_device(batch)
+            return outputs
         if len(batch) == 1:
-            return [self.session.run(self.output_names, batch[0])]
-        joined = {name: np.concatenate([inputs[name] for inputs in batch]) for name in self.input_names}
-        outputs = self.session.run(self.output_names, joined)
-        total = len(joined[self.input_names[0]])
-        for name, array in zip(self.output_names, outputs, strict=True):
-            if not array.ndim or len(array) != total:
-                raise ValueError(f"output {name!r} of shape {array.shape} cannot be split over a batch of {total}")
-        sizes = np.cumsum([len(inputs[self.input_names[0]]) for inputs in batch])[:-1]
-        parts = [np.split(array, sizes) for array in outputs]  # views
-        return [[part[position] for part in parts] for position in range(len(batch))]
+            return [session.run(batch[0])]
+        joined = session.run({name: np.concatenate([inputs[name] for inputs in batch]) for name in self.input_names})
+        for name, array in joined.items():
+            if not array.ndim or len(array) != sum(rows):
+                raise ValueError(f"output {name!r} of shape {array.shape} cannot be split over a batch of {sum(rows)}")
+        ends = np.cumsum(rows)
+        return [{name: array[end - count:end] for name, array in joined.items()}  # views
+                for count, end in zip(rows, ends, strict=True)]
 
-    def respond(self, request: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    def session(self, batch: int) -> Any:
+        """Triton refuses what is above the largest, and an unbatched model has one engine for everything."""
+        return next((session for up_to, session in self.engines if batch <= up_to), self.engines[-1][1])
+
+    def respond(self, request: Any, arrays: Mapping[str, Any]) -> Any:
         wanted = set(request.requested_output_names()) or set(self.output_names)
         tensors = []
-        for name, array in zip(self.output_names, arrays, strict=True):
+        for name in self.output_names:
             if name in wanted:
+                array = arrays[name]
                 whole = array[:, None] if name in self.scalar_outputs and array.ndim == 1 else array
-                tensors.append(pb_utils.Tensor(name, np.ascontiguousarray(whole)))
+                tensors.append(pb_utils.Tensor(name, np.ascontiguousarray(whole)) if isinstance(whole, np.ndarray)
+                               else pb_utils.Tensor.from_dlpack(name, whole))
         return pb_utils.InferenceResponse(output_tensors=tensors)
 
 
-def session_options(parameters: Mapping[str, str]) -> ort.SessionOptions:
-    options = ort.SessionOptions()
-    if threads := int(parameters.get("threads", "0")):
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-    for key, value in parameters.items():
-        if key.startswith("session."):
-            options.add_session_config_entry(key, value)
-    return options
-
-
-def providers(args: Mapping[str, str]) -> list[Any]:
-    cpu = "CPUExecutionProvider"
-    if args["model_instance_kind"] != "GPU" or "CUDAExecutionProvider" not in ort.get_available_providers():
-        return [cpu]
-    return [("CUDAExecutionProvider", {"device_id": args["model_instance_device_id"]}), cpu]
-
-
-def texts(array: NDArray[Any]) -> NDArray[Any]:
-    """Triton sends strings as bytes, ONNX Runtime takes ``str``."""
-    decoded = [item.decode() if isinstance(item, bytes) else item for item in array.ravel()]
-    return np.array(decoded, dtype=np.object_).reshape(array.shape)
+def opened(folder: Path, entry: Mapping[str, Any], device: int, parameters: Mapping[str, str]) -> Any:
+    """The session of one engine, by the module of its runtime that lies in ``folder``."""
+    name = MODULES[entry["runtime"]]
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    if spec is None or spec.loader is None:
+        raise RuntimeError(f"{name}.py cannot be imported from {folder}")
+    module = importlib.util.module_from_spec(spec)
+    # Registered, or dataclasses in it would not find their own types.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    # TensorRT's session has nothing to be set: no threads, and everything else is in the plan.
+    settings = {} if entry["runtime"] == "tensorrt" else {"parameters": {**parameters, **entry.get("parameters", {})}}
+    return module.Session(folder, entry["files"], device=device, buckets=entry.get("buckets", ()), **settings)
 
 
 def failed(error: Exception) -> Any:

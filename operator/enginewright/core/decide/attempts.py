@@ -7,15 +7,17 @@ from enginewright.core.decide import backoff
 from enginewright.core.decide.jobs import PENDING_REASONS, JobFailure
 from enginewright.core.decide.world import World
 from enginewright.core.reasons import Condition
+from enginewright.core.request import build_key
 from enginewright.core.status import BuildStatus, FailureStatus
 
 
 def forgive(world: World, memory: BuildStatus) -> BuildStatus:
     """A new retry annotation forgets every failure; a new spec those that another spec might cure although it asks for
-    the same engine (more time, more memory). The number of attempts stays, for it names Jobs."""
-    if memory.retry in (None, world.retry) and memory.generation in (None, world.obj.generation):
+    the same engine (more time, more memory), but for what concerns replicas alone. The number of attempts stays, for it
+    names Jobs."""
+    if memory.retry in (None, world.retry) and memory.spec_key in (None, build_key(world.spec)):
         return memory
-    return memory.model_copy(update={"failure": None, "failures": None, "retry": None, "generation": None})
+    return memory.model_copy(update={"failure": None, "failures": None, "retry": None, "spec_key": None})
 
 
 def catch_up(world: World, memory: BuildStatus) -> BuildStatus:
@@ -43,7 +45,7 @@ def count(world: World, memory: BuildStatus, failure: JobFailure) -> BuildStatus
             "step": None,
             "percent": None,
             # What the builder refused stays refused until the fingerprint changes; any new spec may cure the rest.
-            "generation": None if failure.retry == "never" else world.obj.generation,
+            "spec_key": None if failure.retry == "never" else build_key(world.spec),
         }
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from enginewright.core.cost import replica_cost
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World
@@ -13,6 +14,7 @@ from enginewright.core.status import (
     AutoscalingStatus,
     BatchingStatus,
     CandidateStatus,
+    CostStatus,
     EngineStatus,
     PlacementStatus,
     SummaryStatus,
@@ -55,11 +57,19 @@ def engine_block(
         device=summary.device,
         runtime_version=summary.runtime_version,
         load_seconds=summary.load_seconds,
+        bound=summary.bound or None,
+        gpu_utilisation=summary.gpu_utilisation,
+        inferences_per_joule=summary.inferences_per_joule,
         built=outcome.built or None,
         build_seconds=outcome.build_seconds,
         manifest_digest=outcome.manifest_digest or None,
         cache_hit=engine.cache_hit if mine else remembered,
     )
+
+
+def cost_block(world: World, shown: EngineRecord | None) -> CostStatus | None:
+    """Of the engine that is shown, at today's prices."""
+    return replica_cost(shown.outcome.engine, world.config.prices) if shown and shown.outcome.engine else None
 
 
 def batching_block(shown: EngineRecord | None) -> BatchingStatus | None:
@@ -109,6 +119,7 @@ def placement_block(placement: Placement | None) -> PlacementStatus | None:
 
 def summary_block(
     engine: EngineStatus | None,
+    cost: CostStatus | None,
     scaling: AutoscalingStatus | None,
     placement: Placement | None,
     ready: int,
@@ -124,5 +135,6 @@ def summary_block(
         p99=f"{engine.p99_milliseconds:.1f} ms" if engine and engine.p99_milliseconds is not None else None,
         accelerator=placement.description if placement else None,
         speedup=f"{engine.speedup:.1f}x" if engine and engine.speedup is not None else None,
+        cost=f"{cost.per_million_inferences:g} {cost.currency}" if cost else None,
         reason=reason,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from enginewright.core.conditions import Verdict, bad, good
-from enginewright.core.decide import attempts, backoff, children
+from enginewright.core.decide import attempts, backoff, build_lease, children
 from enginewright.core.decide.jobs import (
     JobFailure,
     job_failure,
@@ -18,8 +18,8 @@ from enginewright.core.decide.jobs import (
     pod_trouble,
 )
 from enginewright.core.decide.source_step import RETRY_HINT, missing_claim
-from enginewright.core.decide.world import LOOK_AGAIN, World
-from enginewright.core.manifests import build_job, build_job_name, engine_record, request_configmap
+from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
+from enginewright.core.manifests import build_job, build_job_name, engine_record, record_name, request_configmap
 from enginewright.core.observed import EngineRecord, JobView
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
@@ -35,12 +35,15 @@ TOO_SLOW = "raise spec.engine.buildBudgetSeconds"
 
 @dataclass(frozen=True, kw_only=True)
 class BuildResult:
+    """``holds`` says that this object builds: it keeps or takes the build's lease."""
+
     verdict: Verdict
     memory: BuildStatus
     record: EngineRecord | None = None
     candidates: tuple[CandidateSummary, ...] = ()
     actions: tuple[Action, ...] = ()
     requeue: float | None = None
+    holds: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +112,25 @@ def _start(build: _Build) -> BuildResult:
     others = [job for job in world.observed.jobs if job.fingerprint and (live(job) or (job.deleting and job.active))]
     if others:
         return build.says(Reason.BUILD_PENDING, f"Waits for Job {others[0].name} to stop.", requeue=2.0)
+    if elsewhere := build_lease.builder(world, build.fingerprint):
+        return build.says(
+            Reason.WAITING_FOR_ENGINE,
+            f"OptimisedModel {elsewhere.holder_name} builds engine {build.fingerprint[:8]}, which this one asks for, "
+            f"too; it is taken when it is published.",
+            memory.model_copy(update={"job": None, "step": None, "percent": None}),
+            requeue=build_lease.ASK_AGAIN,
+        )
+    return replace(_create(build, memory), holds=True)
+
+
+def _create(build: _Build, memory: BuildStatus) -> BuildResult:
+    world = build.world
     return build.says(
         Reason.BUILD_PENDING,
         f"Job {build.name} waits for its pod to start.",
         memory.model_copy(update={"job": build.name, "step": None, "percent": None}),
         actions=(
+            *build_lease.hold(world, build.fingerprint, f"Job {build.name} is to build it"),
             *children.claim(world, build.placement),
             Create(
                 manifest=request_configmap(world.owner, build.name, build.request), why="the request of the build Job"
@@ -134,8 +151,22 @@ def _follow(build: _Build, job: JobView) -> BuildResult:
     if world.spec.suspend:
         stop = Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="spec.suspend is true")
         return build.says(Reason.SUSPENDED, "spec.suspend is true: the build was stopped.", memory, actions=(stop,))
+    return _keep_hold(build, job, _where(build, job, memory))
+
+
+def _keep_hold(build: _Build, job: JobView, told: BuildResult) -> BuildResult:
+    """Its Job lives, so the build is this object's, and it comes back in time to say so again."""
+    actions: tuple[Action, ...] = ()
+    if build_lease.builder(build.world, build.fingerprint) is None:
+        actions = build_lease.hold(build.world, build.fingerprint, f"Job {job.name} builds it")
+    return replace(
+        told, holds=True, actions=told.actions + actions, requeue=earliest(told.requeue, build_lease.RENEW_SECONDS)
+    )
+
+
+def _where(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     if job.suspended:
-        queue = world.spec.engine.queue_name
+        queue = build.world.spec.engine.queue_name
         where = f"Kueue queue {queue} admits it" if queue else "it is resumed"
         return build.says(Reason.WAITING_FOR_QUEUE, f"Job {job.name} is suspended until {where}.", memory)
     return replace(_tell(build, job, memory), requeue=FOLLOW)
@@ -199,10 +230,11 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
                 "last_failure": None,
                 "last_failure_time": None,
                 "retry": None,
-                "generation": None,
+                "spec_key": None,
             }
         ),
         actions=(
+            *_drop_old_record(build),
             Create(
                 manifest=engine_record(world.obj.namespace, claim, world.spec.store.uri, outcome),
                 why=f"Job {job.name} published the engine",
@@ -210,6 +242,15 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
             Delete(api_version="v1", kind="ConfigMap", name=job.name, why="the request of a finished build"),
         ),
     )
+
+
+def _drop_old_record(build: _Build) -> tuple[Action, ...]:
+    """Of the same engine, retired because nobody had wanted it: it must not stand in the new one's place."""
+    old = build.world.observed.records.get(build.fingerprint)
+    if old is None:
+        return ()
+    name = record_name(build.fingerprint, build.world.spec.store.uri)
+    return (Delete(api_version="v1", kind="ConfigMap", name=name, why="it was retired, and is wanted again"),)
 
 
 def _fail(build: _Build, job: JobView) -> BuildResult:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from enginewright.core.collect import retired
 from enginewright.core.conditions import Verdict, bad, unknown
-from enginewright.core.decide import build, repair
+from enginewright.core.decide import build, build_lease, repair
 from enginewright.core.decide.jobs import live
 from enginewright.core.decide.source_step import SourceResult, missing_store
 from enginewright.core.decide.world import LOOK_AGAIN, World
-from enginewright.core.manifests import revision_name
+from enginewright.core.manifests import record_name, revision_name
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, place
-from enginewright.core.plan import Action, Delete
+from enginewright.core.plan import Action, Delete, MarkRecord
 from enginewright.core.problems import Problem
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_request, store_claim
@@ -67,7 +68,7 @@ def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placemen
         memory=memory,
     )
     record = world.observed.records.get(fingerprint)
-    if record and record.store_claim == store_claim(world.spec) and record.outcome.engine:
+    if record and _usable(world, record):
         return _present(world, result, record)
     done = build.build_step(world, request, fingerprint, placement, memory)
     return replace(
@@ -78,8 +79,18 @@ def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placemen
         requeue=done.requeue,
         record=done.record,
         cache_hit=bool(done.record and done.record.outcome.cache_hit),
-        actions=_stop_superseded(world, fingerprint) + done.actions,
+        # Given up only after what the build gave is on record: who sees no lease then sees the engine.
+        actions=_stop_superseded(world, fingerprint)
+        + done.actions
+        + build_lease.let_go(world, fingerprint if done.holds else ""),
     )
+
+
+def _usable(world: World, record: EngineRecord) -> bool:
+    """An engine that nobody wanted for the grace period may be removed at any moment: a build Job finds it, or not."""
+    if retired(record.unreferenced, world.now, world.config):
+        return False
+    return record.store_claim == store_claim(world.spec) and record.outcome.engine is not None
 
 
 def _present(world: World, result: EngineResult, record: EngineRecord) -> EngineResult:
@@ -88,10 +99,18 @@ def _present(world: World, result: EngineResult, record: EngineRecord) -> Engine
         return replace(result, verdict=mended.verdict, memory=mended.memory, actions=mended.actions)
     cache_hit = _cache_hit(world, record)
     # Another object may have built it while our Job still runs: what it would do is done.
-    actions = _stop_superseded(world, "") + mended.actions
+    actions = _stop_superseded(world, "") + build_lease.let_go(world) + mended.actions + _want(world, record)
     return replace(
         result, record=record, cache_hit=cache_hit, actions=actions, verdict=build.present_verdict(record, cache_hit)
     )
+
+
+def _want(world: World, record: EngineRecord) -> tuple[Action, ...]:
+    """Says at once that somebody refers to the engine, should it have been marked as unused."""
+    if record.unreferenced is None:
+        return ()
+    name = record_name(record.fingerprint, world.spec.store.uri)
+    return (MarkRecord(name=name, version=record.version, since=None, why="this object wants the engine"),)
 
 
 def _cache_hit(world: World, record: EngineRecord) -> bool:

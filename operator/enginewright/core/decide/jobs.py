@@ -74,20 +74,10 @@ def wanted_hardware(placement: Placement | None) -> str:
     if placement.claim:
         wants.append(f"a device of class {placement.claim.device_class} ({placement.claim.expression})")
     nodes = [f"{key}={value}" for key, value in sorted(placement.node_selector.items())]
-    for key, values in _affinity(placement):
-        nodes.append(f"{key} in ({', '.join(values)})")
     text = f" It asks for {' and '.join(wants)}" if wants else ""
     if nodes:
         text += f"{' on' if wants else ' It asks for'} nodes labelled {', '.join(nodes)}"
     return f"{text}; check with: kubectl describe nodes." if text else ""
-
-
-def _affinity(placement: Placement) -> Iterable[tuple[str, list[str]]]:
-    affinity = placement.node_affinity or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
-    for term in required.get("nodeSelectorTerms", ()):
-        for expression in term.get("matchExpressions", ()):
-            yield expression["key"], list(expression.get("values", ()))
 
 
 def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: str) -> Trouble | None:

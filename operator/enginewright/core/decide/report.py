@@ -69,6 +69,7 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
     serving, observed = found.serving, world.observed
     shown = blocks.shown_record(world, found.engine, serving)
     engine = blocks.engine_block(world, found.engine, shown, serving)
+    cost = blocks.cost_block(world, shown)
     replicas_ready = sum(deployment.ready for deployment in observed.deployments)
     parts: dict[str, StatusModel | None] = {
         "source": found.source.memory,
@@ -77,9 +78,10 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
         "placement": blocks.placement_block(found.engine.placement),
         "rollout": found.rollout.memory,
         "autoscaling": found.scale.memory,
+        "cost": cost,
         "batching": blocks.batching_block(shown),
         "summary": blocks.summary_block(
-            engine, found.scale.memory, found.engine.placement, replicas_ready, found.scale.wanted, ready.reason
+            engine, cost, found.scale.memory, found.engine.placement, replicas_ready, found.scale.wanted, ready.reason
         ),
     }
     status: dict[str, Any] = {name: block.as_json() for name, block in parts.items() if block is not None}

@@ -35,6 +35,8 @@ def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: i
     if engine.record is None or engine.placement is None:
         return _keep(world, engine, serving, memory, wanted)
     target = Target(revision=engine.revision, record=engine.record, placement=engine.placement, replicas=wanted)
+    if _nobody_serves(serving, memory, target):
+        return _settle(world, target, replace(serving, stable=None), memory)
     if serving.stable is None or serving.stable.revision == target.revision:
         return _settle(world, target, serving, memory)
     return shift(world, target, serving.stable, serving, memory)
@@ -66,6 +68,13 @@ def _keep(world: World, engine: EngineResult, serving: Serving, memory: RolloutS
             Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_ENGINE, f"Rolls out when the engine is built.{serves}"
         ),
     )
+
+
+def _nobody_serves(serving: Serving, memory: RolloutStatus, target: Target) -> bool:
+    """No replica is wanted and none answers: there is no traffic to shift and nothing to analyse, so that the wanted
+    revision takes the place at once. One that was given up does not."""
+    given_up = memory.rolled_back.revision if memory.rolled_back else ""
+    return target.replicas == 0 and not serving.answering and given_up != target.revision
 
 
 def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:
@@ -118,7 +127,9 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
         return RolloutResult(
             memory=RolloutStatus(stable=revision, step="Complete"),
             verdict=good(
-                Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} serves; no other revision runs."
+                Condition.ROLLOUT_COMPLETE,
+                Reason.COMPLETE,
+                f"Revision {revision} {'serves' if wanted else 'has no replica, as asked'}; no other revision runs.",
             ),
         )
     proven = revision if serving.answers(deployed) and memory.stable not in others else memory.stable

@@ -12,7 +12,7 @@ from enginewright.core.manifests import request_configmap, resolve_job, resolve_
 from enginewright.core.observed import JobView
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.request import resolve_request, source_claims, source_key, store_claim
+from enginewright.core.request import build_key, resolve_request, source_claims, source_key, store_claim
 from enginewright.core.status import FailureStatus, SourceStatus
 from enginewright_builder.contract import ResolvedSource
 
@@ -75,9 +75,9 @@ def known(memory: SourceStatus) -> ResolvedSource:
 
 
 def _forgive(world: World, memory: SourceStatus) -> SourceStatus:
-    """Looking is cheap, so any new spec and any new retry annotation forget old errors. The time of the last failure
-    stays: it tells an old Job from a new one."""
-    if memory.retry in (None, world.retry) and memory.generation in (None, world.obj.generation):
+    """Looking is cheap, so a spec that might cure them and any new retry annotation forget old errors. The time of the
+    last failure stays: it tells an old Job from a new one."""
+    if memory.retry in (None, world.retry) and memory.spec_key in (None, build_key(world.spec)):
         return memory
     return SourceStatus(key=memory.key, last_failure_time=memory.last_failure_time)
 
@@ -173,7 +173,7 @@ def _count(world: World, job: JobView, memory: SourceStatus, failure: JobFailure
         attempts=attempts,
         last_failure_time=timestamp(world.now),
         retry=world.retry,
-        generation=world.obj.generation,
+        spec_key=build_key(world.spec),
         failure=told if final else None,
         last_failure=told,
     )

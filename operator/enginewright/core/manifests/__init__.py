@@ -1,17 +1,19 @@
 """One builder of a Kubernetes object a file: pure functions to plain manifests, each with its golden file."""
 
 from enginewright.core.manifests.build_job import build_job, build_job_name
+from enginewright.core.manifests.build_lease import LEASE_SECONDS, build_lease, holder_identity
 from enginewright.core.manifests.claim_template import claim_template, claim_template_name
 from enginewright.core.manifests.common import Owner
 from enginewright.core.manifests.deployment import deployment, deployment_name, revision_name
+from enginewright.core.manifests.gc_job import gc_job
 from enginewright.core.manifests.pdb import pdb
-from enginewright.core.manifests.record import engine_record, read_record, record_name
+from enginewright.core.manifests.record import engine_record, read_record, record_mark, record_name
 from enginewright.core.manifests.request_configmap import request_configmap
 from enginewright.core.manifests.resolve_job import resolve_job, resolve_job_name
 from enginewright.core.manifests.service import service
 
 __all__ = [
-    "Owner", "build_job", "build_job_name", "claim_template", "claim_template_name", "deployment", "deployment_name",
-    "engine_record", "pdb", "read_record", "record_name", "request_configmap", "resolve_job", "resolve_job_name",
-    "revision_name", "service",
+    "LEASE_SECONDS", "Owner", "build_job", "build_job_name", "build_lease", "claim_template", "claim_template_name",
+    "deployment", "deployment_name", "engine_record", "gc_job", "holder_identity", "pdb", "read_record", "record_mark",
+    "record_name", "request_configmap", "resolve_job", "resolve_job_name", "revision_name", "service",
 ]

@@ -27,6 +27,6 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
         placement=placement,
         queue=spec.engine.queue_name,
         extra_labels={labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
-        annotations={labels.FINGERPRINT_FULL: fingerprint},
+        annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri},
     )
     return job(owner, spec, step, config)

@@ -27,10 +27,10 @@ from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.request import STORE_PATH, server_image, store_folder
 from enginewright.core.spec import Spec
-from enginewright_builder.contract import MODEL_REPOSITORY
+from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
 
 # Raised when what a revision is changes for the same spec, so that an upgrade rolls on purpose only.
-REVISION_VERSION = 1
+REVISION_VERSION = 2
 
 MODELS_PATH = "/models"
 SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
@@ -109,7 +109,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
             "labelSelector": {"matchLabels": labels.revision_selector(owner.name, revision)},
         }],
         "initContainers": [_verify(spec, record, config)],
-        "containers": [_server(spec, record, placement, config)],
+        "containers": [_server(owner, spec, record, placement, config)],
         "volumes": [claim_volume("engine", record.store_claim), *scratch_volumes(SHARED_MEMORY)],
     }
 
@@ -136,8 +136,9 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
     }
 
 
-def _server(spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
-    sub_path = f"{_engine_path(spec, record)}/{MODEL_REPOSITORY}"
+def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
+    """The engine has no name; mounted under the object's, that is what Triton serves it as."""
+    sub_path = f"{_engine_path(spec, record)}/{MODEL_REPOSITORY}/{MODEL_FOLDER}"
     return {
         "name": labels.CONTAINER_SERVER,
         "image": server_image(spec, config),
@@ -156,7 +157,8 @@ def _server(spec: Spec, record: EngineRecord, placement: Placement, config: Oper
         # Endpoints are withdrawn while it sleeps; only then does Triton stop taking connections.
         "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": MODELS_PATH, "subPath": sub_path, "readOnly": True},
+        "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.name}", "subPath": sub_path,
+                          "readOnly": True},
                          *scratch_mounts()],
     }
 

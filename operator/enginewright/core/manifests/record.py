@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.conditions import parse_timestamp
 from enginewright.core.manifests.common import JSON, sealed, short_hash
-from enginewright.core.observed import ClaimView, EngineRecord
+from enginewright.core.observed import ClaimView, EngineRecord, RecordMark
 from enginewright_builder.contract import ContractError, Outcome
 
 OUTCOME_FILE = "outcome.json"
@@ -51,4 +52,19 @@ def read_record(manifest: Mapping[str, Any]) -> EngineRecord | None:
     if not (ours and outcome.ok and outcome.engine):
         return None
     claim = store_uri.removeprefix("pvc://").partition("/")[0]
-    return EngineRecord(fingerprint=outcome.fingerprint, store_claim=claim, outcome=outcome)
+    return EngineRecord(
+        fingerprint=outcome.fingerprint, store_claim=claim, outcome=outcome,
+        unreferenced=parse_timestamp(annotations.get(labels.UNREFERENCED)),
+        version=str((manifest.get("metadata") or {}).get("resourceVersion") or ""))
+
+
+def record_mark(manifest: Mapping[str, Any]) -> RecordMark | None:
+    """What the collector of unused engines needs of a record; None for one that does not say what it is of."""
+    meta = manifest.get("metadata") or {}
+    annotations = meta.get("annotations") or {}
+    fingerprint, store_uri = annotations.get(labels.FINGERPRINT_FULL), str(annotations.get(labels.STORE_URI) or "")
+    owners = [owner["uid"] for owner in meta.get("ownerReferences") or () if owner["kind"] == "PersistentVolumeClaim"]
+    if not (fingerprint and owners and store_uri.startswith("pvc://")):
+        return None
+    return RecordMark(name=meta["name"], version=meta["resourceVersion"], fingerprint=fingerprint, store_uri=store_uri,
+                      claim_uid=owners[0], unreferenced=parse_timestamp(annotations.get(labels.UNREFERENCED)))

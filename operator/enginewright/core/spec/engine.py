@@ -17,7 +17,12 @@ QueueName = Annotated[
 ]
 Backend = Literal["auto", "tensorrt", "onnxruntime", "torch"]
 Precision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
-Metric = Literal["cosine", "top1", "relative-error", "spearman"]
+Metric = Annotated[
+    str,
+    Field(max_length=80, pattern=r"^(cosine|top1|relative-error|spearman|onnx|python:[A-Za-z0-9_.-]{1,63})$"),
+    Remedy("write 'cosine', 'top1', 'relative-error', 'spearman', 'onnx' (a metric.onnx in the source's folder) or "
+           "python:NAME (a metric of the builder image)"),
+]
 
 
 class EngineSpec(SpecModel):
@@ -46,10 +51,11 @@ class AccuracySpec(SpecModel):
 
     metric: Metric = "cosine"
     """How outputs are compared with the unquantised reference: cosine similarity, top1 agreement, relative-error,
-    or spearman rank correlation."""
+    or spearman rank correlation; or by a metric of your own: onnx is metric.onnx in the source's folder, python:NAME an
+    entry point enginewright.metrics of the builder image."""
     tolerance: float = Field(default=0.01, gt=0, le=1)
     """Largest loss allowed: an engine passes when the lower 95 % confidence bound of its metric is at least 1 -
-    tolerance."""
+    tolerance. That takes at least 3 / tolerance different samples, and twice as many are advised."""
     evaluation: DataSpec | None = None
     """Data that accuracy is measured on. Without it, synthetic inputs are used, and status says so."""
 

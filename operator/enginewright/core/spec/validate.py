@@ -9,7 +9,6 @@ from enginewright.core import mig
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME
-from enginewright.core.spec.engine import Metric
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.pod_template import check_pod_template
@@ -20,7 +19,8 @@ CPU_PRECISIONS = ("auto", "fp32", "int8")
 CALIBRATED = ("int8", "fp8")
 
 # Above these a gate lets everything pass: a cosine of 0.75 is another model, not a less exact one.
-MAX_TOLERANCE: dict[Metric, float] = {"cosine": 0.25, "top1": 0.25, "spearman": 0.25, "relative-error": 0.5}
+MAX_TOLERANCE = {"relative-error": 0.5}
+USUAL_MAX_TOLERANCE = 0.25
 
 
 def validate(spec: Spec) -> tuple[Problem, ...]:
@@ -79,7 +79,7 @@ def _data(spec: Spec) -> Iterator[Problem]:
 
 
 def _accuracy(spec: Spec) -> Iterator[Problem]:
-    limit = MAX_TOLERANCE[spec.accuracy.metric]
+    limit = MAX_TOLERANCE.get(spec.accuracy.metric, USUAL_MAX_TOLERANCE)
     if spec.accuracy.tolerance > limit:
         yield _problem("spec.accuracy.tolerance", spec.accuracy.tolerance,
                        f"lets almost anything pass by {spec.accuracy.metric}", f"write at most {limit:g}; 0.01 is "

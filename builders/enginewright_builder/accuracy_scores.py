@@ -1,0 +1,92 @@
+"""One score a sample between 0 and 1, 1 for equal answers: what the metrics' names mean.
+
+Arrays are ``[batch, …]``; every function takes the reference's, the candidate's, and the typical size of the output
+(the median norm of the reference's samples), and gives ``[batch]``. A sample that is zero, or next to it, has no
+direction and no relative error: it is held against the typical size instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from enginewright_builder.engines.base import Array
+
+Floats = npt.NDArray[np.float64]
+Score = Callable[[Array, Array, float], Floats]
+
+# Below this share of the typical size an answer counts as zero.
+_NEXT_TO_ZERO = 1e-3
+_SMALLEST = 1e-300
+# Fewer entries than this have no ranks worth comparing: they are ranked across the samples instead.
+MIN_RANKS = 3
+
+
+def rows(array: Array) -> Floats:
+    """``[batch, entries]`` in float64."""
+    flat: Floats = array.reshape(len(array), -1).astype(np.float64)
+    return flat
+
+
+def entries(array: Array) -> int:
+    return int(np.prod(array.shape[1:]))
+
+
+def norms(array: Array) -> Floats:
+    """Of each sample, summed in float64 without a copy in it."""
+    flat = array.reshape(len(array), -1)
+    found: Floats = np.sqrt(np.einsum("ij,ij->i", flat, flat, dtype=np.float64, casting="unsafe"))
+    return found
+
+
+def cosine(reference: Array, candidate: Array, typical: float) -> Floats:
+    one, other = rows(reference), rows(candidate)
+    here, there = np.linalg.norm(one, axis=1), np.linalg.norm(other, axis=1)
+    zero = _NEXT_TO_ZERO * typical
+    product = here * there
+    found = np.einsum("ij,ij->i", one, other) / np.where(product == 0, 1.0, product)
+    return np.where((here <= zero) & (there <= zero), 1.0, np.clip(found, 0.0, 1.0))
+
+
+def relative_error(reference: Array, candidate: Array, typical: float) -> Floats:
+    one, other = rows(reference), rows(candidate)
+    distance = np.linalg.norm(other - one, axis=1)
+    size = np.maximum(np.linalg.norm(one, axis=1), max(_NEXT_TO_ZERO * typical, _SMALLEST))
+    scores: Floats = np.clip(1.0 - distance / size, 0.0, 1.0)
+    return scores
+
+
+def top1(reference: Array, candidate: Array, typical: float) -> Floats:
+    if reference.ndim == 1 or reference.shape[-1] == 1:
+        # One number a sample: its sign is the class.
+        same = (reference > 0) == (candidate > 0)
+    else:
+        same = reference.argmax(axis=-1) == candidate.argmax(axis=-1)
+    shares: Floats = same.reshape(len(same), -1).mean(axis=1)
+    return shares
+
+
+def spearman(reference: Array, candidate: Array, typical: float) -> Floats:
+    """Rank correlation of a sample's entries, of which there must be at least :data:`MIN_RANKS`."""
+    one, other = (_centred(stats.rankdata(rows(array), axis=1)) for array in (reference, candidate))
+    flat, also_flat = ~one.any(axis=1), ~other.any(axis=1)
+    spread = np.sqrt((one ** 2).sum(axis=1) * (other ** 2).sum(axis=1))
+    found = (one * other).sum(axis=1) / np.where(spread == 0, 1.0, spread)
+    # Ranks of a constant say nothing: only another constant agrees.
+    return np.where(flat | also_flat, (flat & also_flat).astype(np.float64), np.clip(found, 0.0, 1.0))
+
+
+def across_samples(reference: Array, candidate: Array) -> float:
+    """Spearman's coefficient of one number over all samples; both ``[samples]``."""
+    return float(spearman(reference[None, :], candidate[None, :], 0.0)[0])
+
+
+def _centred(ranks: Array) -> Floats:
+    centred: Floats = ranks - ranks.mean(axis=1, keepdims=True)
+    return centred
+
+
+SCORES: dict[str, Score] = {"cosine": cosine, "relative-error": relative_error, "top1": top1, "spearman": spearman}

@@ -1,0 +1,42 @@
+"""What serving the source model plainly would give: full precision on Triton as it comes, under the shipped load."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from enginewright_builder.contract import ObjectiveRequest, ServingChoice
+from enginewright_builder.engines.base import Artifact, Tensors
+from enginewright_builder.sweep.bench import Bench, make_requests
+from enginewright_builder.sweep.result import Point
+from enginewright_builder.triton.repository import write_model
+from enginewright_builder.triton.server import TritonServer
+
+# Without a dynamic batcher, and with one instance: what a configuration gives that says nothing of either.
+PLAIN = ServingChoice(max_batch_size=1, instance_count=1)
+SECONDS = 2.0
+
+
+def serve_plainly(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], workspace: Path, *, concurrency: int,
+                  objective: ObjectiveRequest, cores: int, gpus: tuple[int, ...] = ()) -> Point:
+    """One point at ``concurrency`` requests in flight. ``inputs`` are single samples.
+
+    Raises :class:`UserError` ``ServerLoadFailed``.
+    """
+    root = workspace / "plain-repository"
+    shutil.rmtree(root, ignore_errors=True)
+    write_model(root, model_name, artifact, PLAIN, cores=cores, gpus=gpus)
+    try:
+        return asyncio.run(_point(artifact, model_name, inputs, root, concurrency, objective, cores, gpus))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+async def _point(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], root: Path, concurrency: int,
+                 objective: ObjectiveRequest, cores: int, gpus: tuple[int, ...]) -> Point:
+    async with TritonServer(root, gpus=gpus) as server:
+        bench = Bench(server=server, artifact=artifact, model_name=model_name, objective=objective, cores=cores,
+                      gpus=gpus, point_seconds=SECONDS, requests=make_requests(model_name, inputs, 1))
+        return await bench.point(PLAIN, concurrency)

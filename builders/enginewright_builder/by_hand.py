@@ -1,0 +1,143 @@
+"""``enginewright-build --model … --output …``: a build without Kubernetes, on this machine and for it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+from enginewright_builder.contract import (
+    MODEL_FOLDER,
+    MODEL_REPOSITORY,
+    AccuracyRequest,
+    BuildRequest,
+    ContractError,
+    DataRequest,
+    DeviceRequest,
+    EngineRequest,
+    Interface,
+    ObjectiveRequest,
+    RuntimeRequest,
+    SourceRequest,
+    load,
+)
+from enginewright_builder.errors import exit_code
+from enginewright_builder.pipeline import failure, run_build
+from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
+from enginewright_builder.system import nvidia_gpu
+
+# Libraries that the Python backend may run an engine with.
+PYTHON_RUNTIMES = ("onnxruntime", "tensorrt", "torch")
+
+
+def build_by_hand(options: argparse.Namespace) -> int:
+    stream = own_stdout()
+    # Imported here: rich is not in the builder image.
+    if options.json or not stream.isatty():
+        sink: Sink = JsonLines(stream)
+    else:
+        from enginewright_builder.terminal import Terminal
+
+        sink = Terminal(stream)
+    output = Path(options.output).expanduser().resolve()
+    tracker = Tracker(sink)
+    with tempfile.TemporaryDirectory(prefix="enginewright-build-", ignore_cleanup_errors=True) as scratch:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            request = hand_request(options, output)
+        except BaseException as error:
+            outcome = failure("build", error, tracker)
+        else:
+            outcome = run_build(request, Path(scratch), tracker)
+    sink.outcome(outcome)
+    if outcome.ok:
+        models = link_model(output, outcome.fingerprint, request.model_name)
+        sys.stderr.write(f"engine and report: {output / outcome.fingerprint}\n"
+                         f"served as {request.model_name} by: tritonserver --model-repository={models}\n")
+    return exit_code(outcome)
+
+
+def link_model(output: Path, fingerprint: str, name: str) -> Path:
+    """``<output>/models/<name>``, a link to the engine's model folder: engines have no name, a person's have. Returns
+    the folder of links, which is a model repository. A link of that name to another engine is replaced."""
+    models = output / "models"
+    models.mkdir(exist_ok=True)
+    fresh = models / f".{name}.{os.getpid()}"
+    fresh.symlink_to(Path("..", fingerprint, MODEL_REPOSITORY, MODEL_FOLDER))
+    fresh.replace(models / name)
+    return models
+
+
+def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
+    """The request that the operator would make of the same wishes. Raises :class:`ContractError`."""
+    source = options.model.rstrip("/")
+    name = options.name or re.sub(r"[^a-z0-9-]+", "-", PurePath(source).stem.lower()).strip("-") or "model"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ContractError(f"--name: got {name!r}, expected letters, digits, '.', '_' and '-'")
+    interface = load(Interface, options.interface) if options.interface else None
+    calibration = DataRequest(uri=options.calibration) if options.calibration else None
+    evaluation = DataRequest(uri=options.evaluation) if options.evaluation else None
+    return BuildRequest(
+        model_name=name, source=SourceRequest(uri=options.model, format=options.format), interface=interface,
+        engine=EngineRequest(backend=options.backend, precision=options.precision, calibration=calibration,
+                             max_batch_size=options.max_batch_size, build_budget_seconds=options.budget_seconds),
+        accuracy=AccuracyRequest(metric=options.metric, tolerance=options.tolerance, evaluation=evaluation),
+        objective=ObjectiveRequest(latency_ms=options.latency_ms), store_path=str(output),
+        device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator))
+
+
+def hand_device(accelerator: str) -> DeviceRequest:
+    """This machine. Raises :class:`ContractError` where a GPU is asked for and there is none."""
+    if accelerator != "gpu":
+        return DeviceRequest(accelerator="cpu", architecture=platform.machine())
+    found = nvidia_gpu()
+    if found is None:
+        raise ContractError("--accelerator: got 'gpu', but nvidia-smi finds no NVIDIA GPU here; write cpu")
+    return DeviceRequest(accelerator="gpu", products=(found.product,), memory_bytes=found.memory_bytes, gpu_count=1,
+                         architecture=platform.machine())
+
+
+def hand_runtime(accelerator: str) -> RuntimeRequest:
+    """Triton runs with this process's Python, so it has what this one has. On a CPU that is ONNX Runtime alone: to
+    compile with PyTorch takes longer than all else together, for a candidate that INT8 beats."""
+    if accelerator != "gpu":
+        return RuntimeRequest()
+    installed = tuple(name for name in PYTHON_RUNTIMES if importlib.util.find_spec(name))
+    return RuntimeRequest(python_runtimes=installed)
+
+
+def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="enginewright-build", description="Turn a model into a proven, optimised Triton model repository, with a "
+                                               "report.",
+        epilog="In a Job: enginewright-build resolve|build --request FILE. Remove engines: enginewright-build "
+               "gc --help. Exit status: 0 published, 2 yours to mend, "
+               "3 worth another try, 1 a bug.")
+    parser.add_argument("--model", required=True, metavar="URI", help="folder, file, or https:// address of the model")
+    parser.add_argument("--output", required=True, metavar="DIR", help="engine store; made if absent")
+    parser.add_argument("--name", metavar="NAME", help="name Triton serves the model under (default: the source's)")
+    parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript (default "
+                        "auto)")
+    parser.add_argument("--evaluation", metavar="FILE", help=".npz or .jsonl that candidates are held against the "
+                        "source on")
+    parser.add_argument("--calibration", metavar="FILE", help=".npz or .jsonl for static INT8; other samples than "
+                        "these")
+    parser.add_argument("--metric", default=AccuracyRequest.metric, help="cosine, relative-error, top1, spearman")
+    parser.add_argument("--tolerance", type=float, default=AccuracyRequest.tolerance,
+                        help="largest loss allowed, of 1 (default %(default)s)")
+    parser.add_argument("--precision", default="auto", help="auto, fp32, int8, … (default auto: the ladder)")
+    parser.add_argument("--backend", default="auto", help="auto, onnxruntime, tensorrt, torch (default auto)")
+    parser.add_argument("--accelerator", choices=("cpu", "gpu"), default="gpu" if nvidia_gpu() else "cpu",
+                        help="what to build on and for (default here: %(default)s)")
+    parser.add_argument("--max-batch-size", type=int, default=EngineRequest.max_batch_size, metavar="N")
+    parser.add_argument("--latency-ms", type=float, default=0.0, metavar="MS", help="99th percentile to keep under")
+    parser.add_argument("--budget-seconds", type=int, default=EngineRequest.build_budget_seconds, metavar="S")
+    parser.add_argument("--interface", metavar="JSON", help='where the source cannot tell: {"inputs": [{"name": …}]}')
+    parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job")
+    return parser.parse_args(words)

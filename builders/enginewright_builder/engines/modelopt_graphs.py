@@ -1,0 +1,98 @@
+"""Graphs with a lower precision written into them, by NVIDIA's ModelOpt (``nvidia-modelopt``, its ONNX part)."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from enginewright_builder.engines.base import Tensors
+from enginewright_builder.engines.trt_messages import candidate_failed
+from enginewright_builder.errors import TransientError
+
+AUTOCAST, QUANTIZE, LOWER = "autocast", "quantize", "lower"
+_MODULES = ("modelopt", "onnx_graphsurgeon", "lief", "omegaconf", "polygraphy")
+_KILLED = -9
+_QDQ = ("QuantizeLinear", "DequantizeLinear")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the worker is told. ``data`` is a folder that :func:`save_batches` wrote; ``keep`` are nodes to leave."""
+
+    task: str
+    source: str
+    target: str
+    precision: str
+    data: str = ""
+    keep: tuple[str, ...] = ()
+
+
+def missing() -> str:
+    """Why ModelOpt cannot be used here, empty if it can."""
+    absent = [name for name in _MODULES if importlib.util.find_spec(name) is None]
+    return f"this builder image lacks {', '.join(absent)}: use a builder image for GPUs" if absent else ""
+
+
+def rewrite(job: Job, batches: Sequence[Tensors] = ()) -> None:
+    """Runs ``job`` in a process of its own; ``batches`` are real inputs to measure activations with.
+
+    Raises :class:`UserError` ``CandidateFailed``, also where nothing of the graph was quantised, and
+    :class:`TransientError` ``OutOfMemory``.
+    """
+    folder = Path(job.target).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / "calibration"
+    save_batches(data, batches)
+    file = folder / f"{job.task}.json"
+    file.write_text(json.dumps(dataclasses.asdict(dataclasses.replace(job, data=str(data)))))
+    done = subprocess.run([sys.executable, "-m", "enginewright_builder.engines.modelopt_worker", str(file)],
+                          capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    if done.returncode == _KILLED:
+        raise TransientError("OutOfMemory", f"the builder ran out of memory while it wrote {job.precision} into the "
+                             "graph", remedy="give the build more memory, or fewer spec.engine.calibration.samples")
+    if done.returncode:
+        raise candidate_failed(job.precision, f"ModelOpt cannot write {job.precision} into the graph: "
+                               f"{_last_line(done.stderr)}", "write auto or fp16")
+    if job.task == QUANTIZE and not has_qdq(Path(job.target)):
+        raise candidate_failed(job.precision, "nothing in the graph is worth quantising: its products are too small "
+                               "for the tensor cores, or are kept precise", "write auto or fp16")
+
+
+def has_qdq(path: Path) -> bool:
+    """Whether the graph is quantised already, as one trained with quantisation in mind is."""
+    return any(node.op_type in _QDQ for node in onnx.load(str(path), load_external_data=False).graph.node)
+
+
+def save_batches(folder: Path, batches: Sequence[Tensors]) -> None:
+    """A file for each batch; names of inputs may hold what file names may not, so they lie in a list of their own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("*.npz"):
+        stale.unlink()
+    for index, batch in enumerate(batches):
+        arrays = {f"array_{position}": array for position, array in enumerate(batch.values())}
+        np.savez(folder / f"{index:06}.npz", names=np.array(list(batch), dtype=np.str_), **arrays)
+
+
+def load_batches(folder: Path) -> list[dict[str, Any]]:
+    batches = []
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as file:
+            batches.append({str(name): file[f"array_{position}"] for position, name in enumerate(file["names"])})
+    return batches
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it does not say why"

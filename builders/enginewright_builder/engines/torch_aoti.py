@@ -1,0 +1,108 @@
+"""Compiled PyTorch: the source model itself through ``torch.export`` and AOTInductor, served with CUDA graphs.
+
+One package takes every batch; specialised ones are compiled for one batch, and smaller batches are filled up to it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+from enginewright_builder.buckets import bucket_ranges
+from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Runner
+from enginewright_builder.engines.session_runner import BUCKETS, SessionRunner, captured_batches
+from enginewright_builder.engines.torch_compile import compile_program, compiler, describe
+from enginewright_builder.errors import BuilderError, UserError, classify
+from enginewright_builder.models.base import TorchProgram
+from enginewright_builder.system import available_cpus
+
+# Half precision on CPUs is left out: without AMX it is emulated, and the build node need not be the serving one.
+_GPU_LADDER, _CPU_LADDER = ("fp32", "tf32", "bf16", "fp16"), ("fp32",)
+DEVICE = "device"
+
+
+class TorchEngine:
+    name = "torch"
+
+    def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
+        ladder = _GPU_LADDER if context.device.accelerator == "gpu" else _CPU_LADDER
+        reason = _why_not(context)
+        return [Rung(backend=self.name, precision=name, unavailable=reason) for name in ladder
+                if precision in ("auto", name)]
+
+    def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
+        """On a GPU a package for each bucket, the smallest first, as it gains the most. On a CPU one for single samples
+        alone: rows that are filled up cost as much there as real ones."""
+        ranges = bucket_ranges(context.buckets)
+        if len(ranges) < 2:
+            return ()
+        if context.device.accelerator != "gpu":
+            ranges = (BatchRange(low=1, best=1, high=1),)
+        return [Rung(backend=self.name, precision=rung.precision, ranges=(one,)) for one in ranges]
+
+    def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
+        """Raises :class:`UserError` ``CandidateFailed`` for what PyTorch cannot trace or compile."""
+        import torch
+
+        batch = rung.ranges[0].high if rung.ranges else 0
+        program = context.source.torch_program(rung.precision, batch) if context.source else None
+        if program is None:
+            raise _failed(rung, "the source cannot be traced by torch.export")
+        folder = context.workspace / rung.name.replace(" ", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        tf32 = rung.precision == "tf32"
+        context.progress(0.1, f"compiling {rung.name}")
+        try:
+            package = compile_program(program, folder, context.workspace, tf32=tf32, tuned=bool(rung.ranges))
+        except Exception as error:  # exporter and compiler fail in many classes of their own
+            raise _explained(rung, error) from error
+        description = describe(folder, model.interface, batch=batch, tf32=tf32)
+        return Artifact(rung=rung, files={path.name: path for path in (package, description)}, triton_backend="python",
+                        python_runtime=self.name, interface=model.interface,
+                        runtime_version=f"torch {torch.__version__}", parameters=_parameters(rung, program, context))
+
+    def load(self, artifact: Artifact) -> Runner:
+        from enginewright_builder.triton.python_model.aoti_session import Session
+
+        folder = next(iter(artifact.files.values())).parent
+        return SessionRunner(Session(folder, list(artifact.files), device=int(artifact.parameters[DEVICE]),
+                                     buckets=captured_batches(artifact),
+                                     parameters={"threads": str(available_cpus())}))
+
+
+def _why_not(context: BuildContext) -> str:
+    if TorchEngine.name not in context.runtime.python_runtimes:
+        return ("the server image cannot run it: add torch to the operator's config.serverPythonRuntimes if its Python "
+                "can import that")
+    if importlib.util.find_spec("torch") is None:
+        return "this builder image has no PyTorch"
+    if not compiler():
+        return "this builder image has no C++ compiler, which PyTorch's compiler needs: install g++"
+    if context.source is None or context.source.torch_program("fp32") is None:
+        return "the source is no PyTorch program that torch.export could trace: give a Hugging Face folder or a .pt2"
+    if context.device.accelerator != "gpu":
+        return ""
+    import torch
+
+    return "" if torch.cuda.is_available() else "PyTorch finds no CUDA device here"
+
+
+def _parameters(rung: Rung, program: TorchProgram, context: BuildContext) -> dict[str, str]:
+    """On a GPU CUDA graphs are captured for the buckets that this package takes."""
+    if not any(argument.is_cuda for argument in program.args):
+        return {DEVICE: "-1"}
+    return {DEVICE: "0", BUCKETS: ",".join(str(size) for size in context.buckets if rung.covers(size))}
+
+
+def _explained(rung: Rung, error: Exception) -> BuilderError:
+    """The model's, unless it is memory."""
+    if (known := classify(error)).reason != "InternalError":
+        return known
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return _failed(rung, text[:300])
+
+
+def _failed(rung: Rung, text: str) -> UserError:
+    return UserError("CandidateFailed", f"{rung.name} cannot be built: {text}", field="spec.engine.backend",
+                     value=rung.backend, remedy="write auto or onnxruntime, or make the forward pass free of branches "
+                                                "on tensor values")

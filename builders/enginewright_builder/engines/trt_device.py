@@ -1,0 +1,86 @@
+"""What TensorRT and which GPU this process has, and which precisions they are good for."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from enginewright_builder.engines.base import BuildContext
+
+# The Job sees its GPU, or slice, as the first one.
+DEVICE = 0
+# From which compute capability on the tensor cores compute in it (TensorRT's support matrix, hardware and precision).
+_NEEDS = {"fp32": (7, 5), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 5), "fp8": (8, 9), "int8": (7, 5)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """``memory_bytes`` is all of the device, or slice; ``free_bytes`` what no process holds now."""
+
+    product: str
+    capability: tuple[int, int]
+    memory_bytes: int
+    free_bytes: int
+
+    @property
+    def capability_text(self) -> str:
+        return ".".join(map(str, self.capability))
+
+
+class MissingError(Exception):
+    """There is no TensorRT or no GPU here; the message says what is missing."""
+
+
+def tensorrt() -> Any:
+    """The module. Raises :class:`MissingError`."""
+    try:
+        return importlib.import_module("tensorrt")
+    except (ImportError, OSError) as error:
+        raise MissingError(f"this builder image has no TensorRT ({error}): use a builder image for GPUs") from error
+
+
+def gpu() -> Gpu:
+    """Raises :class:`MissingError`."""
+    try:
+        cuda = importlib.import_module("cuda.bindings.runtime")
+    except (ImportError, OSError) as error:
+        raise MissingError(f"this builder image lacks cuda-bindings ({error}): use one for GPUs") from error
+    try:
+        status, count = cuda.cudaGetDeviceCount()
+    except RuntimeError as problem:  # the driver's library is not there at all
+        raise MissingError(f"no CUDA driver answers here: {problem}") from problem
+    if status != cuda.cudaError_t.cudaSuccess or not count:
+        raise MissingError("no GPU answers here: " + cuda.cudaGetErrorString(status)[1].decode())
+    return _describe(cuda)
+
+
+def _describe(cuda: Any) -> Gpu:
+    error, properties = cuda.cudaGetDeviceProperties(DEVICE)
+    busy, free, total = error, 0, 0
+    if error == cuda.cudaError_t.cudaSuccess:
+        cuda.cudaSetDevice(DEVICE)
+        busy, free, total = cuda.cudaMemGetInfo()
+    if busy != cuda.cudaError_t.cudaSuccess:
+        raise MissingError("the GPU does not answer: " + cuda.cudaGetErrorString(busy)[1].decode())
+    name = properties.name.decode() if isinstance(properties.name, bytes) else str(properties.name)
+    return Gpu(product=name.rstrip("\0"), capability=(properties.major, properties.minor), memory_bytes=total,
+               free_bytes=free)
+
+
+def lacking(precision: str, device: Gpu) -> str:
+    """Why ``device`` cannot compute in ``precision``, empty if it can."""
+    needed = _NEEDS[precision]
+    if device.capability >= needed:
+        return ""
+    return (f"{precision} needs compute capability {needed[0]}.{needed[1]}, and {device.product} has "
+            f"{device.capability_text}")
+
+
+def unservable(context: BuildContext) -> str:
+    """Why the server image could not run an engine, empty if it can."""
+    runtime = context.runtime
+    if "tensorrt" in runtime.backends or "tensorrt" in runtime.python_runtimes:
+        return ""
+    return ("the server image has neither Triton's tensorrt backend nor TensorRT for its Python backend: set "
+            "spec.serving.image to one that has, and name it in the operator's setting for that image")

@@ -1,0 +1,110 @@
+"""The ONNX from which TensorRT builds: with the precision written into it, as strongly typed networks want it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+
+from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
+from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
+from enginewright_builder.engines.trt_messages import candidate_failed
+from enginewright_builder.errors import UserError
+
+GRAPH_FILE = "model.onnx"
+FULL, HALF, QUANTISED = ("fp32", "tf32"), ("bf16", "fp16"), ("fp8", "int8")
+# The operator set from which on BF16 is a type of most operators.
+_HALF_OPSET = {"fp16": 18, "bf16": 22}
+_LOW_TYPES = {"fp16": onnx.TensorProto.FLOAT16, "bf16": onnx.TensorProto.BFLOAT16}
+
+
+def typed_graph(precision: str, model: ExportedModel, context: BuildContext) -> Path:
+    """The graph of ``model`` that computes in ``precision``; made once, and used by all rungs of that precision.
+
+    Inputs and outputs keep their types. Raises :class:`UserError` ``CandidateFailed``.
+    """
+    if precision in FULL:
+        return model.path
+    target = context.workspace / f"tensorrt-{precision}" / GRAPH_FILE
+    if not target.exists():
+        part = target.with_name(f"part-{GRAPH_FILE}")
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if has_qdq(model.path):
+            _keep_quantisation(precision, model, part)
+        elif precision in HALF:
+            _half(precision, model, context, part)
+        else:
+            _quantised(precision, model, context, part)
+        if precision in HALF:
+            _check_types(precision, part)
+        os.replace(part, target)
+    return target
+
+
+def carries_quantisation(context: BuildContext) -> bool:
+    """Whether the source is an ONNX that brings its own Q/DQ, and so needs no calibration."""
+    path = getattr(context.source, "path", None)
+    return isinstance(path, Path) and has_qdq(path)
+
+
+def _keep_quantisation(precision: str, model: ExportedModel, target: Path) -> None:
+    """Trained scales are better than any that calibration finds: only the rest is lowered."""
+    if precision != quantised_in(model.path):
+        raise candidate_failed(precision, f"the model brings its own {quantised_in(model.path)} quantisation, which is "
+                               "kept", f"write auto or {quantised_in(model.path)}")
+    rewrite(Job(task=LOWER, source=str(model.path), target=str(target), precision="fp16"))
+
+
+def quantised_in(path: Path) -> str:
+    """``fp8`` or ``int8``, by the zero points of the graph's Q/DQ."""
+    graph = onnx.load(str(path), load_external_data=False).graph
+    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    types |= {node.output[0]: attribute.t.data_type for node in graph.node if node.op_type == "Constant"
+              for attribute in node.attribute if attribute.name == "value"}
+    zero_points = {types.get(node.input[2]) for node in graph.node
+                   if node.op_type == "DequantizeLinear" and len(node.input) > 2}
+    return "fp8" if onnx.TensorProto.FLOAT8E4M3FN in zero_points else "int8"
+
+
+def _half(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:
+    """The source's own half-precision export where it has one: the framework keeps in FP32 what it would itself.
+
+    Nodes to be kept are named in the FP32 graph, so with those AutoCast rewrites it.
+    """
+    if context.source is not None and not context.keep_precise:
+        try:
+            context.source.export_onnx(target, _HALF_OPSET[precision], precision)
+        except UserError as error:
+            if reason := missing():
+                raise candidate_failed(precision, f"{error.message}; {reason}", "write auto or fp32") from error
+        else:
+            return
+    if reason := missing():
+        raise candidate_failed(precision, reason, "write auto or fp32")
+    context.progress(0.02, f"AutoCast: writing {precision} into the graph")
+    rewrite(Job(task=AUTOCAST, source=str(model.path), target=str(target), precision=precision,
+                keep=context.keep_precise), _inputs(context))
+
+
+def _quantised(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:
+    samples = sum(len(next(iter(batch.values()))) for batch in context.calibration)
+    context.progress(0.02, f"ModelOpt: quantising to {precision} with {samples} calibration samples")
+    rewrite(Job(task=QUANTIZE, source=str(model.path), target=str(target), precision=precision,
+                keep=context.keep_precise), context.calibration)
+
+
+def _inputs(context: BuildContext) -> Sequence[Tensors]:
+    return context.calibration[:1] or ([context.example] if context.example is not None else [])
+
+
+def _check_types(precision: str, path: Path) -> None:
+    """A graph that silently stayed FP32 would pass every test of accuracy, and be no candidate of its own."""
+    graph = onnx.load(str(path), load_external_data=False).graph
+    wanted = _LOW_TYPES[precision]
+    casts = (attribute.i for node in graph.node if node.op_type == "Cast" for attribute in node.attribute
+             if attribute.name == "to")
+    if wanted not in {*(tensor.data_type for tensor in graph.initializer), *casts}:
+        raise candidate_failed(precision, f"nothing in the graph computes in {precision}: every node was kept in FP32",
+                               "write auto or fp32")

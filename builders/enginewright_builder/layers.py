@@ -1,0 +1,97 @@
+"""Where a request's time goes: four layers that sum to what the client saw, and what to do about each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from enginewright_builder.contract import Bound, ServingChoice
+
+Layer = Literal["compute", "input_output", "queue", "transport"]
+# In the order in which a reader meets them: from the device outwards.
+NAMES: dict[Layer, str] = {"compute": "Model compute", "input_output": "Memory and copies",
+                           "queue": "Batching and queueing", "transport": "Transport"}
+# A layer of less than this share is not worth anybody's time.
+NEGLIGIBLE = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """Mean milliseconds that a request spends waiting for a batch, in the model, moving tensors in and out, and on the
+    wire; together what the client saw.
+
+    ``disagreement_ms`` is by how much the server measured more than the client, normally 0: clocks differ, and its
+    statistics hold the requests at the window's edges too. Its parts were then shortened alike so that the sum holds,
+    and no transport is left.
+    """
+
+    queue_ms: float
+    compute_ms: float
+    input_output_ms: float
+    transport_ms: float
+    disagreement_ms: float = 0.0
+
+    @property
+    def total_ms(self) -> float:
+        return self.queue_ms + self.compute_ms + self.input_output_ms + self.transport_ms
+
+    def of(self, layer: Layer) -> float:
+        return {"queue": self.queue_ms, "compute": self.compute_ms, "input_output": self.input_output_ms,
+                "transport": self.transport_ms}[layer]
+
+    def share(self, layer: Layer) -> float:
+        return self.of(layer) / self.total_ms if self.total_ms else 0.0
+
+
+def split(before: Mapping[str, Any], after: Mapping[str, Any], client_mean_ms: float) -> Layers:
+    """From two readings of Triton's cumulative ``inference_stats`` around a window, and the client's mean in it."""
+
+    def mean_ms(part: str) -> float:
+        count = int(after[part]["count"]) - int(before[part]["count"])
+        return (int(after[part]["ns"]) - int(before[part]["ns"])) / count / 1e6 if count else 0.0
+
+    queue, compute = mean_ms("queue"), mean_ms("compute_infer")
+    copies = mean_ms("compute_input") + mean_ms("compute_output")
+    server = queue + compute + copies
+    fit = client_mean_ms / server if server > client_mean_ms else 1.0
+    return Layers(queue_ms=queue * fit, compute_ms=compute * fit, input_output_ms=copies * fit,
+                  transport_ms=max(0.0, client_mean_ms - server), disagreement_ms=max(0.0, server - client_mean_ms))
+
+
+def advice(layers: Layers, serving: ServingChoice, *, bound: Bound = "", triton_backend: str = "python"
+           ) -> dict[Layer, str]:
+    """One sentence for each layer, in the order of :data:`NAMES`."""
+    said: dict[Layer, str] = {"compute": _COMPUTE[bound], "input_output": _copies(triton_backend),
+                              "queue": _queue(layers, serving), "transport": _TRANSPORT}
+    return {layer: text if layers.share(layer) >= NEGLIGIBLE else _NOTHING for layer, text in said.items()}
+
+
+_NOTHING = "Nothing to gain here."
+_TRANSPORT = ("Serialising and the wire: fewer and larger requests, a client on the same node, or Triton's shared "
+              "memory shorten it.")
+_COMPUTE: dict[Bound, str] = {
+    "compute": "The device's arithmetic is the limit: only less arithmetic (a lower precision, a smaller model) or a "
+               "faster device shortens it.",
+    "bandwidth": "Reading weights and activations is the limit: narrower types shorten it, and larger batches use each "
+                 "weight more often.",
+    "overhead": "Its matrix products explain little of it: the time goes to launching them and to the small operations "
+                "between, so fused operators, captured graphs on a GPU, and larger batches shorten it.",
+    "": "A lower precision, a smaller model or a faster device would shorten it.",
+}
+
+
+def _copies(triton_backend: str) -> str:
+    if triton_backend == "python":
+        return ("Triton's Python backend hands tensors through shared memory: a server image with the engine's native "
+                "backend saves that; smaller or narrower tensors shorten it.")
+    return "Tensors move between host and device: fewer, smaller or narrower inputs and outputs shorten it."
+
+
+def _queue(layers: Layers, serving: ServingChoice) -> str:
+    delay_ms = serving.max_queue_delay_us / 1e3
+    if delay_ms and layers.queue_ms <= 2 * delay_ms:
+        return (f"Requests wait up to {serving.max_queue_delay_us} µs so that batches fill: a shorter delay gives "
+                "latency back and costs throughput.")
+    return ("Requests wait for an instance that is busy: another replica, or fewer requests in flight on each, ends "
+            "that.")

@@ -1,0 +1,63 @@
+"""Why a ladder ends with nothing to serve, in words that say what to change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from enginewright_builder.contract import AccuracyRequest, CandidateSummary
+from enginewright_builder.engines.base import Rung
+from enginewright_builder.errors import UserError
+
+_BUDGET_FIELD = "spec.engine.buildBudgetSeconds"
+
+
+class NothingToServeError(UserError):
+    """No candidate may be served; ``candidates`` has the evidence and the one that is offered."""
+
+    def __init__(self, reason: str, message: str, candidates: tuple[CandidateSummary, ...], *, field: str,
+                 value: object, remedy: str) -> None:
+        super().__init__(reason, message, field=field, value=value, remedy=remedy)
+        self.candidates = candidates
+
+
+def precision_unsupported(precision: str, rungs: Sequence[Rung]) -> UserError:
+    reasons = "; ".join(f"{rung.backend}: {rung.unavailable}" for rung in rungs) or "no engine has it"
+    return UserError("PrecisionUnsupported", f"{precision} cannot be built here: {reasons}",
+                     field="spec.engine.precision", value=precision, remedy="write auto, or give what is missing")
+
+
+def not_faster_than_source(summaries: tuple[CandidateSummary, ...]) -> NothingToServeError:
+    return NothingToServeError(
+        "NotFasterThanSource", f"no candidate is faster than the source model as it is{_offer(summaries)}", summaries,
+        field="spec.engine", value="", remedy="serve the source model as it is, allow more precisions "
+                                              "(spec.engine.precision: auto), or build on other hardware")
+
+
+def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest) -> NothingToServeError:
+    best = max((one for one in summaries if one.accuracy_low is not None), key=lambda one: one.accuracy_low or 0.0,
+               default=None)
+    figures = (f"the closest is {best.name} with {accuracy.metric} {best.accuracy:.4f} "
+               f"(lower bound {best.accuracy_low:.4f})" if best else "none could be measured")
+    return NothingToServeError(
+        "AccuracyNotReached", f"no candidate asked for reaches {accuracy.metric} ≥ {1 - accuracy.tolerance:.4g}: "
+                              f"{figures}{_offer(summaries)}", summaries,
+        field="spec.accuracy.tolerance", value=accuracy.tolerance,
+        remedy="raise the tolerance, allow more precisions (spec.engine.precision: auto), or give more evaluation "
+               "samples")
+
+
+def budget_too_small(summaries: tuple[CandidateSummary, ...], seconds: float, spent: float, missing: float,
+                     source: str) -> NothingToServeError:
+    """``missing`` is what the next build and all after it would take, in seconds, as far as it is known."""
+    skipped = ", ".join(one.name for one in summaries if one.verdict == "Skipped")
+    offer = _offer(summaries) or f"; the source model ({source}) still serves as it is"
+    return NothingToServeError(
+        "BudgetTooSmall", f"the time budget of {seconds:.0f} s was spent before a candidate passed: {spent:.0f} s are "
+                          f"gone, not tried are {skipped}{offer}", summaries,
+        field=_BUDGET_FIELD, value=f"{seconds:.0f}", remedy=f"write {math.ceil((spent + missing) / 10) * 10} or more")
+
+
+def _offer(summaries: Sequence[CandidateSummary]) -> str:
+    offered = next((one for one in summaries if one.verdict == "Offered"), None)
+    return f"; offered instead: {offered.name}" if offered else ""

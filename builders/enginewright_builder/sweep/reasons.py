@@ -1,0 +1,69 @@
+"""The choice of the search in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from enginewright_builder.contract import ObjectiveRequest, ServingChoice
+from enginewright_builder.sweep.objective import met, replicas_needed, score
+from enginewright_builder.sweep.result import Point
+from enginewright_builder.sweep.search import Search
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinate:
+    value: Callable[[ServingChoice], int]
+    words: Callable[[int], str]
+
+
+COORDINATES = (
+    Coordinate(value=lambda serving: serving.instance_count, words=lambda count: counted(count, "instance")),
+    Coordinate(value=lambda serving: serving.max_batch_size, words=lambda size: f"batches of up to {size}"),
+    Coordinate(value=lambda serving: serving.max_queue_delay_us, words=lambda delay: f"a queue delay of {delay} µs"),
+)
+
+
+def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
+    """What was chosen, what it reaches, what the alternatives reached, and why the search ended."""
+    chosen, threads = best.serving, f" of {best.threads} threads" if best.threads > 1 else ""
+    text = (f"{counted(chosen.instance_count, 'instance')}{threads}, queue delay {chosen.max_queue_delay_us} µs, "
+            f"batches of up to {chosen.max_batch_size}: {best.throughput:,.0f} inferences/s "
+            f"with p{objective.latency_percentile:g} "
+            f"{best.objective_ms:.1f} ms at {counted(best.concurrency, 'request')} in flight")
+    if objective.latency_ms > 0:
+        text += (f", within the objective of {objective.latency_ms:g} ms" if met(best, objective) else
+                 f"; the objective of {objective.latency_ms:g} ms is missed, and nothing measured was faster")
+    else:
+        text += ", the knee of the latency–throughput curve (no latency objective was given)"
+    if replicas := replicas_needed(best, objective):
+        text += f". {objective.throughput:,.0f} inferences/s take {counted(replicas, 'replica')}"
+    return ". ".join([text, *_alternatives(search, best, objective), _end(search, best, objective)]) + "."
+
+
+def _alternatives(search: Search, best: Point, objective: ObjectiveRequest) -> list[str]:
+    """For each coordinate, the best point measured with each other value of it."""
+    notes = []
+    for coordinate in COORDINATES:
+        mine = coordinate.value(best.serving)
+        others = sorted({coordinate.value(point.serving) for point in search.points} - {mine})
+        found = []
+        for other in others:
+            point = max((one for one in search.points if coordinate.value(one.serving) == other),
+                        key=lambda one: score(one, objective))
+            found.append(f"{coordinate.words(other)} {point.throughput:,.0f}/s at {point.objective_ms:.1f} ms "
+                         f"with {point.concurrency} in flight")
+        if found:
+            notes.append(f"At best, {', '.join(found)}")
+    return notes
+
+
+def _end(search: Search, best: Point, objective: ObjectiveRequest) -> str:
+    text = counted(len(search.points), "measurement")
+    if not met(best, objective):
+        return text
+    return f"{text}; the most promising that is left is expected to gain {search.remaining_gain():.1%}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

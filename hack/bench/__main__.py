@@ -1,0 +1,111 @@
+"""``make bench-gpu``: every candidate of every model on this GPU, what the product ships, rebuilds, and Triton's cost.
+
+Writes one JSON file a run; ``python -m bench.page`` merges such files and renders the readable page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import traceback
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bench import cells, run, serving
+from bench.zoo import Entry, entries
+from enginewright_builder.contract import DeviceRequest
+from enginewright_builder.engines.registry import all_engines
+
+PACKAGES = ("torch", "tensorrt", "tensorrt_cu12_bindings", "onnx", "onnxruntime", "onnxruntime-gpu", "nvidia-modelopt",
+            "transformers", "timm", "torchvision", "nvidia-pytriton", "numpy")
+log = logging.getLogger("bench")
+
+
+def main() -> int:
+    given = _parser().parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    result: dict[str, Any] = {"hardware": hardware(), "versions": versions(),
+                              "command": shlex.join(["make", "bench-gpu", f"MODELS={given.models}"]),
+                              "cells": [], "builds": [], "serving": [], "models": [], "failed": []}
+    for entry in entries(given.models):
+        try:
+            _one(entry, given, result)
+        except Exception as error:
+            traceback.print_exc()
+            result["failed"].append({"model": entry.name, "error": f"{type(error).__name__}: {error}"[:500]})
+        given.output.write_text(json.dumps(result, indent=1) + "\n")
+    return 1 if result["failed"] else 0
+
+
+def _one(entry: Entry, given: argparse.Namespace, result: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory(prefix=f"bench-{entry.name}-") as folder:
+        scratch = Path(folder)
+        device = DeviceRequest(accelerator="gpu", products=(result["hardware"]["gpu"].replace(" ", "-"),), gpu_count=1)
+        found = run.benchmark(entry, given.inputs, scratch / "model", scratch / "timing-caches", device,
+                              given.seconds_per_model, run.chosen_engines(given.precisions))
+        result["cells"] += found.record["cells"]
+        result["models"].append({key: value for key, value in found.record.items() if key != "cells"})
+        if entry.name in given.rebuild.split(","):
+            result["builds"].append(run.rebuild(entry, found.subject, scratch, scratch / "cold-caches", device))
+        if entry.name in given.serve.split(","):
+            result["serving"] += _serving(found, given.keep or scratch)
+
+
+def _serving(found: run.Found, folder: Path) -> list[dict[str, Any]]:
+    engines = {engine.name: engine for engine in all_engines()}
+    rows = []
+    for batch in (min(cells.BATCHES), max(cells.BATCHES)):
+        candidate = found.shipped(batch)
+        if candidate.artifact is not None:
+            model = found.record["model"]
+            rows.append(serving.compare(model, candidate.artifact, engines[candidate.rung.backend],
+                                        found.subject.evaluation.request(batch), folder / f"{model}-{batch}"))
+    return rows
+
+
+def hardware() -> dict[str, Any]:
+    """Name, memory and driver as ``nvidia-smi`` tells them, and the host's processor."""
+    query = "name,memory.total,driver_version,clocks.max.sm,power.limit,compute_cap"
+    line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", "-i", "0"],
+                          capture_output=True, text=True, check=True).stdout.strip()
+    name, memory, driver, clock, power, capability = (part.strip() for part in line.split(","))
+    cpu = next((row.partition(":")[2].strip() for row in Path("/proc/cpuinfo").read_text().splitlines()
+                if row.startswith("model name")), platform.processor())
+    return {"gpu": name, "memory": memory, "driver": driver, "max_sm_clock": clock, "power_limit": power,
+            "compute_capability": capability, "cpu": cpu}
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--inputs", type=Path, default=Path("/tmp/bench-inputs/models"),  # noqa: S108 - unpack.sh's
+                        help="folder of model weights that were carried in")
+    parser.add_argument("--models", default="", help="names separated by commas; default all")
+    parser.add_argument("--precisions", default="", help="of candidates, separated by commas; default all")
+    parser.add_argument("--rebuild", default="resnet50,bert-base", help="models whose rebuild is timed")
+    parser.add_argument("--serve", default="resnet50,minilm", help="models that are served with Triton")
+    parser.add_argument("--keep", type=Path, help="folder to leave the served model repositories in")
+    parser.add_argument("--seconds-per-model", type=float, default=150.0)
+    parser.add_argument("--output", type=Path, required=True)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

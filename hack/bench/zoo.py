@@ -1,0 +1,123 @@
+"""The benchmark's models. Random weights do for speed; MiniLM has its real ones, for accuracy.
+
+Sizes are those at which the models are usually quoted: images of 3 × 224 × 224, texts of 128 tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.models import SourceModel
+from enginewright_builder.models.torch_base import TorchModel
+from enginewright_builder.shapes import BATCH
+
+IMAGE = (3, 224, 224)
+TOKENS = 128
+CLASSES = 1000
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``load`` takes the folder of carried inputs and a device, and returns the source model on that device."""
+
+    name: str
+    weights: str
+    load: Callable[[Path, str], SourceModel]
+
+
+class _First(torch.nn.Module):
+    """The one output of a model that returns several in a mapping."""
+
+    def __init__(self, inner: torch.nn.Module, key: str) -> None:
+        super().__init__()
+        self.inner, self.key = inner, key
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.inner(*inputs)[self.key]
+        return output
+
+
+class _Hidden(torch.nn.Module):
+    """A text encoder's last hidden state, from token identifiers and mask."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        hidden: torch.Tensor = self.inner(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return hidden
+
+
+def _image_model(name: str, module: torch.nn.Module, device: str, output: tuple[int, ...] = (CLASSES,)) -> SourceModel:
+    interface = Interface(inputs=(TensorSpec(name="image", dtype="float32", shape=(BATCH, *IMAGE)),),
+                          outputs=(TensorSpec(name="scores", dtype="float32", shape=(BATCH, *output)),))
+    return TorchModel(module.eval(), interface, name=f"{name}, PyTorch eager", device=device)
+
+
+def _timm(name: str, architecture: str) -> Entry:
+    def load(_: Path, device: str) -> SourceModel:
+        import timm
+
+        torch.manual_seed(SEED)
+        return _image_model(name, timm.create_model(architecture, pretrained=False), device)
+
+    return Entry(name, "random", load)
+
+
+def _deeplab(_: Path, device: str) -> SourceModel:
+    from torchvision.models import segmentation
+
+    torch.manual_seed(SEED)
+    inner = segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None)
+    return _image_model("deeplabv3-resnet50", _First(inner, "out"), device, (21, *IMAGE[1:]))
+
+
+def _bert(_: Path, device: str) -> SourceModel:
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(SEED)
+    config = BertConfig()
+    shape = (BATCH, TOKENS)
+    interface = Interface(inputs=(TensorSpec(name="input_ids", dtype="int64", shape=shape),
+                                  TensorSpec(name="attention_mask", dtype="int64", shape=shape)),
+                          outputs=(TensorSpec(name="hidden", dtype="float32", shape=(*shape, config.hidden_size)),))
+    return TorchModel(_Hidden(BertModel(config, add_pooling_layer=False)).eval(), interface,
+                      name="BERT-base, PyTorch eager", vocabulary=config.vocab_size, device=device)
+
+
+def _minilm(inputs: Path, device: str) -> SourceModel:
+    from enginewright_builder.models.huggingface import load_huggingface
+
+    shape: tuple[int | str, ...] = (BATCH, TOKENS)
+    stated = Interface(inputs=tuple(TensorSpec(name=name, dtype="int64", shape=shape)
+                                    for name in ("input_ids", "attention_mask")))
+    return load_huggingface(inputs / "minilm", stated, device=device)
+
+
+ZOO: tuple[Entry, ...] = (
+    _timm("resnet50", "resnet50"),
+    _timm("vit-b16", "vit_base_patch16_224"),
+    Entry("bert-base", "random", _bert),
+    Entry("minilm", "all-MiniLM-L6-v2", _minilm),
+    _timm("convnext-tiny", "convnext_tiny"),
+    Entry("deeplabv3-resnet50", "random", _deeplab),
+    _timm("efficientnet-b0", "efficientnet_b0"),
+    _timm("swin-tiny", "swin_tiny_patch4_window7_224"),
+)
+
+
+def entries(names: str) -> list[Entry]:
+    """``names`` separated by commas, empty for all. Raises ``SystemExit`` for a name that is not in the zoo."""
+    wanted = [name for name in names.split(",") if name]
+    known: dict[str, Any] = {entry.name: entry for entry in ZOO}
+    if unknown := [name for name in wanted if name not in known]:
+        raise SystemExit(f"there is no model {unknown[0]}; write some of {', '.join(known)}")
+    return [known[name] for name in wanted] if wanted else list(ZOO)

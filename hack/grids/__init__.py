@@ -1,0 +1,1 @@
+"""Recorded grids of serving configurations, and the study that replays the builder's search over them."""

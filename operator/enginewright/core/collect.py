@@ -1,0 +1,108 @@
+"""Which engines nobody uses any more, and what is done about them: pure, for the stores of one namespace.
+
+An engine goes in steps that are far apart, so that whoever came to want it meanwhile keeps it:
+
+1. nobody refers to it: its record is marked with the time;
+2. the grace period is over: the record counts as absent, so that whoever wants the engine now starts a build Job, which
+   says so in the store and finds it there;
+3. every pass that still saw the record has ended, and every object has said what it wants: a Job removes the files;
+4. the Job has ended well: the record goes.
+
+Whoever refers to it in steps 1 and 2 takes the mark away; from step 3 on the store itself keeps what a build wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests import gc_job
+from enginewright.core.observed import RecordMark
+from enginewright.core.plan import Action, Create, Delete, MarkRecord
+
+# Longer than any pass: what one saw of a record is history by then.
+SETTLE = timedelta(seconds=600)
+# Of one Job: its arguments stay short.
+ENGINES_AT_ONCE = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectorJob:
+    """A Job that removes ``engines`` from the store ``store_uri``."""
+
+    name: str
+    uid: str
+    store_uri: str
+    engines: tuple[str, ...]
+    live: bool
+    succeeded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shelves:
+    """The stores of one namespace. ``referenced`` are the fingerprints that any object, revision or build names,
+    whichever store it uses; ``settled`` says that every object has said what its newest spec wants."""
+
+    namespace: str
+    now: datetime
+    records: tuple[RecordMark, ...] = ()
+    referenced: frozenset[str] = frozenset()
+    settled: bool = True
+    jobs: tuple[CollectorJob, ...] = ()
+
+
+def retired(since: datetime | None, now: datetime, config: OperatorConfig) -> bool:
+    """Whether a record that is marked ``since`` counts as absent."""
+    return config.collect_engines and since is not None and now - since >= timedelta(seconds=config.engine_grace)
+
+
+def collect(seen: Shelves, config: OperatorConfig) -> tuple[Action, ...]:
+    if not config.collect_engines:
+        return ()
+    removing = {(job.store_uri, engine) for job in seen.jobs if job.live for engine in job.engines}
+    marks = [
+        action
+        for record in seen.records
+        if (record.store_uri, record.fingerprint) not in removing
+        for action in _mark(seen, record)
+    ]
+    return (*_finish(seen), *marks, *_start(seen, config))
+
+
+def _mark(seen: Shelves, record: RecordMark) -> Iterator[Action]:
+    referenced = record.fingerprint in seen.referenced
+    ending = any(not job.live and job.succeeded and record.fingerprint in job.engines for job in seen.jobs)
+    if referenced and record.unreferenced and not ending:
+        yield MarkRecord(name=record.name, version=record.version, since=None, why="it is wanted again")
+    elif not referenced and record.unreferenced is None:
+        yield MarkRecord(name=record.name, version=record.version, since=seen.now, why="nobody wants this engine")
+
+
+def _finish(seen: Shelves) -> Iterator[Action]:
+    """Records of engines that are gone, but none that a build has made anew: those are not marked."""
+    for job in seen.jobs:
+        if job.live:
+            continue
+        for record in seen.records:
+            mine = record.store_uri == job.store_uri and record.fingerprint in job.engines
+            if job.succeeded and mine and record.unreferenced:
+                yield Delete(api_version="v1", kind="ConfigMap", name=record.name, version=record.version,
+                             why=f"Job {job.name} removed its engine")
+        yield Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="it has ended")
+
+
+def _start(seen: Shelves, config: OperatorConfig) -> Iterator[Action]:
+    """One Job a store at a time."""
+    busy = {job.store_uri for job in seen.jobs}
+    due: dict[str, list[RecordMark]] = {}
+    for record in seen.records:
+        settled = record.unreferenced is not None and retired(record.unreferenced, seen.now - SETTLE, config)
+        if seen.settled and settled and record.fingerprint not in seen.referenced and record.store_uri not in busy:
+            due.setdefault(record.store_uri, []).append(record)
+    for store_uri, records in sorted(due.items()):
+        chosen = records[:ENGINES_AT_ONCE]
+        engines = tuple(sorted(record.fingerprint for record in chosen))
+        yield Create(manifest=gc_job(seen.namespace, store_uri, chosen[0].claim_uid, engines, config),
+                     why=f"nobody has wanted {len(engines)} engines for {config.engine_grace} s")

@@ -1,0 +1,85 @@
+"""Who uses which engine, in all namespaces at once: what the collector of unused engines looks at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, OPTIMISED_MODEL, Resource
+from enginewright.core import labels
+from enginewright.core.collect import CollectorJob, Shelves
+from enginewright.core.decide.jobs import live
+from enginewright.core.manifests import record_mark
+from enginewright.observe.fields import Raw, annotations_of, is_deleting, labels_of, name_of, section, uid_of
+from enginewright.observe.views import job_view
+
+
+class ShelfReader:
+    def __init__(self, kube: KubeClient, wall: Callable[[], datetime], namespaces: Sequence[str]) -> None:
+        self._kube = kube
+        self._wall = wall
+        self._namespaces = tuple(namespaces)
+
+    async def read(self) -> list[Shelves]:
+        """Of every namespace that has engines. Records first, then who refers to them: whoever comes later is seen.
+        Raises :class:`~enginewright.clients.errors.ClientError`."""
+        records = await self._all(CONFIG_MAP, f"{labels.ENGINE}=true")
+        if not records:
+            return []
+        jobs = await self._all(JOB, labels.STEP)
+        deployments = await self._all(DEPLOYMENT, labels.MODEL)
+        leases = await self._all(LEASE, f"{labels.BUILDS}=true")
+        models = await self._all(OPTIMISED_MODEL, "")
+        now = self._wall()
+        return [
+            Shelves(
+                namespace=name,
+                now=now,
+                records=tuple(mark for raw in found if (mark := record_mark(raw)) is not None),
+                referenced=referenced(models[name], [*deployments[name], *leases[name], *jobs[name]]),
+                settled=all(map(has_spoken, models[name])),
+                jobs=tuple(map(collector_job, filter(is_collector, jobs[name]))),
+            )
+            for name, found in sorted(records.items())
+        ]
+
+    async def _all(self, resource: Resource, selector: str) -> defaultdict[str, list[Object]]:
+        found: defaultdict[str, list[Object]] = defaultdict(list)
+        for namespace in self._namespaces or (None,):
+            for raw in await self._kube.list_all(resource, namespace, labels=selector):
+                found[str(section(raw, "metadata").get("namespace"))].append(raw)
+        return found
+
+
+def referenced(models: Iterable[Raw], carriers: Iterable[Raw]) -> frozenset[str]:
+    """Fingerprints that a status names, and those that revisions, leases and builds carry."""
+    found = {str(annotations_of(raw).get(labels.FINGERPRINT_FULL) or "") for raw in carriers}
+    for raw in models:
+        status = section(raw, "status")
+        found.add(str(status.get("fingerprint") or ""))
+        found |= {str(section(status, block).get("fingerprint") or "") for block in ("engine", "build")}
+    return frozenset(found - {""})
+
+
+def has_spoken(model: Raw) -> bool:
+    """Whether status speaks of the newest spec. An object on its way out wants nothing new."""
+    told, newest = section(model, "status").get("observedGeneration"), section(model, "metadata").get("generation")
+    return is_deleting(model) or told == newest
+
+
+def is_collector(job: Raw) -> bool:
+    return labels_of(job).get(labels.STEP) == labels.COMPONENT_GC and not is_deleting(job)
+
+
+def collector_job(raw: Raw) -> CollectorJob:
+    view = job_view(raw, (), None, None)
+    return CollectorJob(
+        name=name_of(raw),
+        uid=uid_of(raw),
+        store_uri=str(annotations_of(raw).get(labels.STORE_URI) or ""),
+        engines=tuple(filter(None, str(annotations_of(raw).get(labels.ENGINES) or "").split(","))),
+        live=live(view),
+        succeeded=view.succeeded,
+    )

@@ -1,0 +1,46 @@
+"""Now and then: which engines does nobody use any more? No object asks for it, so no pass does it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from enginewright.act.execute import Actor
+from enginewright.clients.errors import ClientError
+from enginewright.core.collect import collect
+from enginewright.core.config import OperatorConfig
+from enginewright.observe.shelves import ShelfReader
+
+PERIOD: Final = 600.0
+log = structlog.get_logger(__name__)
+
+
+class Housekeeper:
+    """``period`` is seconds between rounds."""
+
+    def __init__(self, reader: ShelfReader, actor: Actor, config: OperatorConfig, period: float = PERIOD) -> None:
+        self._reader = reader
+        self._actor = actor
+        self._config = config
+        self._period = period
+
+    async def run(self) -> None:
+        """For ever. A round that fails is told and left to the next: nothing waits for it."""
+        while True:
+            await asyncio.sleep(self._period)
+            try:
+                await self.round()
+            except ClientError as error:
+                log.warning("looking for unused engines failed", error=str(error))
+
+    async def round(self) -> None:
+        """Raises :class:`~enginewright.clients.errors.ClientError` when it cannot look."""
+        if not self._config.collect_engines:
+            return
+        for seen in await self._reader.read():
+            try:
+                await self._actor.execute(seen.namespace, collect(seen, self._config), log)
+            except ClientError as error:
+                log.warning("unused engines stay", namespace=seen.namespace, error=str(error))

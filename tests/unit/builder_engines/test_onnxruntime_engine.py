@@ -1,0 +1,108 @@
+"""ONNX Runtime's rungs: which there are on which device, and INT8 that answers alike on every processor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
+from enginewright_builder.engines import ort_gpu
+from enginewright_builder.engines.base import BuildContext, ExportedModel, Rung
+from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
+from enginewright_builder.ort_session import CUDA, TENSORRT, OrtRunner
+
+NATIVE = RuntimeRequest(backends=("python", "onnxruntime"), python_runtimes=())
+GPU = DeviceRequest(accelerator="gpu", gpu_count=1)
+INTERFACE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 64)),),
+                      outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 32)),))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> ExportedModel:
+    weights = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], "m",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 64])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 32])],
+                              [numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10),
+              tmp_path / "m.onnx")
+    return ExportedModel(path=tmp_path / "m.onnx", interface=INTERFACE, opset=18)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> BuildContext:
+    return BuildContext(device=DeviceRequest(), runtime=RuntimeRequest(), max_batch_size=8, calibration=(),
+                        workspace=tmp_path / "work", progress=lambda fraction, detail: None)
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+
+
+def has(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    monkeypatch.setattr(ort_gpu, "has_provider", lambda name: name in names)
+
+
+def told(context: BuildContext, precision: str = "auto") -> dict[str, str]:
+    return {rung.precision: rung.unavailable for rung in OnnxRuntimeEngine().rungs(precision, context)}
+
+
+def test_on_a_gpu_each_rung_needs_its_provider(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_gpu = replace(context, device=GPU)
+    has(monkeypatch)
+    assert all("has no CUDA provider" in reason for name, reason in told(on_gpu).items() if name != "fp16-tensorrt")
+    has(monkeypatch, CUDA)
+    assert told(on_gpu) == {"fp32": "", "tf32": "", "fp16": "",
+                            "fp16-tensorrt": "this builder image's ONNX Runtime has no Tensorrt provider"}
+    has(monkeypatch, CUDA, TENSORRT)
+    assert told(on_gpu, "fp16") == {"fp16": "", "fp16-tensorrt": ""}
+    assert told(on_gpu, "int8") == {}
+
+
+def test_a_server_that_cannot_run_it_is_told_of(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    has(monkeypatch, CUDA, TENSORRT)
+    reasons = told(replace(context, runtime=RuntimeRequest(python_runtimes=("torch",))), "fp32")
+    assert "config.serverPythonRuntimes" in reasons["fp32"]
+    assert told(replace(context, runtime=NATIVE), "fp32") == {"fp32": ""}
+    # Its own backend has no way to be told what these rungs need.
+    reasons = told(replace(context, runtime=NATIVE, device=GPU))
+    assert [name for name, reason in reasons.items() if reason] == ["fp32", "fp16-tensorrt"]
+
+
+def weights(path: Path) -> np.ndarray[Any, Any]:
+    graph = onnx.load(str(path)).graph
+    return next(numpy_helper.to_array(tensor) for tensor in graph.initializer
+                if tensor.data_type == TensorProto.INT8 and len(tensor.dims) == 2)
+
+
+@pytest.mark.parametrize("runtime", [RuntimeRequest(), NATIVE], ids=["python", "native"])
+def test_int8_weights_give_up_a_bit_whatever_the_build_node_has(model: ExportedModel, context: BuildContext,
+                                                                runtime: RuntimeRequest) -> None:
+    rung = Rung(backend="onnxruntime", precision="int8-dynamic")
+    artifact = OnnxRuntimeEngine().build(rung, model, replace(context, runtime=runtime))
+    assert artifact.parameters == {}
+    assert np.abs(weights(artifact.files["model.onnx"]).astype(int)).max() == 64
+
+
+def test_fp16_of_an_onnx_source_is_converted_and_keeps_its_interface(model: ExportedModel, context: BuildContext,
+                                                                     tmp_path: Path) -> None:
+    ort_gpu.half_graph(model, context, tmp_path / "half.onnx")
+    inputs = {"x": np.random.default_rng(1).normal(size=(3, 64)).astype(np.float32)}
+    exact, half = OrtRunner(model.path), OrtRunner(tmp_path / "half.onnx")
+    gap = np.abs(half(inputs)["y"] - exact(inputs)["y"]).max()
+    assert half(inputs)["y"].dtype == np.float32
+    assert 0 < gap < 0.05
+    for runner in (exact, half):
+        runner.close()
+
+
+def test_a_gpu_that_is_not_there_is_an_error_rather_than_the_cpu(model: ExportedModel) -> None:
+    with pytest.raises(RuntimeError, match="has no CUDAExecutionProvider"):
+        OrtRunner(model.path, accelerator="gpu")

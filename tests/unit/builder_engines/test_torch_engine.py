@@ -1,0 +1,157 @@
+"""The compiled PyTorch engine on a CPU: really compiled, packaged, loaded and compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from enginewright_builder.contract import DeviceRequest, RuntimeRequest
+from enginewright_builder.engines import torch_aoti
+from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
+from enginewright_builder.engines.torch_aoti import TorchEngine
+from enginewright_builder.errors import UserError
+from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.sources.formats import Located
+from enginewright_builder.synthetic import example_inputs
+
+# A compilation takes a minute of a processor.
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(1200)]
+SERVED = RuntimeRequest(python_runtimes=("onnxruntime", "torch"))
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.layer = torch.nn.Embedding(50, 6), torch.nn.Linear(6, 4)
+
+    def forward(self, ids: Any, scale: Any) -> tuple[Any, Any]:
+        hidden = self.layer(self.table(ids)).relu() * scale.unsqueeze(1)
+        return hidden, hidden.mean(dim=1)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> SourceModel:
+    """``ids`` int64[batch, free], ``scale`` float32[batch, 4]; two answers."""
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("program") / "m.pt2"
+    dynamic = torch.export.Dim.DYNAMIC
+    torch.export.save(torch.export.export(
+        Net().eval(), (torch.zeros(3, 16, dtype=torch.int64), torch.ones(3, 4)),
+        dynamic_shapes=({0: dynamic, 1: dynamic}, {0: dynamic})), path)
+    return load_model(Located(path=path, format="exported-program"))
+
+
+@pytest.fixture(scope="module")
+def context(source: SourceModel, tmp_path_factory: pytest.TempPathFactory) -> BuildContext:
+    return BuildContext(device=DeviceRequest(), runtime=SERVED, max_batch_size=8, calibration=(), buckets=(1, 8),
+                        workspace=tmp_path_factory.mktemp("work"), progress=lambda fraction, detail: None,
+                        source=source)
+
+
+def built(rung: Rung, source: SourceModel, context: BuildContext) -> Artifact:
+    return TorchEngine().build(rung, ExportedModel(path=Path("unused"), interface=source.interface, opset=18), context)
+
+
+@pytest.fixture(scope="module")
+def wide(source: SourceModel, context: BuildContext) -> Artifact:
+    rung, = TorchEngine().rungs("auto", context)
+    return built(rung, source, context)
+
+
+def check(artifact: Artifact, source: SourceModel, batch: int, size: int) -> None:
+    inputs = example_inputs(source.interface, batch, seed=batch, size=size)
+    runner = TorchEngine().load(artifact)
+    got, expected = runner(inputs), source.run(inputs)
+    assert {name: array.shape for name, array in got.items()} == {name: one.shape for name, one in expected.items()}
+    for name, array in expected.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-5)
+    runner.bind(inputs)()
+    runner.close()
+
+
+@pytest.mark.parametrize(("batch", "size"), [(1, 1), (1, 5), (3, 16), (8, 31)])
+def test_one_package_answers_every_batch_and_size(wide: Artifact, source: SourceModel, batch: int, size: int) -> None:
+    check(wide, source, batch, size)
+
+
+def test_the_package_says_what_serves_it(wide: Artifact) -> None:
+    assert (wide.triton_backend, wide.python_runtime, set(wide.files)) == (
+        "python", "torch", {"model.pt2", "session.json"})
+    described = json.loads(wide.files["session.json"].read_text())
+    assert described["inputs"][0] == {"name": "ids", "dtype": "int64", "shape": [None, None]}
+    assert described["inputs"][1]["shape"] == [None, 4]
+    assert (described["batch"], described["tf32"]) == (0, False)
+
+
+def test_a_specialised_package_takes_its_batch_and_fills_up_what_is_smaller(
+        source: SourceModel, context: BuildContext) -> None:
+    rung = Rung(backend="torch", precision="fp32", ranges=(BatchRange(low=2, best=4, high=4),))
+    artifact = built(rung, source, context)
+    check(artifact, source, 4, 9)
+    check(artifact, source, 3, 9)
+    runner = TorchEngine().load(artifact)
+    with pytest.raises(ValueError, match="a batch of 5 is above 4"):
+        runner(example_inputs(source.interface, 5, size=9))
+    runner.close()
+
+
+def test_another_processor_refuses_before_it_crashes(wide: Artifact, tmp_path: Path) -> None:
+    described = json.loads(wide.files["session.json"].read_text())
+    (tmp_path / "session.json").write_text(json.dumps({**described, "cpu_flags": ["avx1024"]}))
+    (tmp_path / "model.pt2").symlink_to(wide.files["model.pt2"])
+    files = {name: tmp_path / name for name in wide.files}
+    with pytest.raises(RuntimeError, match="this one lacks avx1024"):
+        TorchEngine().load(dataclasses.replace(wide, files=files))
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+def test_what_cannot_be_traced_is_told(source: SourceModel, context: BuildContext) -> None:
+    from enginewright_builder.models.torch_base import TorchModel
+
+    branching = TorchModel(Branching(), dataclasses.replace(
+        source.interface, inputs=source.interface.inputs[1:], outputs=source.interface.outputs[1:]), name="branching")
+    with pytest.raises(UserError) as caught:
+        built(Rung(backend="torch", precision="fp32"), branching, dataclasses.replace(context, source=branching))
+    assert (caught.value.reason, caught.value.field) == ("CandidateFailed", "spec.engine.backend")
+    assert "torch fp32" in caught.value.message
+
+
+def rungs(context: BuildContext, **changes: Any) -> list[tuple[str, str]]:
+    return [(rung.precision, rung.unavailable)
+            for rung in TorchEngine().rungs("auto", dataclasses.replace(context, **changes))]
+
+
+def test_rungs_say_what_is_missing(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rungs(context) == [("fp32", "")]
+    (_, reason), = rungs(context, runtime=RuntimeRequest())
+    assert "config.serverPythonRuntimes" in reason
+    (_, reason), = rungs(context, source=None)
+    assert "torch.export" in reason
+    assert [name for name, _ in rungs(context, device=DeviceRequest(accelerator="gpu"))] == [
+        "fp32", "tf32", "bf16", "fp16"]
+    monkeypatch.setattr(torch_aoti, "compiler", lambda: "")
+    (_, reason), = rungs(context)
+    assert "C++ compiler" in reason
+
+
+def test_other_precisions_have_no_rung(context: BuildContext) -> None:
+    assert list(TorchEngine().rungs("int8", context)) == []
+
+
+def test_buckets_are_specialised_where_filling_up_is_cheap(context: BuildContext) -> None:
+    rung = Rung(backend="torch", precision="fp32")
+    gpu = dataclasses.replace(context, device=DeviceRequest(accelerator="gpu"), buckets=(1, 8, 32))
+    assert [one.name for one in TorchEngine().specialised(rung, gpu)] == [
+        "torch fp32 @1", "torch fp32 @8", "torch fp32 @32"]
+    assert [one.name for one in TorchEngine().specialised(rung, context)] == ["torch fp32 @1"]
+    assert list(TorchEngine().specialised(rung, dataclasses.replace(context, buckets=(1,)))) == []

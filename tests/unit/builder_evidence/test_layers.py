@@ -1,0 +1,93 @@
+"""Four layers that sum to what the client saw, and a sentence for each."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginewright_builder.contract import Bound, ServingChoice
+from enginewright_builder.layers import NAMES, Layer, Layers, advice, split
+
+SERVING = ServingChoice(max_batch_size=8)
+PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
+
+
+def statistics(count: int, **milliseconds: float) -> dict[str, Any]:
+    """Triton's cumulative counters after ``count`` requests of these mean times; it writes them as numbers or text."""
+    return {part: {"count": str(count), "ns": str(int(milliseconds.get(part, 0.0) * 1e6 * count))} for part in PARTS}
+
+
+def test_layers_are_what_was_added_within_the_window() -> None:
+    before = statistics(100, queue=50.0, compute_infer=50.0)
+    after = statistics(100, queue=50.0, compute_infer=50.0)
+    for part, ms in (("queue", 2.0), ("compute_input", 0.5), ("compute_infer", 6.0), ("compute_output", 0.25)):
+        after[part] = {"count": 110, "ns": int(before[part]["ns"]) + int(ms * 1e6 * 10)}
+    found = split(before, after, client_mean_ms=10.0)
+    assert found == Layers(queue_ms=2.0, compute_ms=6.0, input_output_ms=0.75, transport_ms=1.25)
+
+
+def test_a_window_without_requests_has_transport_only() -> None:
+    same = statistics(5, queue=1.0)
+    assert split(same, same, 4.0) == Layers(queue_ms=0, compute_ms=0, input_output_ms=0, transport_ms=4.0)
+
+
+def test_clocks_that_disagree_are_told_and_the_sum_still_holds() -> None:
+    found = split(statistics(0), statistics(10, queue=2.0, compute_infer=9.0, compute_input=1.0), client_mean_ms=10.0)
+    assert found.transport_ms == 0.0
+    assert found.disagreement_ms == pytest.approx(2.0)
+    assert found.total_ms == pytest.approx(10.0)
+    assert found.compute_ms == pytest.approx(7.5)
+
+
+times = st.floats(0.0, 1e4)
+
+
+@given(queue=times, put=times, infer=times, out=times, client=st.floats(0.01, 1e5))
+def test_layers_sum_to_the_clients_time_and_none_is_negative(
+    queue: float, put: float, infer: float, out: float, client: float
+) -> None:
+    after = statistics(100, queue=queue, compute_input=put, compute_infer=infer, compute_output=out)
+    found = split(statistics(0), after, client)
+    assert found.total_ms == pytest.approx(client, rel=1e-6)
+    assert min(found.of(layer) for layer in NAMES) >= 0
+    assert sum(found.share(layer) for layer in NAMES) == pytest.approx(1.0)
+    assert (found.disagreement_ms > 0) <= (found.transport_ms == 0)
+
+
+EVEN = Layers(queue_ms=1.0, compute_ms=1.0, input_output_ms=1.0, transport_ms=1.0)
+
+
+@pytest.mark.parametrize(
+    ("layer", "layers", "options", "says"),
+    [
+        ("compute", EVEN, {"bound": "compute"}, "less arithmetic"),
+        ("compute", EVEN, {"bound": "bandwidth"}, "narrower types"),
+        ("compute", EVEN, {"bound": "overhead"}, "captured graphs on a GPU"),
+        ("compute", EVEN, {}, "A lower precision"),
+        ("input_output", EVEN, {"triton_backend": "python"}, "native backend"),
+        ("input_output", EVEN, {"triton_backend": "tensorrt"}, "between host and device"),
+        ("queue", EVEN, {}, "another replica"),
+        ("queue", EVEN, {"delay": 1000}, "up to 1000 µs"),
+        ("queue", EVEN, {"delay": 100}, "another replica"),
+        ("transport", EVEN, {}, "Serialising"),
+        ("transport", Layers(queue_ms=0, compute_ms=99, input_output_ms=0, transport_ms=1), {}, "Nothing to gain"),
+    ],
+)
+def test_advice(layer: Layer, layers: Layers, options: dict[str, Any], says: str) -> None:
+    serving = ServingChoice(max_batch_size=8, max_queue_delay_us=options.pop("delay", 0))
+    assert says in advice(layers, serving, **options)[layer]
+
+
+@pytest.mark.parametrize("bound", get_args(Bound))
+def test_advice_is_one_sentence_for_every_layer(bound: Bound) -> None:
+    said = advice(EVEN, SERVING, bound=bound)
+    assert list(said) == list(NAMES)
+    assert all(text.endswith(".") and text.count(". ") == 0 for text in said.values())
+
+
+def test_advice_of_a_request_that_took_no_time() -> None:
+    nothing = Layers(queue_ms=0, compute_ms=0, input_output_ms=0, transport_ms=0)
+    assert set(advice(nothing, SERVING).values()) == {"Nothing to gain here."}

@@ -1,0 +1,205 @@
+"""Engines that nobody uses go, late and in steps; what anybody refers to stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enginewright.core import labels
+from enginewright.core.collect import ENGINES_AT_ONCE, CollectorJob, Shelves, collect
+from enginewright.core.config import OperatorConfig
+from enginewright.core.observed import RecordMark
+from enginewright.core.plan import Action, Create, Delete, MarkRecord
+from support.cluster import START, Cluster, built, deeds, resolved
+
+DAY = timedelta(days=1)
+CONFIG = OperatorConfig()
+STORE = "pvc://store"
+A, B = "a" * 64, "b" * 64
+
+
+def record(fingerprint: str = A, *, since: timedelta | None = None, store: str = STORE) -> RecordMark:
+    """``since`` before START."""
+    return RecordMark(name=f"engine-{fingerprint[:4]}", version="1", fingerprint=fingerprint, store_uri=store,
+                      claim_uid="c", unreferenced=None if since is None else START - since)  # fmt: skip
+
+
+def job(*engines: str, live: bool = True, succeeded: bool = False, store: str = STORE) -> CollectorJob:
+    return CollectorJob(name="gc", uid="u", store_uri=store, engines=engines, live=live, succeeded=succeeded)
+
+
+def seen(*records: RecordMark, **fields: Any) -> Shelves:
+    return Shelves(**{"namespace": "prod", "now": START, "records": records, **fields})
+
+
+def told(actions: tuple[Action, ...]) -> list[str]:
+    found = []
+    for action in actions:
+        match action:
+            case MarkRecord(name=name, since=since):
+                found.append(f"{'mark' if since else 'clear'} {name}")
+            case Create(manifest=manifest):
+                found.append("remove " + manifest["metadata"]["annotations"][labels.ENGINES].replace(A, "A"))
+            case Delete(kind=kind, name=name):
+                found.append(f"delete {kind} {name}")
+    return found
+
+
+WANTED = frozenset({A})
+
+
+@pytest.mark.parametrize(("shelves", "expected"), [
+    (seen(record(), referenced=WANTED), []),
+    (seen(record()), ["mark engine-aaaa"]),
+    (seen(record(since=3 * DAY)), []),
+    (seen(record(since=3 * DAY), referenced=WANTED), ["clear engine-aaaa"]),
+    (seen(record(since=7 * DAY + timedelta(seconds=599))), []),
+    (seen(record(since=7 * DAY + timedelta(seconds=600))), ["remove A"]),
+    (seen(record(since=9 * DAY), referenced=WANTED), ["clear engine-aaaa"]),
+    (seen(record(since=9 * DAY), settled=False), []),
+    (seen(record(since=9 * DAY), jobs=(job(A),)), []),
+    (seen(record(since=9 * DAY), referenced=WANTED, jobs=(job(A),)), []),
+    (seen(record(since=9 * DAY), jobs=(job(B),)), []),
+    (seen(record(since=9 * DAY), jobs=(job(B, store="pvc://other"),)), ["remove A"]),
+    (seen(record(since=9 * DAY), jobs=(job(A, live=False, succeeded=True),)),
+     ["delete ConfigMap engine-aaaa", "delete Job gc"]),
+    (seen(record(since=9 * DAY), referenced=WANTED, jobs=(job(A, live=False, succeeded=True),)),
+     ["delete ConfigMap engine-aaaa", "delete Job gc"]),
+    (seen(record(), referenced=WANTED, jobs=(job(A, live=False, succeeded=True),)), ["delete Job gc"]),
+    (seen(record(since=9 * DAY), jobs=(job(A, live=False),)), ["delete Job gc"]),
+    (seen(record(since=9 * DAY), referenced=WANTED, jobs=(job(A, live=False),)),
+     ["delete Job gc", "clear engine-aaaa"]),
+], ids=[
+    "in use", "unused", "within grace", "wanted again", "settling", "due", "wanted again although due",
+    "an object has not spoken", "being removed", "wanted while being removed", "one job a store",
+    "another store's job", "removed", "removed although wanted: it is built anew", "built anew meanwhile",
+    "failed, again next round", "failed, and wanted again",
+])  # fmt: skip
+def test_step_by_step(shelves: Shelves, expected: list[str]) -> None:
+    assert told(collect(shelves, CONFIG)) == expected
+    assert collect(shelves, replace(CONFIG, collect_engines=False)) == ()
+
+
+def test_a_job_takes_no_more_than_its_arguments_hold() -> None:
+    many = [record(f"{number:064x}", since=9 * DAY) for number in range(ENGINES_AT_ONCE + 5)]
+    (action,) = collect(seen(*many), CONFIG)
+    assert isinstance(action, Create)
+    engines = action.manifest["metadata"]["annotations"][labels.ENGINES].split(",")
+    assert len(engines) == ENGINES_AT_ONCE
+    args = action.manifest["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args == ["gc", "--store", "/store", "--grace", "604800", "--remove", *engines]
+
+
+@dataclass
+class World:
+    """Records, what is referenced and until when it was, and the Jobs: moved by a test."""
+
+    now: datetime = START
+    records: dict[str, RecordMark] = field(default_factory=dict)
+    referenced: set[str] = field(default_factory=set)
+    last: dict[str, datetime] = field(default_factory=dict)
+    jobs: list[CollectorJob] = field(default_factory=list)
+
+    def round(self) -> None:
+        shelves = Shelves(namespace="n", now=self.now, records=tuple(self.records.values()),
+                          referenced=frozenset(self.referenced), jobs=tuple(self.jobs))  # fmt: skip
+        for action in collect(shelves, CONFIG):
+            match action:
+                case MarkRecord(name=name, since=since):
+                    self._change(name, since)
+                case Create(manifest=manifest):
+                    engines = manifest["metadata"]["annotations"][labels.ENGINES].split(",")
+                    self.started(engines)
+                    self.jobs.append(job(*engines))
+                case Delete(kind="Job"):
+                    self.jobs.clear()
+                case Delete(name=name):
+                    self.records = {key: found for key, found in self.records.items() if found.name != name}
+
+    def want(self, name: str) -> None:
+        """As a pass does: it takes the mark of a record away, and builds anew where there is none that counts."""
+        self.referenced.add(name)
+        self.records[name] = record(name)
+
+    def started(self, engines: list[str]) -> None:
+        for engine in engines:
+            assert engine not in self.referenced
+            assert self.now - self.last[engine] > timedelta(seconds=CONFIG.engine_grace)
+
+    def _change(self, name: str, since: datetime | None) -> None:
+        ((key, found),) = [item for item in self.records.items() if item[1].name == name]
+        self.records[key] = replace(found, unreferenced=since)
+
+
+NAMES = ("a" * 64, "b" * 64, "c" * 64)
+EVENTS = st.one_of(
+    st.tuples(st.just("want"), st.sampled_from(NAMES)), st.tuples(st.just("leave"), st.sampled_from(NAMES)),
+    st.tuples(st.just("wait"), st.floats(0.001, 5.0)), st.tuples(st.sampled_from(["round", "done", "fail"]), st.none()),
+)  # fmt: skip
+
+
+@given(st.lists(EVENTS, max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_nothing_goes_that_was_wanted_within_the_grace_period(events: list[tuple[str, Any]]) -> None:
+    world = World()
+    for name in NAMES:
+        world.records[name], world.last[name] = record(name), START
+    for kind, value in events:
+        if kind == "want":
+            world.want(value)
+        elif kind == "leave":
+            if value in world.referenced:
+                world.last[value] = world.now
+            world.referenced.discard(value)
+        elif kind == "wait":
+            world.now += value * DAY
+        elif kind == "round":
+            world.round()
+        else:
+            world.jobs = [replace(found, live=False, succeeded=kind == "done") for found in world.jobs]
+
+
+def test_all_that_is_unused_goes_in_the_end() -> None:
+    world = World()
+    for name in NAMES:
+        world.records[name], world.last[name] = record(name), START
+    world.referenced = {NAMES[0]}
+    for _ in range(12):
+        world.round()
+        world.jobs = [replace(found, live=False, succeeded=True) for found in world.jobs]
+        world.now += DAY
+    assert set(world.records) == {NAMES[0]}
+    assert world.jobs == []
+
+
+def retired(cluster: Cluster, days: float) -> Cluster:
+    """A newcomer that finds ``cluster``'s engine, which nobody has wanted for so long."""
+    since = cluster.now - days * DAY
+    records = {key: replace(found, unreferenced=since) for key, found in cluster.records.items()}
+    newcomer = Cluster(name="newcomer", uid="u-9", records=records, now=cluster.now)
+    newcomer.operate()
+    newcomer.finish(resolved())
+    newcomer.operate()
+    return newcomer
+
+
+def test_a_marked_record_is_a_hit_and_a_retired_one_asks_the_store() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    marked = retired(cluster, 6.9)
+    assert marked.says("EngineBuilt") == "True/CacheHit"
+    assert sum(deed.startswith("Clear engine-") for deed in deeds(marked.last)) == 1
+    assert [found.unreferenced for found in marked.records.values()] == [None]
+    newcomer = retired(cluster, 7.1)
+    assert len(newcomer.running("build")) == 1
+    newcomer.finish(replace(built(), cache_hit=True), of="build")
+    plan = newcomer.operate()
+    done = [deed.split()[0] + " " + deed.split()[1] for deed in deeds(plan)]
+    assert done.index("Delete ConfigMap") < done.index("Create ConfigMap")
+    assert [found.unreferenced for found in newcomer.records.values()] == [None]
+    assert newcomer.says("EngineBuilt") == "True/CacheHit"
