@@ -131,19 +131,22 @@ async def test_two_scalers_do_not_overwrite_each_other_unseen(
     assert (await kube.get(DEPLOYMENT, namespace, "d"))["spec"]["replicas"] == 7
 
 
-async def test_another_write_to_the_deployment_is_no_conflict(
+async def test_other_writes_to_the_deployment_are_no_conflict(
     kube: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await kube.apply(deployment(), namespace=namespace)
     whole = kube._apply_scale
+    writes = iter(range(5))
 
     async def meanwhile(path: str, current: Object, replicas: int) -> None:
-        monkeypatch.setattr(kube, "_apply_scale", whole)
-        await kube.patch(DEPLOYMENT, namespace, "d", {"metadata": {"labels": {"team": "x"}}})
+        for write in writes:
+            await kube.patch(DEPLOYMENT, namespace, "d", {"metadata": {"labels": {"write": str(write)}}})
+            break
         await whole(path, current, replicas)
 
     monkeypatch.setattr(kube, "_apply_scale", meanwhile)
     assert await kube.scale(namespace, "d", 3) is True
+    assert next(writes, None) is None
 
 
 async def test_the_log_of_a_pod_that_is_gone_is_empty(kube: KubeClient, namespace: str) -> None:

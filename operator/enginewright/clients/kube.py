@@ -29,6 +29,7 @@ endpointslices (discovery.k8s.io)     list watch                 who gets traffi
 poddisruptionbudgets (policy)         list create patch delete   one for each model
 resourceclaimtemplates                list create patch delete   MIG by dynamic resource allocation
 (resource.k8s.io)
+leases (coordination.k8s.io)          list create patch delete   who builds an engine that several ask for
 events (events.k8s.io)                create get patch           events and their series
 ====================================  =========================  ================================================
 
@@ -64,7 +65,9 @@ METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 PAGE: Final = 500
 LOG_BYTES: Final = 1 << 20
-SCALE_ATTEMPTS: Final = 3
+# A Deployment that was just made has its status written several times within milliseconds, each a conflict with /scale.
+SCALE_ATTEMPTS: Final = 8
+SCALE_PAUSE: Final = 0.01  # seconds before the second attempt; each further one waits twice as long
 
 
 class KubeClient:
@@ -135,12 +138,12 @@ class KubeClient:
             "patch", resource, path, query={"fieldManager": names.FIELD_MANAGER}, body=body, content_type=MERGE
         )
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "") -> None:
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "", version: str = "") -> None:
         """Background deletion. Raises :class:`NotFoundError`, and :class:`ConflictError` when ``uid`` names another
-        object."""
+        object or ``version`` is not its resourceVersion any more."""
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-        if uid:
-            body["preconditions"] = {"uid": uid}
+        if preconditions := {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}:
+            body["preconditions"] = preconditions
         await self._json("delete", resource, resource.path(namespace, name), body=body)
 
     async def scale(self, namespace: str, deployment: str, replicas: int) -> bool:
@@ -156,8 +159,11 @@ class KubeClient:
             try:
                 await self._apply_scale(path, current, replicas)
             except ConflictError:
+                if attempt == SCALE_ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(SCALE_PAUSE * 2**attempt)
                 current = await self._json("get", DEPLOYMENT, path)
-                if replicas_of(current) != seen or attempt == SCALE_ATTEMPTS - 1:
+                if replicas_of(current) != seen:
                     raise
             else:
                 return True
