@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from enginewright_builder import store
-from enginewright_builder.accuracy import Metric
-from enginewright_builder.accuracy_metrics import open_metric
-from enginewright_builder.appraisal import appraise
-from enginewright_builder.buckets import batch_buckets
+from enginewright_builder.accuracy.drift import DriftTables
+from enginewright_builder.accuracy.gate import Metric
+from enginewright_builder.accuracy.metrics import open_metric
+from enginewright_builder.competition.buckets import batch_buckets
+from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import (
     MODEL_FOLDER,
     MODEL_REPOSITORY,
@@ -22,16 +23,15 @@ from enginewright_builder.contract import (
     Outcome,
     ServingChoice,
 )
-from enginewright_builder.data import SYNTHETIC, SampleSet, gate_samples
-from enginewright_builder.drift import DriftTables
+from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Runner, Tensors
 from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
-from enginewright_builder.evidence import build_report, device_name
+from enginewright_builder.evidence.appraisal import appraise
+from enginewright_builder.evidence.content import build_report, device_name
+from enginewright_builder.evidence.performance import Performance, device_class
 from enginewright_builder.export import export_model
-from enginewright_builder.ladder import Climb, Gate, climb
 from enginewright_builder.models import SourceModel, load_model
-from enginewright_builder.performance import Performance, device_class
 from enginewright_builder.report import write_report
 from enginewright_builder.resolve import Resolved
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now

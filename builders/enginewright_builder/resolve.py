@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder import store
-from enginewright_builder.accuracy_rules import check_gate
+from enginewright_builder.accuracy.metric_graph import find_metric
+from enginewright_builder.accuracy.rules import check_gate
 from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
-from enginewright_builder.data_files import (
+from enginewright_builder.data.files import (
     CALIBRATION,
     EVALUATION,
     DataField,
@@ -23,7 +24,6 @@ from enginewright_builder.data_files import (
 )
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
-from enginewright_builder.metric_graph import find_metric
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import FetchContext, fetch
 from enginewright_builder.sources.formats import Located, locate, size_bytes

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from enginewright_builder.competition.measure import measure
 from enginewright_builder.engines.base import Call
-from enginewright_builder.measure import measure
 
 BATCHES = (1, 8, 32)
 RESAMPLES = 1000

@@ -13,17 +13,17 @@ from typing import Any
 
 from bench import baselines, cells
 from bench.zoo import Entry
-from enginewright_builder.accuracy import compare
-from enginewright_builder.buckets import bucket_of
-from enginewright_builder.candidates import Candidate
+from enginewright_builder.accuracy.drift import worst_layers
+from enginewright_builder.accuracy.gate import compare
+from enginewright_builder.competition.buckets import bucket_of
+from enginewright_builder.competition.candidates import Candidate
+from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
-from enginewright_builder.data import SampleSet, synthetic_set
-from enginewright_builder.drift import worst_layers
+from enginewright_builder.data.sets import SampleSet, synthetic_set
 from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Rung, Runner, Tensors
 from enginewright_builder.engines.registry import all_engines
 from enginewright_builder.errors import classify
 from enginewright_builder.export import export_model
-from enginewright_builder.ladder import Climb, Gate, climb
 from enginewright_builder.models import SourceModel
 from enginewright_builder.steps import Budget
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from competition.tracks import MEASURED, MadeUp, Recorded, Track, recorded
-from enginewright_builder.competition import CALL_OVERHEAD, LOOKS, NEAR, ZONE, Heat, compete
+from enginewright_builder.competition.race import CALL_OVERHEAD, LOOKS, NEAR, ZONE, Heat, compete
 from enginewright_builder.engines.base import Array
 
 SEEDS = 20

@@ -16,9 +16,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from enginewright_builder.accuracy import Accuracy, compare
-from enginewright_builder.accuracy_guards import MAX_DROWNED, magnitude_asked
-from enginewright_builder.accuracy_rules import METRICS, samples_advised
+from enginewright_builder.accuracy.gate import Accuracy, compare
+from enginewright_builder.accuracy.guards import MAX_DROWNED, magnitude_asked
+from enginewright_builder.accuracy.rules import METRICS, samples_advised
 from enginewright_builder.engines.base import Tensors
 from gate_study.networks import Array, Network, random_network
 from gate_study.quantised import Scales, calibrated, product_inputs

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest, ServingChoice
-from enginewright_builder.data import synthetic_set
+from enginewright_builder.data.sets import synthetic_set
 from enginewright_builder.engines.base import BuildContext
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.export import export_model

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
+from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.models.torch_base import TorchModel
-from enginewright_builder.synthetic import example_inputs
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 torch = pytest.importorskip("torch")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 
-from enginewright_builder.buckets import bucket_ranges
+from enginewright_builder.competition.buckets import bucket_ranges
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.session_runner import BUCKETS, SessionRunner, captured_batches
 from enginewright_builder.engines.torch_compile import compile_program, compiler, describe

@@ -12,11 +12,11 @@ import torch
 from torch.export.passes import move_to_device_pass
 
 from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.shapes import BATCH, UNBOUNDED, checked
 from enginewright_builder.sources.exported_program import check_exported_program
-from enginewright_builder.synthetic import DEFAULT_VOCABULARY, example_inputs
 
 _FIELD = "spec.source.uri"
 

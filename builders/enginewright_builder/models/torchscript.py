@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from enginewright_builder.contract import Interface
+from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import not_in
@@ -25,7 +26,6 @@ from enginewright_builder.models.torch_base import (
 from enginewright_builder.models.torch_precision import flatten
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import checked, size_range
-from enginewright_builder.synthetic import example_inputs
 
 
 class TorchScriptModel(TorchModel):

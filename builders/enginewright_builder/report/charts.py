@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enginewright_builder.layers import NAMES, Layer
+from enginewright_builder.evidence.layers import NAMES, Layer
 from enginewright_builder.report import words
 from enginewright_builder.report.model import BuildReport
 from enginewright_builder.sweep.result import Point

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from enginewright_builder.accuracy.drift_report import DriftReport
 from enginewright_builder.contract import (
     CONTRACT_VERSION,
     CandidateSummary,
@@ -13,8 +14,7 @@ from enginewright_builder.contract import (
     ObjectiveRequest,
     ServingChoice,
 )
-from enginewright_builder.drift_report import DriftReport
-from enginewright_builder.performance import Performance
+from enginewright_builder.evidence.performance import Performance
 from enginewright_builder.sweep.result import SweepResult
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
-from enginewright_builder.energy import Meter, open_meter
 from enginewright_builder.engines.base import Artifact, Tensors
-from enginewright_builder.layers import Layers
+from enginewright_builder.evidence.energy import Meter, open_meter
+from enginewright_builder.evidence.layers import Layers
 from enginewright_builder.load import Channels
 from enginewright_builder.sweep.bench import CALL_TIMEOUT, Bench, make_requests, workspace_repository
 from enginewright_builder.sweep.objective import met

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
-from enginewright_builder.energy import DeviceUse, Meter, Sampler
 from enginewright_builder.engines.base import Artifact, Tensors
 from enginewright_builder.errors import UserError
-from enginewright_builder.layers import Layers, split
+from enginewright_builder.evidence.energy import DeviceUse, Meter, Sampler
+from enginewright_builder.evidence.layers import Layers, split
 from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode
 from enginewright_builder.sweep.result import Point, ServicePoint
 from enginewright_builder.triton.model_config import model_config

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from enginewright_builder.contract import ServingChoice
-from enginewright_builder.energy import DeviceUse
-from enginewright_builder.layers import Layers
+from enginewright_builder.evidence.energy import DeviceUse
+from enginewright_builder.evidence.layers import Layers
 
 
 @dataclass(frozen=True, kw_only=True)

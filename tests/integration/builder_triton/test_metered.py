@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enginewright_builder.before import PLAIN, serve_plainly
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest
-from enginewright_builder.energy import LEAST_ENERGY_SECONDS, Meter, Reading
 from enginewright_builder.engines.base import Artifact
+from enginewright_builder.evidence.before import PLAIN, serve_plainly
+from enginewright_builder.evidence.energy import LEAST_ENERGY_SECONDS, Meter, Reading
 from enginewright_builder.sweep import sweep
 from enginewright_builder.sweep.bench import METERED_SECONDS
 

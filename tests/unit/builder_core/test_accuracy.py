@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from enginewright_builder.accuracy import Accuracy, compare
-from enginewright_builder.accuracy_rules import METRICS
+from enginewright_builder.accuracy.gate import Accuracy, compare
+from enginewright_builder.accuracy.rules import METRICS
 from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
 
@@ -173,7 +173,7 @@ def test_noise_upon_next_to_nothing_is_no_loss(metric: str) -> None:
 
 def test_large_answers_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = score("cosine", VARIED, VARIED + 0.1)
-    monkeypatch.setattr("enginewright_builder.accuracy._ENTRIES_AT_ONCE", 70)
+    monkeypatch.setattr("enginewright_builder.accuracy.gate._ENTRIES_AT_ONCE", 70)
     parts = score("cosine", VARIED, VARIED + 0.1)
     assert parts.scores == pytest.approx(whole.scores)
     assert parts.low == pytest.approx(whole.low)

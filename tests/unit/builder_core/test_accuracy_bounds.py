@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from enginewright_builder.accuracy_bounds import covers, mean_lower_bound, rank_correlation_lower_bound
-from enginewright_builder.accuracy_rules import samples_advised, samples_needed
-from enginewright_builder.accuracy_scores import spearman
+from enginewright_builder.accuracy.bounds import covers, mean_lower_bound, rank_correlation_lower_bound
+from enginewright_builder.accuracy.rules import samples_advised, samples_needed
+from enginewright_builder.accuracy.scores import spearman
 from enginewright_builder.engines.base import Array
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]

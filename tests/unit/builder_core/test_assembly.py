@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright_builder.assembly import Contender, assemble
-from enginewright_builder.competition import ZONE, Ratio
+from enginewright_builder.competition.assembly import Contender, assemble
+from enginewright_builder.competition.race import ZONE, Ratio
 
 BUCKETS = (1, 8, 32)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder.accuracy import Accuracy
-from enginewright_builder.candidates import REFERENCE, Candidate, Judgement, judge
-from enginewright_builder.competition import Heat
+from enginewright_builder.accuracy.gate import Accuracy
+from enginewright_builder.competition.candidates import REFERENCE, Candidate, Judgement, judge
+from enginewright_builder.competition.measure import Timing
+from enginewright_builder.competition.race import Heat
 from enginewright_builder.contract import Interface
 from enginewright_builder.engines.base import Artifact, BatchRange, Rung
-from enginewright_builder.measure import Timing
 
 ROUNDS = 20
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from enginewright_builder.competition import CALL_OVERHEAD, LOOKS, MIN_ROUNDS, ZONE, Heat, compete, ratio
+from enginewright_builder.competition.race import CALL_OVERHEAD, LOOKS, MIN_ROUNDS, ZONE, Heat, compete, ratio
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 
 from competition.replay import race, uniform
 from competition.tracks import MEASURED, MadeUp, Recorded
-from enginewright_builder.competition import LOOKS, ZONE
+from enginewright_builder.competition.race import LOOKS, ZONE
 
 SEEDS = range(2)
 

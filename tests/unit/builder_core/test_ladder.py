@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enginewright_builder.attempt import WorstLayers
+from enginewright_builder.competition.attempt import WorstLayers
+from enginewright_builder.competition.ladder import Climb, Gate, climb
+from enginewright_builder.competition.measure import Stopwatch
+from enginewright_builder.competition.refusals import NothingToServeError
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
-from enginewright_builder.data import SampleSet, synthetic_set
+from enginewright_builder.data.sets import SampleSet, synthetic_set
 from enginewright_builder.engines.base import (
     Artifact,
     BatchRange,
@@ -27,10 +30,7 @@ from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.export import export_model
-from enginewright_builder.ladder import Climb, Gate, climb
-from enginewright_builder.measure import Stopwatch
 from enginewright_builder.models import SourceModel, load_model
-from enginewright_builder.refusals import NothingToServeError
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.steps import Budget
 

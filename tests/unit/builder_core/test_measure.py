@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from enginewright_builder.measure import MAX_ROUNDS, MIN_ROUNDS, WARMUP_CALLS, Stopwatch, Timing, measure
+from enginewright_builder.competition.measure import MAX_ROUNDS, MIN_ROUNDS, WARMUP_CALLS, Stopwatch, Timing, measure
 
 BATCH = 4
 

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from enginewright_builder import store
+from enginewright_builder.competition.ladder import Gate
+from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.contract import (
     MODEL_FOLDER,
     MODEL_REPOSITORY,
@@ -25,8 +27,6 @@ from enginewright_builder.contract import (
     ErrorReport,
     Outcome,
 )
-from enginewright_builder.ladder import Gate
-from enginewright_builder.measure import Stopwatch
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.report import read_report
@@ -92,7 +92,8 @@ class TestOnTriton:
 
     def test_builds_publishes_and_finds_again(self, request_with_data: BuildRequest, tmp_path: Path,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("enginewright_builder.appraisal.SECONDS", float("-inf"))  # however slow this machine is
+        # However slow this machine is.
+        monkeypatch.setattr("enginewright_builder.evidence.appraisal.SECONDS", float("-inf"))
         outcome, lines = build(request_with_data, tmp_path / "s")
         assert outcome.ok, outcome.error
         folder = tmp_path / "store" / outcome.fingerprint

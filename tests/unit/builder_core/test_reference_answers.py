@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from enginewright_builder.accuracy import compare
-from enginewright_builder.reference_answers import remembered
+from enginewright_builder.accuracy.gate import compare
+from enginewright_builder.accuracy.reference_answers import remembered
 
 BATCHES = [{"y": np.random.default_rng(index).normal(size=(100, 8)), "labels": np.arange(100)[:, None] + index}
            for index in range(4)]

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
+from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines import torch_aoti
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.errors import UserError
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.sources.formats import Located
-from enginewright_builder.synthetic import example_inputs
 
 # A compilation takes a minute of a processor.
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(1200)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from enginewright_builder.ceilings import measure_ceilings
+from enginewright_builder.evidence.ceilings import measure_ceilings
 
 pytestmark = pytest.mark.torch
 
 
 def test_a_cpus_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enginewright_builder.ceilings.SECONDS", 0.0)
+    monkeypatch.setattr("enginewright_builder.evidence.ceilings.SECONDS", 0.0)
     found = measure_ceilings("cpu", {"fp32", "int8", "fp8"})
     assert set(found.flops_per_second) == {"fp32", "int8"}
     # Slower than this is no CPU, faster than this no measurement.
@@ -21,7 +21,7 @@ def test_a_cpus_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_matmul_precision_of_others_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    monkeypatch.setattr("enginewright_builder.ceilings.SECONDS", 0.0)
+    monkeypatch.setattr("enginewright_builder.evidence.ceilings.SECONDS", 0.0)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:

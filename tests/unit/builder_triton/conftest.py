@@ -15,9 +15,9 @@ from enginewright_builder.contract import (
     ServingChoice,
     TensorSpec,
 )
-from enginewright_builder.performance import Served, assess
+from enginewright_builder.evidence.performance import Served, assess
+from enginewright_builder.evidence.roofline import Ceilings, Measured, Product, Work
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
-from enginewright_builder.roofline import Ceilings, Measured, Product, Work
 from enginewright_builder.sweep import Layers, Point, ServicePoint, SweepResult
 
 # MiniLM with 64 tokens, as one product.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from enginewright_builder.accuracy_rules import METRICS
+from enginewright_builder.accuracy.rules import METRICS
 from gate_study.networks import KINDS, random_network
 from gate_study.sabotage import SABOTAGES
 from gate_study.sound import SOUND

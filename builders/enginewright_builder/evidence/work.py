@@ -17,8 +17,8 @@ import numpy as np
 import onnx
 
 from enginewright_builder.engines.base import Tensors
+from enginewright_builder.evidence.roofline import Product, Work
 from enginewright_builder.ort_session import ort
-from enginewright_builder.roofline import Product, Work
 from enginewright_builder.system import available_cpus
 
 Shape = tuple[int, ...]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from enginewright_builder.accuracy_rules import check_gate, synthetic_samples
+from enginewright_builder.accuracy.rules import check_gate, synthetic_samples
 from enginewright_builder.contract import AccuracyRequest
-from enginewright_builder.data_files import (
+from enginewright_builder.data.files import (
     CALIBRATION,
     EVALUATION,
     DataField,
@@ -17,10 +17,10 @@ from enginewright_builder.data_files import (
     check_against,
     check_overlap,
 )
+from enginewright_builder.data.sample_keys import row_key
+from enginewright_builder.data.synthetic import DEFAULT_SIZE, example_inputs
 from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.models.base import SourceModel
-from enginewright_builder.sample_keys import row_key
-from enginewright_builder.synthetic import DEFAULT_SIZE, example_inputs
 
 # Made-up samples, at least, when the user gives none. They prove that the arithmetic holds, not that production's
 # inputs fare well.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from enginewright_builder.engines.base import Call
-from enginewright_builder.roofline import Ceilings
+from enginewright_builder.evidence.roofline import Ceilings
 
 # Each measurement's share of the time, after one call that warms up.
 SECONDS = 0.25
@@ -21,8 +21,8 @@ CPU_COPY_BYTES, GPU_COPY_BYTES = 256 << 20, 1 << 30
 
 
 def measure_ceilings(accelerator: str, kinds: Collection[str]) -> Ceilings:
-    """``kinds`` are types of :data:`enginewright_builder.roofline.ELEMENT_BYTES`. One that this device or PyTorch
-    cannot multiply is left out: nothing is assumed of it."""
+    """``kinds`` are types of :data:`enginewright_builder.evidence.roofline.ELEMENT_BYTES`. One that this device or
+    PyTorch cannot multiply is left out: nothing is assumed of it."""
     device = _Gpu() if accelerator == "gpu" else _Cpu()
     peaks = {kind: rate for kind in sorted(kinds) if (rate := _flops_per_second(device, kind))}
     seconds = device.best(device.copy())

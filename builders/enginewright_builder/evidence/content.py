@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Mapping
 from importlib import metadata
 
+from enginewright_builder.accuracy.drift_report import DriftReport
+from enginewright_builder.competition.ladder import Climb
 from enginewright_builder.contract import BuildRequest, DeviceRequest, Outcome
-from enginewright_builder.data import SYNTHETIC, SampleSet
-from enginewright_builder.drift_report import DriftReport
-from enginewright_builder.ladder import Climb
-from enginewright_builder.performance import Performance
+from enginewright_builder.data.sets import SYNTHETIC, SampleSet
+from enginewright_builder.evidence.performance import Performance
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
 from enginewright_builder.resolve import Resolved
 from enginewright_builder.sweep import SweepResult

@@ -23,9 +23,9 @@ from typing import Protocol
 
 import numpy as np
 
-from enginewright_builder.accuracy_bounds import mean_lower_bound, rank_correlation_lower_bound
-from enginewright_builder.accuracy_guards import MAX_DROWNED, OutputGuard, magnitude_asked
-from enginewright_builder.accuracy_scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
+from enginewright_builder.accuracy.bounds import mean_lower_bound, rank_correlation_lower_bound
+from enginewright_builder.accuracy.guards import MAX_DROWNED, OutputGuard, magnitude_asked
+from enginewright_builder.accuracy.scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
 from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from enginewright_builder.competition import Ratio
+from enginewright_builder.competition.race import Ratio
 
 
 @dataclass(frozen=True, kw_only=True)

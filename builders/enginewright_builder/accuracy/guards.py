@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from enginewright_builder.accuracy_scores import Floats, norms, rows
+from enginewright_builder.accuracy.scores import Floats, norms, rows
 from enginewright_builder.engines.base import Array
 
 MAX_DROWNED = 0.5

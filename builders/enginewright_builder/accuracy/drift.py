@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from enginewright_builder.drift_graph import ExposedGraph, LayerPair, label, matched, read_graph
-from enginewright_builder.drift_report import WORST_LAYERS, DriftReport, LayerDrift
+from enginewright_builder.accuracy.drift_graph import ExposedGraph, LayerPair, label, matched, read_graph
+from enginewright_builder.accuracy.drift_report import WORST_LAYERS, DriftReport, LayerDrift
 from enginewright_builder.engines.base import Array, Artifact, ExportedModel, Tensors
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from importlib import metadata
 from pathlib import Path
 
-from enginewright_builder.accuracy_rules import METRIC_GROUP, ONNX_METRIC, PYTHON_METRIC
+from enginewright_builder.accuracy.rules import METRIC_GROUP, ONNX_METRIC, PYTHON_METRIC
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.formats import METRIC_FILE
 from enginewright_builder.sources.integrity import check_onnx

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginewright_builder.contract import Bound, DeviceRequest
-from enginewright_builder.energy import DeviceUse, inferences_per_joule
 from enginewright_builder.engines.base import Tensors
-from enginewright_builder.layers import advice
-from enginewright_builder.roofline import (
+from enginewright_builder.evidence.energy import DeviceUse, inferences_per_joule
+from enginewright_builder.evidence.layers import advice
+from enginewright_builder.evidence.roofline import (
     Ceilings,
     Measured,
     PrecisionGain,
@@ -23,11 +23,11 @@ from enginewright_builder.roofline import (
     precision_gains,
     roof,
 )
-from enginewright_builder.runway import NextStep, next_step
+from enginewright_builder.evidence.runway import NextStep, next_step
 from enginewright_builder.sweep.result import Point, SweepResult
 
 if TYPE_CHECKING:
-    from enginewright_builder.candidates import Candidate
+    from enginewright_builder.competition.candidates import Candidate
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +115,8 @@ def measure_work(model: Path, sample: Tensors, figures: Sequence[Measured], acce
 
     Never raises: a report without a roofline is better than no engine.
     """
-    from enginewright_builder.ceilings import measure_ceilings
-    from enginewright_builder.work import count_work
+    from enginewright_builder.evidence.ceilings import measure_ceilings
+    from enginewright_builder.evidence.work import count_work
 
     kinds = {kind for one in figures if (kind := arithmetic(one.precision))}
     try:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from enginewright_builder.accuracy_rules import CONFIDENCE
+from enginewright_builder.accuracy.rules import CONFIDENCE
 from enginewright_builder.engines.base import Array
 
 Floats = npt.NDArray[np.float64]

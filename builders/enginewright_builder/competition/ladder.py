@@ -16,25 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from enginewright_builder.accuracy import Accuracy, Metric
-from enginewright_builder.ascent import Ascent, Plan
-from enginewright_builder.attempt import Workshop, WorstLayers
-from enginewright_builder.candidates import FULL_PRECISION, REFERENCE, Candidate, Judgement, judge
-from enginewright_builder.competition import Heat
-from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest
-from enginewright_builder.data import SampleSet
-from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Member
-from enginewright_builder.engines.composite import combine
-from enginewright_builder.measure import Stopwatch, Timing
-from enginewright_builder.models.base import SourceModel
-from enginewright_builder.reference_answers import remembered
-from enginewright_builder.refusals import (
+from enginewright_builder.accuracy.gate import Accuracy, Metric
+from enginewright_builder.accuracy.reference_answers import remembered
+from enginewright_builder.competition.ascent import Ascent, Plan
+from enginewright_builder.competition.attempt import Workshop, WorstLayers
+from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, Candidate, Judgement, judge
+from enginewright_builder.competition.measure import Stopwatch, Timing
+from enginewright_builder.competition.race import Heat
+from enginewright_builder.competition.refusals import (
     NothingToServeError,
     accuracy_not_reached,
     budget_too_small,
     not_faster_than_source,
     precision_unsupported,
 )
+from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest
+from enginewright_builder.data.sets import SampleSet
+from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Member
+from enginewright_builder.engines.composite import combine
+from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
 
 # Engines whose builds take seconds before those that take a minute.

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from enginewright_builder.accuracy import Accuracy, Metric, compare
-from enginewright_builder.candidates import Candidate
+from enginewright_builder.accuracy.drift import first_not_finite
+from enginewright_builder.accuracy.gate import Accuracy, Metric, compare
+from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.contract import AccuracyRequest
-from enginewright_builder.data import SampleSet
-from enginewright_builder.drift import first_not_finite
+from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import (
     Array,
     Artifact,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from enginewright_builder.attempt import Workshop, closed
-from enginewright_builder.candidates import REFERENCE, Candidate
-from enginewright_builder.competition import LOOKS, ZONE, Heat, compete
+from enginewright_builder.competition.attempt import Workshop, closed
+from enginewright_builder.competition.candidates import REFERENCE, Candidate
+from enginewright_builder.competition.measure import Stopwatch, Timing
+from enginewright_builder.competition.race import LOOKS, ZONE, Heat, compete
 from enginewright_builder.contract import ObjectiveRequest
 from enginewright_builder.engines.base import Call, Rung, Tensors
 from enginewright_builder.errors import classify
-from enginewright_builder.measure import Stopwatch, Timing
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
 

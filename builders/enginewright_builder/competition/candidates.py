@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from enginewright_builder.accuracy import Accuracy
-from enginewright_builder.assembly import Contender, assemble
-from enginewright_builder.competition import Heat
+from enginewright_builder.accuracy.gate import Accuracy
+from enginewright_builder.competition.assembly import Contender, assemble
+from enginewright_builder.competition.measure import Timing
+from enginewright_builder.competition.race import Heat
 from enginewright_builder.contract import BucketFigure, CandidateSummary, Verdict
 from enginewright_builder.engines.base import Artifact, Rung, Runner
 from enginewright_builder.engines.composite import runtime
-from enginewright_builder.measure import Timing
 
 # The source model among the arms.
 REFERENCE = "reference"
