@@ -18,6 +18,7 @@ from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import (
     MODEL_FOLDER,
     MODEL_REPOSITORY,
+    SMOKE_FILE,
     BuildRequest,
     EngineSummary,
     Outcome,
@@ -37,6 +38,7 @@ from enginewright_builder.resolve import Resolved
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
 from enginewright_builder.sweep import SweepResult, sweep
 from enginewright_builder.system import available_cpus
+from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.prove import Case, Proof, prove
 from enginewright_builder.triton.repository import write_model
 
@@ -77,8 +79,7 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
                              warmup=prepared.evaluation.request(1))
         config = (folder / "config.pbtxt").read_text()
     with steps.step("verify-load", "loading the finished repository in a fresh tritonserver"):
-        proof = prove(staging / MODEL_REPOSITORY, MODEL_FOLDER,
-                      _cases(chosen, prepared, climbed, serving.max_batch_size), gpus=gpus)
+        proof = _prove(staging, chosen, prepared, climbed, serving, gpus)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(),
                       built=now(), build_seconds=round(budget.spent, 1), serving=serving,
                       engine=_summary(request, prepared, climbed, swept, proof, performance),
@@ -151,6 +152,18 @@ def _requests(evaluation: SampleSet) -> list[Tensors]:
 def _serving(request: BuildRequest, swept: SweepResult) -> ServingChoice:
     return dataclasses.replace(swept.serving, max_batch_size=min(swept.serving.max_batch_size or 1,
                                                                  request.engine.max_batch_size))
+
+
+def _prove(staging: Path, engines: Sequence[Engine], prepared: Prepared, climbed: Climb, serving: ServingChoice,
+           gpus: tuple[int, ...]) -> Proof:
+    """Also leaves what replicas are to be tried with beside the repository."""
+    smoke = smoke_record.choose(prepared.evaluation.typical, prepared.source.run, serving.max_batch_size)
+    repeated = [smoke.request(batch) for batch in smoke.batches] if smoke else []
+    proof = prove(staging / MODEL_REPOSITORY, MODEL_FOLDER, _cases(engines, prepared, climbed, serving.max_batch_size),
+                  gpus=gpus, repeated=repeated)
+    if smoke:
+        (staging / SMOKE_FILE).write_text(smoke_record.record(smoke, proof.answers), encoding="utf-8")
+    return proof
 
 
 def _cases(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, max_batch_size: int) -> list[Case]:

@@ -33,6 +33,10 @@ _TEXT_CUTS = (600, 300, 100)
 MANIFEST_FILE = "manifest.json"
 REPORT_FILE = "build-report.json"
 REPORT_PAGE = "report.html"
+# Recorded inputs and the source model's answers, which replicas are tried with. Engines of older builders have none.
+SMOKE_FILE = "smoke.json"
+# How the termination message of a server begins that failed its smoke test. smoke.py imports nothing and repeats it.
+SMOKE_TEST_FAILED = "smoke test failed: "
 MODEL_REPOSITORY = "model_repository"
 # The one model in it. Its config.pbtxt names none, so that whoever mounts or links the folder chooses the name that it
 # is served under: one engine serves for models of many names.

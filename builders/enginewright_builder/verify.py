@@ -1,8 +1,10 @@
 """Is this engine whole? Checks the manifest and every digest before a server loads it. Standard library only.
 
-``python3 -m enginewright_builder.verify DIR [--fingerprint FP] [--manifest-digest D]`` is the serving pod's init
-container: exit status 0 and one line when the engine is whole, 2 and the reason when it is not. The line also becomes
-the container's termination message, which the operator puts into a condition.
+``python3 -m enginewright_builder.verify DIR [--fingerprint FP] [--manifest-digest D] [--smoke-test DIR]`` is the
+serving pod's init container: exit status 0 and one line when the engine is whole, 2 and the reason when it is not. The
+line also becomes the container's termination message, which the operator puts into a condition. ``--smoke-test`` names
+a folder that the server sees: the program that tries the server before it gets traffic is left there, with the answers
+that the engine was proven to give.
 """
 
 from __future__ import annotations
@@ -11,11 +13,19 @@ import argparse
 import contextlib
 import hashlib
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from enginewright_builder.contract import MANIFEST_FILE, TERMINATION_MESSAGE_BYTES, ContractError, Manifest
+from enginewright_builder import smoke
+from enginewright_builder.contract import (
+    MANIFEST_FILE,
+    SMOKE_FILE,
+    TERMINATION_MESSAGE_BYTES,
+    ContractError,
+    Manifest,
+)
 
 EXIT_DAMAGED = 2
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -59,14 +69,26 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(reader, "sha256").hexdigest()
 
 
+def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:
+    """Copies the program, and what the verified engine ``folder`` has for it: engines of older builders have nothing.
+    Raises :class:`OSError`."""
+    program = Path(smoke.__file__)
+    shutil.copyfile(program, target / program.name)
+    if SMOKE_FILE in manifest.files:
+        shutil.copyfile(folder / SMOKE_FILE, target / SMOKE_FILE)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m enginewright_builder.verify", description=__doc__)
     parser.add_argument("directory", type=Path, help="<store>/<fingerprint>")
     parser.add_argument("--fingerprint", default="", help="refuse an engine of another fingerprint")
     parser.add_argument("--manifest-digest", default="", help="refuse a manifest of another digest, sha256:<hex>")
+    parser.add_argument("--smoke-test", type=Path, help="leave the server's smoke test in this folder")
     options = parser.parse_args(arguments)
     try:
         manifest = verify(options.directory, options.fingerprint, manifest_digest=options.manifest_digest)
+        if options.smoke_test:
+            leave_smoke_test(options.directory, options.smoke_test, manifest)
     except (VerificationError, OSError) as error:
         _say(f"engine {options.directory} refused: {error}", sys.stderr)
         return EXIT_DAMAGED

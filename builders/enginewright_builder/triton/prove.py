@@ -19,6 +19,9 @@ from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import decode, encode
 from enginewright_builder.triton.server import TritonServer
 
+# How often each request whose answers are recorded is asked: enough to see whether they differ from run to run.
+REPEATS = 4
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -34,6 +37,7 @@ class Proof:
 
     ``load_seconds`` counts from the start of the server process to model ready, warm-up included. ``memory_bytes`` is
     the resident memory of the server's process tree, or its device memory on a GPU, with the model loaded and used.
+    ``answers`` are those to each of the ``repeated`` requests, :data:`REPEATS` times over.
     """
 
     load_seconds: float
@@ -41,19 +45,20 @@ class Proof:
     worst_difference: float
     first_inference_ms: float
     server_version: str
+    answers: tuple[tuple[Tensors, ...], ...] = ()
 
 
 def prove(repository: Path, model_name: str, cases: Sequence[Case], *, tolerance: float = 0.01,
-          deadline_seconds: float = 120.0, gpus: tuple[int, ...] = ()) -> Proof:
+          deadline_seconds: float = 120.0, gpus: tuple[int, ...] = (), repeated: Sequence[Tensors] = ()) -> Proof:
     """Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the server does not get ready
     in time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
     if not cases:
         raise ValueError("a proof needs at least one case")
-    return asyncio.run(_prove(repository, model_name, cases, tolerance, deadline_seconds, gpus))
+    return asyncio.run(_prove(repository, model_name, cases, tolerance, deadline_seconds, gpus, repeated))
 
 
 async def _prove(repository: Path, model_name: str, cases: Sequence[Case], tolerance: float, deadline_seconds: float,
-                 gpus: tuple[int, ...]) -> Proof:
+                 gpus: tuple[int, ...], repeated: Sequence[Tensors]) -> Proof:
     # Loaded by the server at its start, as a replica does it.
     async with TritonServer(repository, models=(model_name,), ready_seconds=deadline_seconds, gpus=gpus) as server:
         worst, first_ms = 0.0, 0.0
@@ -67,8 +72,11 @@ async def _prove(repository: Path, model_name: str, cases: Sequence[Case], toler
                     worst = max(worst, off)
                     if not off <= tolerance:
                         raise _differs(model_name, name, number, off, tolerance)
+            answers = tuple([tuple([await _infer(channels, server, model_name, inputs, deadline_seconds)
+                                    for _ in range(REPEATS)]) for inputs in repeated])
         return Proof(load_seconds=server.start_seconds, memory_bytes=await server.memory_bytes(),
-                     worst_difference=worst, first_inference_ms=first_ms, server_version=server.version)
+                     worst_difference=worst, first_inference_ms=first_ms, server_version=server.version,
+                     answers=answers)
 
 
 async def _infer(channels: Channels, server: TritonServer, model: str, inputs: Tensors, limit: float) -> Tensors:

@@ -67,6 +67,7 @@ class Reason(StrEnum):
     COMPLETE = "Complete"
     ROLLED_BACK = "RolledBack"
     ENGINE_REFUSED = "EngineRefused"
+    SMOKE_TEST_FAILED = "SmokeTestFailed"
     CRASHING = "Crashing"
     FAILED_INFERENCES = "FailedInferences"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"

@@ -20,6 +20,7 @@ from enginewright_builder.contract import (
     MODEL_REPOSITORY,
     REPORT_FILE,
     REPORT_PAGE,
+    SMOKE_FILE,
     AccuracyRequest,
     BuildRequest,
     DataRequest,
@@ -98,6 +99,9 @@ class TestOnTriton:
         assert outcome.ok, outcome.error
         folder = tmp_path / "store" / outcome.fingerprint
         assert {path.name for path in folder.iterdir()} >= {MODEL_REPOSITORY, REPORT_FILE, REPORT_PAGE, "manifest.json"}
+        smoke = json.loads((folder / SMOKE_FILE).read_text())
+        assert (smoke["batches"], smoke["samples"]) == ([1, 4], 4)
+        assert all(0 <= output["measured"] < output["limit"] < 0.2 for output in smoke["outputs"])
         assert (folder / MODEL_REPOSITORY / MODEL_FOLDER / "config.pbtxt").is_file()
         assert outcome.engine is not None
         assert outcome.engine.accuracy_low >= 0.95

@@ -175,6 +175,12 @@ def test_replicas_are_no_new_revision() -> None:
             "EngineRefused",
             ["bad digest"],
         ),
+        (
+            "Canary",
+            {"exit_code": 0, "terminated_message": "smoke test failed: output y is off by 1.4", "restarts": 1},
+            "SmokeTestFailed",
+            ["output y is off by 1.4"],
+        ),
     ],
 )
 def test_bad_candidate_is_rolled_back_and_not_tried_again(

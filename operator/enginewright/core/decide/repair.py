@@ -17,7 +17,7 @@ from enginewright.core.observed import EngineRecord, PodView
 from enginewright.core.plan import Action, Delete
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import BuildStatus
-from enginewright_builder.contract import EXIT_USER
+from enginewright_builder.contract import EXIT_USER, SMOKE_TEST_FAILED
 
 MAX_REPAIRS = 2
 
@@ -45,13 +45,26 @@ def refusing(pods: tuple[PodView, ...], revision: str) -> tuple[PodView, ...]:
 
 
 def refusal(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
+    """Why a replica will not serve: its engine is not what was published, or does not answer as it was proven to."""
     found = refusing(pods, revision)
     if not found:
-        return None
+        return _wrong_answers(pods, revision)
     said = found[0].terminated_message.strip() or f"kubectl logs {found[0].name} -c {CONTAINER_VERIFY} says why"
     return Trouble(
         reason=Reason.ENGINE_REFUSED, message=f"Replica {found[0].name} refuses the engine before loading it: {said}"
     )
+
+
+def _wrong_answers(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
+    """What a smoke test said that ended its server. Once is enough: answers do not mend themselves."""
+    for pod in pods:
+        failed = pod.terminated_message.startswith(SMOKE_TEST_FAILED)
+        if failed and pod.revision == revision and not pod.deleting and not pod.ready:
+            said = pod.terminated_message.removeprefix(SMOKE_TEST_FAILED).strip()
+            return Trouble(
+                reason=Reason.SMOKE_TEST_FAILED, message=f"Replica {pod.name} failed its smoke test: {said}."
+            )
+    return None
 
 
 def repair_step(world: World, revision: str, record: EngineRecord, memory: BuildStatus | None) -> Repair:

@@ -33,6 +33,9 @@ from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
 REVISION_VERSION = 2
 
 MODELS_PATH = "/models"
+SMOKE_PATH = "/smoke-test"  # holds the program that tries the server, and recorded answers: a few MB
+SMOKE_SIZE = "32Mi"
+STARTUP_PERIOD = 2
 SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
 IMAGE_PULL_SECONDS = 900  # server images weigh up to 10 GB
 
@@ -73,7 +76,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
         "spec": {
             "selector": {"matchLabels": labels.revision_selector(owner.name, revision)},
             "strategy": _strategy(spec),
-            "progressDeadlineSeconds": startup_seconds(record) + IMAGE_PULL_SECONDS,
+            "progressDeadlineSeconds": 2 * startup_seconds(record) + IMAGE_PULL_SECONDS,  # to load, and to answer
             "revisionHistoryLimit": 1,  # revisions are Deployments of their own
             "template": merge(template, spec.serving.pod_template),
         },
@@ -110,7 +113,8 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         }],
         "initContainers": [_verify(spec, record, config)],
         "containers": [_server(owner, spec, record, placement, config)],
-        "volumes": [claim_volume("engine", record.store_claim), *scratch_volumes(SHARED_MEMORY)],
+        "volumes": [claim_volume("engine", record.store_claim),
+                    {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY)],
     }
 
 
@@ -127,11 +131,12 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
         "imagePullPolicy": config.pull_policy,
         "command": ["python3", "-m", "enginewright_builder.verify"],
         "args": [f"{STORE_PATH}/{_engine_path(spec, record)}", "--fingerprint", record.fingerprint,
-                 "--manifest-digest", record.outcome.manifest_digest],
+                 "--manifest-digest", record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH],
         "resources": resources(config.verify_resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "engine", "mountPath": STORE_PATH, "readOnly": True},
+                         {"name": "smoke-test", "mountPath": SMOKE_PATH},
                          {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }
 
@@ -150,7 +155,7 @@ def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement
                   {"name": labels.PORT_METRICS, "containerPort": labels.METRICS_PORT, "protocol": "TCP"}],
         "resources": resources(config.server_resources, spec.serving.resources, placement),
         "securityContext": container_security(),
-        "startupProbe": _probe("ready", period=1, timeout=2, failures=startup_seconds(record)),
+        "startupProbe": _smoke_test(owner, startup_seconds(record)),
         "readinessProbe": _probe("ready", period=2, timeout=2, failures=3),
         # Slow to kill: a server at its limit answers late, and killing it makes the others later.
         "livenessProbe": _probe("live", period=10, timeout=5, failures=6),
@@ -159,6 +164,7 @@ def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.name}", "subPath": sub_path,
                           "readOnly": True},
+                         {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
                          *scratch_mounts()],
     }
 
@@ -168,6 +174,17 @@ def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
     return ["tritonserver", f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
             f"--exit-timeout-secs={config.exit_timeout}", f"--http-port={labels.HTTP_PORT}",
             f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu, *config.server_args]
+
+
+def _smoke_test(owner: Owner, seconds: int) -> JSON:
+    """The model answers as it was proven to, or its container ends: only then do the other probes begin. It has as long
+    to answer as the server has to load. An image without Python is asked whether it is ready, no more."""
+    url = f"http://127.0.0.1:{labels.HTTP_PORT}/v2/health/ready"
+    command = (f"command -v python3 >/dev/null || exec curl -fsS -o /dev/null {url}; "
+               f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.name} --port={labels.HTTP_PORT} "
+               f"--seconds={seconds}")
+    return {"exec": {"command": ["/bin/sh", "-c", command]}, "periodSeconds": STARTUP_PERIOD,
+            "timeoutSeconds": seconds + 10, "failureThreshold": math.ceil(seconds / STARTUP_PERIOD)}
 
 
 def _probe(what: str, *, period: int, timeout: int, failures: int) -> JSON:

@@ -24,8 +24,8 @@ SERVER_KEYS = ("name", "env", "volumeMounts")
 SIDECAR_KEYS = ("name", "image", "imagePullPolicy", "command", "args", "env", "envFrom", "ports", "resources",
                 "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe", "workingDir")
 RESERVED_CONTAINERS = (labels.CONTAINER_VERIFY,)
-RESERVED_VOLUMES = ("engine", "tmp", "shm")
-RESERVED_PATHS = ("/models", "/tmp", "/dev/shm")  # noqa: S108  (in the pod)
+RESERVED_VOLUMES = ("engine", "tmp", "shm", "smoke-test")
+RESERVED_PATHS = ("/models", "/smoke-test", "/tmp", "/dev/shm")  # noqa: S108  (in the pod)
 RESERVED_ENV = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 RESERVED_KEYS = ("app.kubernetes.io/", f"{labels.GROUP}/")
 

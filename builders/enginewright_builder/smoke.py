@@ -1,0 +1,217 @@
+"""Does this server give the answers that its engine was proven with? A replica's start-up probe, before any traffic.
+
+Standard library only, and nothing of this package: the serving pod's init container copies this file beside the
+recorded answers, and the server image's own ``python3`` runs it, whatever else is in that image::
+
+    python3 -I -S smoke.py --model=NAME [--data=FILE] [--port=8000] [--seconds=60] [--server-pid=1]
+
+Exit status 1, at once, while the server is not ready. Once it is, each recorded batch is sent (``seconds`` is for all
+together), and every output is held against the source model's own answer. NaN, an error, no answer in time, or a
+difference above what was measured when the engine was proven and the slack recorded with it, end the container; its
+termination message then says why, for the operator to read. Exit status 0 when all is well, and for an engine that was
+published before answers were recorded, as soon as the server is ready.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import math
+import operator
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+HOST = "127.0.0.1"
+# How the termination message begins, by which the operator knows it.
+FAILED = "smoke test failed: "
+TERMINATION_LOG = "/dev/termination-log"
+READY_SECONDS = 2.0
+# Entries turned into Python numbers at once: the server's memory limit is no place for millions of them.
+CHUNK = 1 << 16
+TYPECODES = {"BOOL": "B", "INT8": "b", "UINT8": "B", "INT16": "h", "UINT16": "H", "INT32": "i", "UINT32": "I",
+             "INT64": "q", "UINT64": "Q", "FP32": "f", "FP64": "d", "FP16": "e", "BF16": "H"}
+FLOATING = ("FP16", "BF16", "FP32", "FP64")
+
+
+class NotReadyError(Exception):
+    """The server is still loading."""
+
+
+class SmokeTestError(Exception):
+    """The server is ready and does not answer as its engine was proven; the message has the figures."""
+
+
+def distance(datatype: str, answer: bytes, reference: bytes) -> float:
+    """``‖answer − reference‖ / ‖reference‖`` over all entries, the bare norm where the reference is zero; of whole
+    numbers the share of entries that differ. Infinite for another size, NaN or infinite where the answer is."""
+    if len(answer) != len(reference):
+        return math.inf
+    if datatype not in FLOATING:
+        found, wanted = array.array(TYPECODES[datatype], answer), array.array(TYPECODES[datatype], reference)
+        return float(sum(map(operator.ne, found, wanted))) / max(1, len(wanted))
+    gaps, sizes = [], []
+    width = 2 if datatype in ("FP16", "BF16") else 4 if datatype == "FP32" else 8
+    for start in range(0, len(answer), CHUNK * width):
+        one, other = (numbers(datatype, data[start:start + CHUNK * width]) for data in (answer, reference))
+        gaps.append(math.dist(one, other))
+        sizes.append(math.hypot(*other))
+    size = math.hypot(*sizes)
+    return math.hypot(*gaps) / size if size else math.hypot(*gaps)
+
+
+def numbers(datatype: str, data: bytes) -> Sequence[float]:
+    if datatype == "FP16":
+        return struct.unpack(f"<{len(data) // 2}e", data)
+    if datatype == "BF16":  # the upper half of an FP32
+        return array.array("f", array.array("I", (half << 16 for half in array.array("H", data))).tobytes())
+    return array.array(TYPECODES[datatype], data)
+
+
+def check(recorded: Mapping[str, Any], model: str, port: int, seconds: float) -> list[str]:
+    """A line for each output, with its figures. Raises :class:`SmokeTestError`."""
+    deadline = time.monotonic() + seconds
+    worst = {output["name"]: 0.0 for output in recorded["outputs"]}
+    for batch in recorded["batches"]:
+        answers = ask(recorded, model, batch, port, deadline, seconds)
+        for output in recorded["outputs"]:
+            name = output["name"]
+            off = judge(output, answers, batch, recorded["samples"])
+            worst[name] = max(worst[name], off)
+    return [f"output {output['name']} is off by {worst[output['name']]:.3g} ({output['limit']:.3g} is allowed)"
+            for output in recorded["outputs"]]
+
+
+def judge(output: Mapping[str, Any], answers: Mapping[str, tuple[str, bytes]], batch: int, samples: int) -> float:
+    """How far ``output`` is off. Raises :class:`SmokeTestError`."""
+    name, asked = output["name"], f"at batch {batch}"
+    if name not in answers:
+        raise SmokeTestError(f"output {name} is missing {asked}")
+    datatype, answer = answers[name]
+    if datatype != output["datatype"]:
+        raise SmokeTestError(f"output {name} is {datatype}, the proven engine's {output['datatype']}")
+    reference = repeated(decoded(output["data"]), samples, batch)
+    if len(answer) != len(reference):
+        raise SmokeTestError(f"output {name} has {len(answer)} bytes {asked}, the source model's {len(reference)}")
+    off = distance(datatype, answer, reference)
+    if not math.isfinite(off):
+        raise SmokeTestError(f"output {name} has NaN or infinity {asked}")
+    if off > output["limit"]:
+        what = "of its size" if datatype in FLOATING else "of its entries"
+        raise SmokeTestError(
+            f"output {name} is off the source model's by {off:.3g} {what} {asked}; {output['measured']:.3g} was "
+            f"measured when the engine was proven, {output['limit']:.3g} is allowed")
+    return off
+
+
+def ask(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline: float,
+        seconds: float) -> dict[str, tuple[str, bytes]]:
+    """Type and raw bytes of each output, by Triton's binary tensor extension of the inference protocol."""
+    import json  # here and not above: the probe runs every second while a server loads, and needs it only then
+    from http import client
+
+    inputs, parts = [], []
+    for tensor in recorded["inputs"]:
+        data = repeated(decoded(tensor["data"]), recorded["samples"], batch)
+        inputs.append({"name": tensor["name"], "datatype": tensor["datatype"], "shape": [batch, *tensor["shape"]],
+                       "parameters": {"binary_data_size": len(data)}})
+        parts.append(data)
+    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    connection = client.HTTPConnection(HOST, port, timeout=max(0.1, deadline - time.monotonic()))
+    try:
+        connection.request("POST", f"/v2/models/{model}/infer", b"".join([head, *parts]),
+                           {"Inference-Header-Content-Length": str(len(head)),
+                            "Content-Type": "application/octet-stream"})
+        response = connection.getresponse()
+        body = response.read()
+    except TimeoutError:
+        raise SmokeTestError(f"no answer to a batch of {batch} within {seconds:.0f} s") from None
+    except (OSError, client.HTTPException) as error:
+        raise SmokeTestError(f"no answer to a batch of {batch}: {error!r}") from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise SmokeTestError(f"a batch of {batch} got status {response.status}: {body[:500].decode(errors='replace')}")
+    try:
+        return unpacked(body, int(response.headers["Inference-Header-Content-Length"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SmokeTestError(f"the answer to a batch of {batch} cannot be read: {error!r}") from None
+
+
+def unpacked(body: bytes, length: int) -> dict[str, tuple[str, bytes]]:
+    """``length`` bytes of JSON say which outputs follow, and how long each is."""
+    import json
+
+    found, position = {}, length
+    for output in json.loads(body[:length])["outputs"]:
+        size = int(output["parameters"]["binary_data_size"])
+        found[output["name"]] = (output["datatype"], body[position:position + size])
+        position += size
+    return found
+
+
+def repeated(data: bytes, samples: int, batch: int) -> bytes:
+    """``batch`` samples, taken round and round of those recorded."""
+    size = len(data) // samples
+    whole, rest = divmod(batch, samples)
+    return data * whole + data[:rest * size]
+
+
+def decoded(text: str) -> bytes:
+    import base64
+
+    return base64.b64decode(text)
+
+
+def await_ready(port: int) -> None:
+    """Raises :class:`NotReadyError`. A server that loads has not opened its ports: found out without more imports."""
+    try:
+        with socket.create_connection((HOST, port), READY_SECONDS) as probe:
+            probe.sendall(f"GET /v2/health/ready HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
+            status = probe.recv(64).split()
+    except OSError as error:
+        raise NotReadyError(f"no server at port {port} yet: {error}") from None
+    if len(status) < 2 or status[1] != b"200":
+        raise NotReadyError(f"the server is not ready: {b' '.join(status).decode(errors='replace')}")
+
+
+def end(message: str, pid: int) -> None:
+    """Says why, then ends the server: kubelet would try again for as long as a server may take to load."""
+    with contextlib.suppress(OSError), open(os.environ.get("TERMINATION_LOG", TERMINATION_LOG), "w") as log:
+        log.write(message[:4096])
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    # By hand: argparse alone doubles what the probe costs every second while a server loads.
+    given = dict(argument.removeprefix("--").split("=", 1) for argument in (arguments or sys.argv[1:]))
+    port, seconds = int(given.get("port", "8000")), float(given.get("seconds", "60"))
+    path = given.get("data") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "smoke.json")
+    try:
+        await_ready(port)
+        if not os.path.exists(path):
+            print("ready; this engine has no recorded answers")
+            return 0
+        import json
+
+        with open(path, encoding="utf-8") as reader:
+            recorded = json.load(reader)
+        print("ready; " + "; ".join(check(recorded, given["model"], port, seconds)))
+    except NotReadyError as error:
+        print(error)
+        return 1
+    except SmokeTestError as error:
+        print(f"{FAILED}{error}")
+        end(f"{FAILED}{error}", int(given.get("server-pid", "1")))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Recorded inputs and the source model's answers, published beside an engine: what its replicas are tried with.
+
+A few samples are kept, and sent as a batch of one and as the largest batch that fits, round and round: so the file
+stays small whatever the batch. How far an engine may be off is not chosen but measured, by the same arithmetic that
+judges it in the pod (:mod:`enginewright_builder.smoke`): as far as it was off on these very samples through a real
+tritonserver when it was proven, and a slack for what differs from run to run. It is the relative error whatever the
+gate's metric is, which may be blind to size, or run only where the builder does.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from tritonclient.utils import np_to_triton_dtype
+
+from enginewright_builder import smoke
+from enginewright_builder.contract import canonical
+from enginewright_builder.engines.base import Array, Tensors
+from enginewright_builder.errors import UserError
+
+VERSION = 1
+MAX_SAMPLES = 8
+# Inputs and answers that are kept: of several samples, and of one alone. In the file they are a third larger.
+SEVERAL_BYTES, ALONE_BYTES = 2 << 20, 6 << 20
+# Inputs and answers of the largest request: it is held in memory beside a server that has its own limit.
+REQUEST_BYTES = 32 << 20
+# Of an answer's size, or of a whole-numbered answer's entries: what the proof itself lets a server differ from the
+# engine. Where answers differ more than that from run to run, three times as much as they did.
+SLACK, RUN_TO_RUN = 0.01, 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeSamples:
+    """``inputs`` and the source model's answers of a few samples, and the batches that they are sent in."""
+
+    inputs: Tensors
+    reference: Tensors
+    batches: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return _rows(self.inputs)
+
+    def request(self, batch: int) -> Tensors:
+        return {name: array[np.arange(batch) % self.count] for name, array in self.inputs.items()}
+
+    def expected(self, kept: Array, batch: int) -> Array:
+        """``kept`` answers, for a request of ``batch``."""
+        repeated: Array = kept[np.arange(batch) % self.count]
+        return repeated
+
+
+def choose(samples: Tensors, reference: Callable[[Tensors], Tensors], max_batch_size: int) -> SmokeSamples | None:
+    """The first few of ``samples`` with their answers; None where even one is too large to keep, or is not numbers."""
+    alone = _first(samples, 1)
+    answers = reference(alone)
+    if any(array.dtype.kind not in "fiub" for array in (*alone.values(), *answers.values())):
+        return None
+    each = sum(array.nbytes for array in (*alone.values(), *answers.values()))
+    if each > ALONE_BYTES:
+        return None
+    count = max(1, min(MAX_SAMPLES, max_batch_size, _rows(samples), SEVERAL_BYTES // max(1, each)))
+    kept = _first(samples, count)
+    largest = max(1, min(max_batch_size, REQUEST_BYTES // max(1, each)))
+    return SmokeSamples(inputs=kept, reference=reference(kept), batches=tuple(sorted({1, largest})))
+
+
+def record(samples: SmokeSamples, answers: Sequence[Sequence[Tensors]]) -> str:
+    """The file. ``answers`` holds for each batch what the server gave, several times over.
+
+    Raises :class:`UserError` ``ServedAnswersDiffer`` where an answer is NaN, infinite, or of another shape."""
+    outputs = []
+    for name, reference in samples.reference.items():
+        array = reference.astype(answers[0][0][name].dtype)  # the type that the server answers in
+        measured = max(_apart(one[name], samples.expected(array, batch), name)
+                       for batch, given in zip(samples.batches, answers, strict=True) for one in given)
+        noise = max((_apart(one[name], other[name], name) for given in answers
+                     for one, other in combinations(given, 2)), default=0.0)
+        outputs.append({**_tensor(name, array), "measured": measured, "limit": measured + _slack(array, noise)})
+    return canonical({"version": VERSION, "samples": samples.count, "batches": list(samples.batches),
+                      "inputs": [_tensor(name, array) for name, array in samples.inputs.items()], "outputs": outputs})
+
+
+def _slack(reference: Array, noise: float) -> float:
+    """Of few whole numbers one may differ: a tie."""
+    least = SLACK if reference.dtype.kind == "f" else max(SLACK, 1.0 / max(1, reference[0].size))
+    return max(least, RUN_TO_RUN * noise)
+
+
+def _apart(answer: Array, reference: Array, name: str) -> float:
+    off = smoke.distance(str(np_to_triton_dtype(reference.dtype)), _raw(answer), _raw(reference))
+    if not math.isfinite(off):
+        raise UserError("ServedAnswersDiffer", f"output {name!r} as served is NaN, infinite or of another shape where "
+                        f"the source model's is {list(reference.shape)}", field="spec.engine", value=str(answer.shape),
+                        remedy="use the server image that belongs to this builder")
+    return off
+
+
+def _tensor(name: str, array: Array) -> dict[str, Any]:
+    """``shape`` without the batch."""
+    return {"name": name, "datatype": str(np_to_triton_dtype(array.dtype)), "shape": list(array.shape[1:]),
+            "data": base64.b64encode(_raw(array)).decode()}
+
+
+def _raw(array: Array) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+def _first(samples: Tensors, count: int) -> Tensors:
+    return {name: array[:count] for name, array in samples.items()}
+
+
+def _rows(samples: Tensors) -> int:
+    return len(next(iter(samples.values())))

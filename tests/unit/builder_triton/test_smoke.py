@@ -1,0 +1,165 @@
+"""What replicas are tried with, how far they may be off, and who says so. Real servers are in the integration tests."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from enginewright_builder import contract, smoke, verify
+from enginewright_builder.contract import SMOKE_FILE, Outcome
+from enginewright_builder.errors import UserError
+from enginewright_builder.store import publish
+from enginewright_builder.triton import smoke_record
+from enginewright_builder.triton.smoke_record import SLACK, choose, record
+
+Array = NDArray[Any]
+RANDOM = np.random.default_rng(5)
+FINGERPRINT = "a" * 64
+
+
+def test_program_and_operator_speak_of_the_same_failure() -> None:
+    assert smoke.FAILED == contract.SMOKE_TEST_FAILED
+
+
+def test_the_program_needs_nothing_but_a_bare_python(tmp_path: Path) -> None:
+    """As in a server image that has no package at all: no site-packages, another folder, no server there."""
+    program = tmp_path / "smoke.py"
+    program.write_bytes(Path(smoke.__file__).read_bytes())
+    done = subprocess.run([sys.executable, "-I", "-S", str(program), "--model=m", "--port=1"], capture_output=True,
+                          text=True, timeout=60, check=False, env={"PATH": os.environ["PATH"]})
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("no server at port 1 yet")
+
+
+@given(st.integers(0, 2 ** 32 - 1), st.sampled_from(["float16", "float32", "float64"]), st.sampled_from([1, 7, 70_000]))
+def test_distance_is_the_relative_error(seed: int, kind: str, count: int) -> None:
+    random = np.random.default_rng(seed)
+    one, other = (random.standard_normal(count).astype(kind) for _ in range(2))
+    datatype = {"float16": "FP16", "float32": "FP32", "float64": "FP64"}[kind]
+    wide = one.astype(np.float64), other.astype(np.float64)
+    expected = np.linalg.norm(wide[0] - wide[1]) / np.linalg.norm(wide[1])
+    assert smoke.distance(datatype, one.tobytes(), other.tobytes()) == pytest.approx(expected, rel=1e-9)
+
+
+def test_distance_of_what_is_no_plain_float() -> None:
+    halves = np.array([1.0, -2.5], np.float32).view(np.uint32) >> 16
+    bfloat = halves.astype(np.uint16).tobytes()
+    assert list(smoke.numbers("BF16", bfloat)) == [1.0, -2.5]
+    assert smoke.distance("INT64", np.array([1, 2, 3, 4]).tobytes(), np.array([1, 2, 3, 5]).tobytes()) == 0.25
+    assert smoke.distance("BOOL", b"\x01\x00", b"\x01\x01") == 0.5
+    assert smoke.distance("FP32", np.full(2, 3, np.float32).tobytes(), bytes(8)) == pytest.approx(math.sqrt(18))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_distance_sees_one_number_that_is_none(wrong: float) -> None:
+    reference = RANDOM.standard_normal(100_000).astype(np.float32)
+    answer = reference.copy()
+    answer[-1] = wrong
+    assert not math.isfinite(smoke.distance("FP32", answer.tobytes(), reference.tobytes()))
+
+
+def test_distance_of_another_size_is_no_number() -> None:
+    assert smoke.distance("FP32", bytes(8), bytes(4)) == math.inf
+
+
+def double(inputs: Any) -> dict[str, Array]:
+    return {"y": inputs["x"] * 2}
+
+
+@pytest.mark.parametrize(("width", "largest", "samples", "batches"), [
+    (4, 32, 8, (1, 32)),  # eight of sixteen, sent round and round
+    (4, 3, 3, (1, 3)),
+    (4, 1, 1, (1,)),
+    (80_000, 32, 3, (1, 32)),  # 640 KB each, 2 MiB together
+    (500_000, 32, 1, (1, 8)),  # 4 MB alone, 32 MiB in one request
+])
+def test_what_is_kept_is_bounded(width: int, largest: int, samples: int, batches: tuple[int, ...]) -> None:
+    chosen = choose({"x": np.ones((16, width), np.float32)}, double, largest)
+    assert chosen is not None
+    assert (chosen.count, chosen.batches) == (samples, batches)
+    assert len(chosen.request(batches[-1])["x"]) == batches[-1]
+
+
+@pytest.mark.parametrize("samples", [np.ones((2, 2_000_000), np.float32), np.array([["a"]], np.object_)])
+def test_what_cannot_be_kept_is_left_out(samples: Array) -> None:
+    assert choose({"x": samples}, lambda inputs: {"y": np.ones((1, 1), np.float32)}, 4) is None
+
+
+def recorded(answers: list[list[Array]], reference: Array) -> dict[str, Any]:
+    inputs = RANDOM.standard_normal((3, 4)).astype(np.float32)
+    chosen = choose({"x": inputs}, lambda given: {"y": reference[:len(given["x"])]}, 5)
+    assert chosen is not None
+    assert chosen.batches == (1, 5)
+    found: dict[str, Any] = json.loads(record(chosen, [[{"y": one} for one in batch] for batch in answers]))
+    return found
+
+
+def test_the_limit_is_what_was_measured_and_a_slack() -> None:
+    reference = RANDOM.standard_normal((3, 4)).astype(np.float32)
+    tiled = reference[np.arange(5) % 3]
+    output = recorded([[reference[:1]] * 2, [tiled * 1.03] * 2], reference)["outputs"][0]
+    assert output["measured"] == pytest.approx(0.03, rel=1e-4)
+    assert output["limit"] == pytest.approx(0.03 + SLACK, rel=1e-4)
+    assert base64.b64decode(output["data"]) == reference.tobytes()
+
+
+def test_answers_that_differ_from_run_to_run_widen_the_slack() -> None:
+    reference = RANDOM.standard_normal((3, 4)).astype(np.float32)
+    tiled = reference[np.arange(5) % 3]
+    output = recorded([[reference[:1]] * 2, [tiled, tiled * 1.02]], reference)["outputs"][0]
+    assert output["limit"] == pytest.approx(0.02 + smoke_record.RUN_TO_RUN * 0.02, rel=0.05)
+
+
+def test_of_few_whole_numbers_one_may_differ() -> None:
+    reference = np.arange(12).reshape(3, 4)
+    output = recorded([[reference[:1]], [reference[np.arange(5) % 3]]], reference)["outputs"][0]
+    assert (output["measured"], output["limit"]) == (0.0, 0.25)
+
+
+def test_an_engine_whose_own_answers_are_no_numbers_is_not_published() -> None:
+    reference = RANDOM.standard_normal((3, 4)).astype(np.float32)
+    with pytest.raises(UserError, match="NaN") as error:
+        recorded([[reference[:1] * np.float32(np.nan)], [reference[np.arange(5) % 3]]], reference)
+    assert error.value.reason == "ServedAnswersDiffer"
+
+
+def test_the_largest_file_fits_its_volume() -> None:
+    chosen = choose({"x": RANDOM.standard_normal((1, 700_000)).astype(np.float32)}, double, 1)
+    assert chosen is not None
+    text = record(chosen, [[double(chosen.inputs)]])
+    assert len(text) < 8 << 20
+
+
+@pytest.mark.parametrize("with_answers", [True, False], ids=["recorded", "of an older builder"])
+def test_verify_leaves_the_program_and_the_answers(with_answers: bool, tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "none"))
+    staging, store, target = (tmp_path / name for name in ("staging", "store", "smoke-test"))
+    for folder in (staging, store, target):
+        folder.mkdir()
+    (staging / "model.onnx").write_bytes(b"model")
+    if with_answers:
+        (staging / SMOKE_FILE).write_text("{}")
+    publish(staging, store, FINGERPRINT, outcome=Outcome(kind="build", ok=True))
+    assert verify.main([str(store / FINGERPRINT), "--smoke-test", str(target)]) == 0
+    assert {path.name for path in target.iterdir()} == ({"smoke.py", SMOKE_FILE} if with_answers else {"smoke.py"})
+    assert (target / "smoke.py").read_bytes() == Path(smoke.__file__).read_bytes()
+
+
+def test_nothing_is_left_of_a_damaged_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "none"))
+    (tmp_path / "smoke-test").mkdir()
+    assert verify.main([str(tmp_path), "--smoke-test", str(tmp_path / "smoke-test")]) == verify.EXIT_DAMAGED
+    assert list((tmp_path / "smoke-test").iterdir()) == []
