@@ -6,7 +6,7 @@ import contextlib
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 from bench import baselines, cells
 from bench.zoo import Entry
 from enginewright_builder.accuracy.drift import worst_layers
-from enginewright_builder.accuracy.gate import compare
+from enginewright_builder.accuracy.gate import Accuracy, compare
+from enginewright_builder.accuracy.reference_answers import remembered
 from enginewright_builder.competition.buckets import bucket_of
 from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.competition.ladder import Climb, Gate, climb
@@ -78,6 +79,7 @@ class Subject:
     source: SourceModel
     exported: ExportedModel
     evaluation: SampleSet
+    references: Sequence[Tensors]
     calibration: tuple[Tensors, ...]
 
 
@@ -120,7 +122,8 @@ def prepare(entry: Entry, inputs: Path, scratch: Path, device: str) -> Subject:
     evaluation = synthetic_set(source, EVALUATION, seed=1, batch=GATE_BATCH)
     calibration = tuple(synthetic_set(source, CALIBRATION, seed=100_003, batch=GATE_BATCH).batches)
     exported = export_model(source, scratch / "export", [evaluation.request(size) for size in (1, 3)])
-    return Subject(entry, source, exported, evaluation, calibration)
+    references = remembered(map(source.run, evaluation.batches), scratch / "references")
+    return Subject(entry, source, exported, evaluation, references, calibration)
 
 
 def context_of(subject: Subject, workspace: Path, timing_caches: Path, device: DeviceRequest) -> BuildContext:
@@ -150,9 +153,7 @@ def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int
             candidates[name] = {**times, **candidates.get(name, {})}
     for one in climbed.built:
         if one.name in calls and one.accuracy is not None:
-            candidates[one.name] |= {"ships": True, "accuracy": round(one.accuracy.value, 6),
-                                     "accuracy_low": round(one.accuracy.low, 6),
-                                     "passes": one.accuracy.passes(TOLERANCE)}
+            candidates[one.name] |= {"ships": True, **judged(one.accuracy)}
     measured = {name: figures for name, figures in candidates.items() if "ms" in figures}
     shipped = climbed.shipped[bucket_of(batch, tuple(sorted(climbed.shipped)))]
     found = {"model": subject.entry.name, "batch": batch, "candidates": measured, "shipped": shipped}
@@ -160,11 +161,14 @@ def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int
     return found
 
 
-def _accuracy(subject: Subject, runner: baselines.Baseline) -> dict[str, Any]:
-    some = subject.evaluation.batches[:4]
-    references = [subject.source.run(one) for one in some]
-    accuracy = compare(METRIC, references, (runner(one) for one in some))
-    return {"accuracy": round(accuracy.value, 6), "passes": accuracy.value >= 1 - TOLERANCE}
+def _accuracy(subject: Subject, runner: Callable[[Tensors], Tensors]) -> dict[str, Any]:
+    """As the candidates' own, judged by the same rule on the same samples."""
+    return judged(compare(METRIC, subject.references, map(runner, subject.evaluation.batches)))
+
+
+def judged(accuracy: Accuracy) -> dict[str, Any]:
+    return {"accuracy": round(accuracy.value, 6), "accuracy_low": round(accuracy.low, 6),
+            "passes": accuracy.passes(TOLERANCE)}
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from enginewright_builder.competition.attempt import Workshop, closed
-from enginewright_builder.competition.candidates import REFERENCE, Candidate
+from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, Candidate
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.race import LOOKS, ZONE, Heat, compete
 from enginewright_builder.contract import ObjectiveRequest
@@ -20,6 +20,8 @@ from enginewright_builder.steps import Budget
 
 log = logging.getLogger(__name__)
 
+# What passes wherever anything does.
+SAFE = FULL_PRECISION[0]
 # How many candidates are tuned further: the best, and one more in case its tuning is worth more.
 TUNED = 2
 # More open runners than this are raced before the next is built: a slice of a GPU holds few of them.
@@ -97,8 +99,10 @@ class Ascent:
         return self._slowest.get(backend, 0.0)
 
     def _why_not(self, rung: Rung) -> str:
-        """The first is begun as long as there is any time: without it there is nothing at all."""
-        left, first = self.budget.left, not any(one.artifact for one in self.candidates if one.wanted)
+        """The first is begun as long as there is any time, and so is the safe one while none passes: without them
+        there is nothing at all."""
+        left, built = self.budget.left, [one for one in self.candidates if one.wanted and one.artifact]
+        first = not any(map(self._races, built)) if rung.precision == SAFE else not built
         need = 0.0 if first else self.need(rung.backend) + self.after_seconds
         if left > need:
             return ""

@@ -8,7 +8,7 @@
 5. Verdicts, and what ships: one engine, or the best of each bucket.
 
 The time budget bounds it: a rung is begun only if one that takes as long as the slowest of its engine still leaves the
-time for what comes after. The first is begun as long as any time is left.
+time for what comes after. The first is begun as long as any time is left, and so is one in fp32 while none passes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from enginewright_builder.accuracy.gate import Accuracy, Metric
 from enginewright_builder.accuracy.reference_answers import remembered
-from enginewright_builder.competition.ascent import Ascent, Plan
+from enginewright_builder.competition.ascent import SAFE, Ascent, Plan
 from enginewright_builder.competition.attempt import Workshop, WorstLayers
 from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, Candidate, Judgement, judge
 from enginewright_builder.competition.measure import Stopwatch, Timing
@@ -32,15 +32,15 @@ from enginewright_builder.competition.refusals import (
 )
 from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest
 from enginewright_builder.data.sets import SampleSet
-from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Member
+from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Member, Rung
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
 
 # Engines whose builds take seconds before those that take a minute.
 _BUILD_COST = {"onnxruntime": 0, "tensorrt": 1, "torch": 2}
-# The safe rung and the one that is most often worth it before all others, in case time runs out.
-_FIRST = ("fp32", "fp16")
+# Before all others, in case time runs out: the precision that is most often worth it, and the safe one.
+_FIRST = {"cpu": {SAFE: 0, "fp16": 0}, "gpu": {"fp16": 0, SAFE: 1}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,16 +114,29 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
 
 
 def _plans(engines: Sequence[Engine], precision: str, context: BuildContext) -> list[Plan]:
-    """Rungs asked for, and for the offer a full-precision one that was not; the cheapest to build first."""
+    """Rungs asked for, and at last for the offer a full-precision one that was not."""
     wanted = [rung for engine in engines for rung in engine.rungs(precision, context)]
     if not any(not rung.unavailable for rung in wanted):
         raise precision_unsupported(precision, wanted)
-    plans = sorted((Plan(rung=rung) for rung in wanted), key=lambda plan: (
-        plan.rung.precision not in _FIRST, _BUILD_COST.get(plan.rung.backend, max(_BUILD_COST.values()))))
+    plans = [Plan(rung=rung) for rung in ordered(wanted, context.device.accelerator)]
     if any(rung.precision in FULL_PRECISION for rung in wanted):
         return plans
-    extra = [rung for engine in engines for rung in engine.rungs("fp32", context) if not rung.unavailable]
-    return [*(Plan(rung=rung, wanted=False) for rung in extra[:1]), *plans]
+    extra = [rung for engine in engines for rung in engine.rungs(SAFE, context) if not rung.unavailable]
+    return [*plans, *(Plan(rung=rung, wanted=False) for rung in extra[:1])]
+
+
+def ordered(rungs: Sequence[Rung], accelerator: str) -> list[Rung]:
+    """The promising precision first, of the cheapest engine to build before others; and the cheapest safe rung second
+    at the latest, so that it is there if the promising one is refused and time is short."""
+    first = _FIRST[accelerator]
+    found = sorted(rungs, key=lambda rung: (first.get(rung.precision, len(first)), _BUILD_COST.get(
+        rung.backend, max(_BUILD_COST.values()))))
+    possible = [rung for rung in found if not rung.unavailable]
+    safe = next((rung for rung in possible if rung.precision == SAFE), None)
+    if safe is not None and safe not in possible[:2]:
+        found.remove(safe)
+        found.insert(found.index(possible[0]) + 1, safe)
+    return found
 
 
 def _climbed(judgement: Judgement, summaries: tuple[CandidateSummary, ...], heats: Mapping[int, Heat],

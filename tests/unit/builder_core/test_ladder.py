@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from enginewright_builder.competition.attempt import WorstLayers
-from enginewright_builder.competition.ladder import Climb, Gate, climb
+from enginewright_builder.competition.ladder import Climb, Gate, climb, ordered
 from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.competition.refusals import NothingToServeError
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
@@ -432,6 +432,51 @@ class TestBudget:
         climbed = climb(engines, "auto", exported, source, context, gate(samples))
         assert [one.name for one in climbed.candidates] == [
             "onnxruntime fp32", "tensorrt fp32", "tensorrt fp16", "onnxruntime int8", "tensorrt tf32", "tensorrt fp8"]
+
+    @pytest.mark.parametrize(("accelerator", "rungs", "order"), [
+        ("cpu", ["tensorrt fp32", "tensorrt fp16", "onnxruntime fp32", "onnxruntime int8"],
+         ["onnxruntime fp32", "tensorrt fp32", "tensorrt fp16", "onnxruntime int8"]),
+        ("gpu", ["tensorrt fp32", "tensorrt tf32", "tensorrt fp16", "tensorrt fp8"],
+         ["tensorrt fp16", "tensorrt fp32", "tensorrt tf32", "tensorrt fp8"]),
+        ("gpu", ["torch fp32", "torch fp16", "tensorrt fp32", "tensorrt fp16", "onnxruntime fp32", "onnxruntime fp16"],
+         ["onnxruntime fp16", "onnxruntime fp32", "tensorrt fp16", "torch fp16", "tensorrt fp32", "torch fp32"]),
+        ("gpu", ["tensorrt fp32", "-onnxruntime fp32", "-onnxruntime fp16", "tensorrt fp16", "torch fp16"],
+         ["-onnxruntime fp16", "tensorrt fp16", "tensorrt fp32", "torch fp16", "-onnxruntime fp32"]),
+        ("gpu", ["tensorrt int8", "tensorrt fp32"], ["tensorrt fp32", "tensorrt int8"]),
+        ("gpu", ["tensorrt fp16", "tensorrt int8"], ["tensorrt fp16", "tensorrt int8"]),
+    ], ids=["cpu", "one engine", "several", "unavailable", "no fp16", "no fp32"])
+    def test_the_promising_comes_first_and_the_safe_one_at_once_after_it(
+            self, accelerator: str, rungs: list[str], order: list[str]) -> None:
+        """A leading minus: not possible here."""
+        parsed = {name: Rung(backend=name.lstrip("-").split()[0], precision=name.split()[1],
+                             unavailable="not here" if name.startswith("-") else "") for name in rungs}
+        assert [name for one in ordered(list(parsed.values()), accelerator)
+                for name, rung in parsed.items() if rung is one] == order
+
+    @pytest.mark.parametrize(("refused", "shipped"), [(False, "tensorrt fp16"), (True, "tensorrt fp32")])
+    def test_on_a_gpu_with_little_time_the_promising_is_built_and_the_safe_one_where_that_is_refused(
+            self, refused: bool, shipped: str, exported: ExportedModel, source: SourceModel, samples: SampleSet,
+            context: BuildContext, perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32", "fp16", "fp8"], name="tensorrt",
+                         answers={"tensorrt fp16": negated} if refused else {})
+        climbed = climb([engine], "auto", exported, source, replace(context, device=DeviceRequest(accelerator="gpu")),
+                        gate(samples, clock=clock, budget=Budget(21.0, clock)))
+        assert set(climbed.shipped.values()) == {shipped}
+        assert len(engine.kept) == 1 + refused
+
+    def test_what_is_only_offered_takes_no_time_from_what_was_asked_for(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        class Asked(Variant):
+            def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
+                return [Rung(backend=self.name, precision=precision)]
+
+        clock = Clock()
+        climbed = climb([Asked(perceptron, clock, [])], "int8", exported, source, context,
+                        gate(samples, clock=clock, budget=Budget(21.0, clock)))
+        assert {name: verdict for name, (verdict, _) in told(climbed).items()} == {
+            "stub int8": "Shipped", "stub fp32": "Skipped"}
 
     def test_the_first_is_built_as_long_as_there_is_time_at_all(
             self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
