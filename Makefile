@@ -33,6 +33,10 @@ test-e2e: venv deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }
 	$(VENV)/bin/pytest -q tests/e2e
 
+.PHONY: e2e-rollout
+e2e-rollout: venv deps ## Rollouts, rollbacks, kills and a drain under load on the local node: 200,000 requests (50 min; ARGS="--equal 5 --bad 4")
+	PYTHONPATH=hack $(VENV)/bin/python -m rollouts $(ARGS)
+
 lint: venv ## Ruff
 	$(VENV)/bin/ruff check .
 

@@ -154,7 +154,7 @@ def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
               "--jsonl", "/models/sentences/requests.jsonl"]
     traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "240"])
     with summary.timed("scale_up"):
-        traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "25"])
+        traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "20"])
         replicas.until("up", 2, timeout=60)
     summary.add_load(traffic.finish(kube, NAMESPACE, "surge", timeout=120))
     with summary.timed("scale_down"):

@@ -9,10 +9,13 @@ from typing import Any
 from demo.shell import Kube, StepError
 
 
-def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str]) -> None:
-    """Starts a load Job; ``arguments`` go to ``python3 -m enginewright_builder.load``."""
+def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str], deadline: int = 600) -> None:
+    """Starts a load Job that ends after ``deadline`` seconds at the latest; ``arguments`` go to
+    ``python3 -m enginewright_builder.load``."""
     kube("delete", "job", name, "-n", namespace, "--ignore-not-found", "--wait=true")
-    kube("apply", "-f", "-", stdin=json.dumps(_job(namespace, name, image, arguments)))
+    job = _job(namespace, name, image, arguments)
+    job["spec"]["activeDeadlineSeconds"] = deadline
+    kube("apply", "-f", "-", stdin=json.dumps(job))
 
 
 def stop(kube: Kube, namespace: str, name: str) -> None:
@@ -54,4 +57,4 @@ def _job(namespace: str, name: str, image: str, arguments: list[str]) -> dict[st
     }
     return {"apiVersion": "batch/v1", "kind": "Job",
             "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/name": "demo-load"}},
-            "spec": {"backoffLimit": 0, "activeDeadlineSeconds": 600, "template": {"spec": pod}}}
+            "spec": {"backoffLimit": 0, "template": {"spec": pod}}}

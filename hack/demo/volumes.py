@@ -35,7 +35,7 @@ def read(kube: Kube, namespace: str, claim: str, image: str, names: tuple[str, .
 def _mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[None]:
     """The loader pod, for as long as the block runs; removed whatever happens."""
     kube("delete", "pod", _LOADER, "-n", namespace, "--ignore-not-found", "--now")
-    kube("apply", "-f", "-", stdin=json.dumps(_pod(namespace, claim, image)))
+    kube("apply", "-f", "-", stdin=json.dumps(pod_of(namespace, _LOADER, claim, image)))
     try:
         kube("wait", "-n", namespace, f"pod/{_LOADER}", "--for=condition=Ready", "--timeout=90s")
         yield
@@ -58,9 +58,10 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _pod(namespace: str, claim: str, image: str) -> dict[str, Any]:
+def pod_of(namespace: str, name: str, claim: str, image: str) -> dict[str, Any]:
+    """A pod ``name`` that mounts ``claim`` at ``/data`` and waits to be told what to do."""
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": _LOADER, "namespace": namespace},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "restartPolicy": "Never", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
             "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,

@@ -1,0 +1,199 @@
+"""The drill itself: one move a method, each waits as a user would and counts what came of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+
+from demo.shell import StepError
+from rollouts.cluster import MODEL, NAMESPACE, SERVERS, STORE_URI, Corner, condition
+from rollouts.summary import Summary
+
+REPLICAS = 2
+# The real build's; every candidate after it asks for one more, and so for an engine of its own.
+FIRST_BATCH = 8
+PROMOTED_SECONDS = 240
+PATIENCE = 0.5
+
+
+@dataclass
+class Drill:
+    corner: Corner
+    summary: Summary
+    console: Console
+    strategy: str = "Canary"
+    analysis_seconds: int = 20
+    max_surge: int = 1
+    batch: int = FIRST_BATCH
+    replicas: int = REPLICAS
+    engine: str = ""
+    good_spec: dict[str, Any] = field(default_factory=dict)
+
+    def build(self) -> None:
+        """The one real build; all candidates are copies of its engine."""
+        self.corner.apply(self._spec())
+        self.corner.wait("condition=Ready", PROMOTED_SECONDS)
+        self.engine = self.corner.model()["status"]["engine"]["fingerprint"]
+        self.good_spec = self._spec()
+
+    def promote(self) -> None:
+        """A candidate that equals the stable engine within noise must take over."""
+        self.summary.equal_candidates += 1
+        self.summary.rollouts += 1
+        fingerprint = self._offer("equal")
+        if self._settled(fingerprint):
+            self.summary.equal_promoted += 1
+            self.good_spec = self._spec()
+            self._no_other_traffic()
+        else:
+            self._surprise(f"an equal candidate was not promoted: {self._rollout()}")
+            self.return_to_good()
+
+    def refuse(self, fault: str) -> None:
+        """A bad candidate must be rolled back by itself, and the stable engine serve on."""
+        self.summary.bad_candidates += 1
+        before = self.corner.traffic_revisions()
+        fingerprint = self._offer(fault)
+        if self._settled(fingerprint):
+            self._surprise(f"a candidate that is {fault} was promoted")
+            return
+        self.summary.bad_rolled_back += 1
+        self.summary.rollbacks += 1
+        self.console.print(f"    {self._rollout()}", soft_wrap=True)
+        self._until(lambda: self.corner.traffic_revisions() == before, 60,
+                    f"traffic to go back to {', '.join(before)} alone")
+        self.return_to_good()
+
+    def kill(self, *, abruptly: bool) -> None:
+        """One replica goes: deleted, or abruptly, by SIGKILL."""
+        victim = next(pod for pod in self.corner.servers() if _is_ready(pod))
+        name = victim["metadata"]["name"]
+        if abruptly:
+            self.corner.strike(victim)
+        else:
+            self.corner.kube("delete", "pod", name, "-n", NAMESPACE, "--wait=false")
+        self.summary.kills += 1
+        gone = (name, _restarts(victim)) if abruptly else (name, None)
+        self._until(lambda: self._full(without=gone), 120, "the replica to be replaced")
+
+    def drain(self) -> None:
+        """As for a node's maintenance, of the model's pods alone: the node is the only one."""
+        kube, node = self.corner.kube, self.corner.servers()[0]["spec"]["nodeName"]
+        before = {pod["metadata"]["uid"] for pod in self.corner.servers()}
+        kube("cordon", node)
+        try:
+            # The budget lets one replica go; the other has nowhere to go to and stays, so that this does not end well.
+            kube("drain", node, f"--pod-selector={SERVERS}", "--ignore-daemonsets", "--delete-emptydir-data",
+                 "--timeout=15s", "--disable-eviction=false", timeout=60)
+        except StepError as held:
+            self.console.print(f"    {str(held).splitlines()[-1]}", soft_wrap=True)
+        finally:
+            kube("uncordon", node)
+        self.summary.drains += 1
+        self._until(self._full, 120, "the evicted replicas to be replaced")
+        if {pod["metadata"]["uid"] for pod in self.corner.servers()} == before:
+            self._surprise("the drain evicted nobody")
+
+    def scale(self, replicas: int) -> None:
+        self.corner.kube("scale", f"om/{MODEL}", "-n", NAMESPACE, f"--replicas={replicas}")
+        self.replicas = replicas
+        self.summary.scalings += 1
+        self._until(self._full, 120, f"{replicas} replicas")
+        self.good_spec = self._spec()
+
+    def return_to_good(self) -> None:
+        self.corner.apply(self.good_spec)
+        self.corner.wait("condition=Ready", PROMOTED_SECONDS)
+        self._no_other_traffic()
+
+    def _offer(self, fault: str) -> str:
+        """Has the spec ask for a new engine that is in the store already, and returns its fingerprint."""
+        self.batch += 1
+        # Suspended, the operator names the engine that it would build and does not build it.
+        generation = self.corner.apply({**self._spec(), "suspend": True})
+        self._until(lambda: self.corner.model()["status"].get("observedGeneration", 0) >= generation, 30,
+                    "the fingerprint of the new spec")
+        fingerprint = str(self.corner.model()["status"]["fingerprint"])
+        self.corner.plant(self.engine, fingerprint, fault)
+        self.console.print(f"  {fault} candidate {fingerprint[:8]}")
+        self.corner.apply(self._spec())
+        return fingerprint
+
+    def _settled(self, fingerprint: str) -> bool:
+        """True when it was promoted, False when it was rolled back. Raises :class:`StepError` for neither."""
+        deadline = time.monotonic() + PROMOTED_SECONDS
+        while time.monotonic() < deadline:
+            self._look()
+            model = self.corner.model()
+            if model["status"].get("observedGeneration") == model["metadata"]["generation"]:
+                if condition(model, "Ready")["status"] == "True":
+                    return bool(model["status"]["engine"]["fingerprint"] == fingerprint)
+                if condition(model, "RolloutComplete")["reason"] == "RolledBack":
+                    return False
+            time.sleep(PATIENCE)
+        raise StepError(f"candidate {fingerprint[:8]} was neither promoted nor rolled back within "
+                        f"{PROMOTED_SECONDS} s: {self._rollout()}")
+
+    def _no_other_traffic(self) -> None:
+        """Right after Ready: who still gets traffic?"""
+        revisions = self.corner.traffic_revisions()
+        if len(revisions) != 1:
+            self.summary.foreign_traffic += 1
+            self._surprise(f"Ready is True and revisions {', '.join(sorted(revisions))} get traffic")
+
+    def _full(self, without: tuple[str, int | None] = ("", None)) -> bool:
+        """All replicas are ready; not counted is the one named in ``without``, while it has restarted so often only."""
+        pods = self.corner.servers()
+        ready = [pod for pod in pods if _is_ready(pod)
+                 and not (pod["metadata"]["name"] == without[0] and without[1] in (None, _restarts(pod)))]
+        return len(ready) == self.replicas == len([pod for pod in pods if not _leaving(pod)])
+
+    def _look(self) -> None:
+        there = [pod for pod in self.corner.servers() if not _leaving(pod)]
+        self.summary.most_pods = max(self.summary.most_pods, len(there))
+
+    def _until(self, reached: Any, seconds: float, what: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not reached():
+            if time.monotonic() > deadline:
+                raise StepError(f"waited {seconds:.0f} s in vain for {what}: {self._rollout()}")
+            time.sleep(PATIENCE)
+
+    def _rollout(self) -> str:
+        found = condition(self.corner.model(), "RolloutComplete")
+        return f"{found['reason']}: {found['message']}"
+
+    def _surprise(self, what: str) -> None:
+        self.console.print(f"  [bold red]{what}[/]", soft_wrap=True)
+        self.summary.surprises.append(what)
+
+    def _spec(self) -> dict[str, Any]:
+        return {
+            "source": {"uri": "pvc://models/drill.onnx"},
+            "engine": {"backend": "onnxruntime", "precision": "fp32", "maxBatchSize": self.batch,
+                       "buildBudgetSeconds": 20,
+                       "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}},
+            "accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
+            "placement": {"accelerator": "cpu"},
+            "replicas": self.replicas,
+            "rollout": {"strategy": self.strategy, "analysisSeconds": self.analysis_seconds,
+                        "maxSurge": self.max_surge},
+            "serving": {"resources": {"requests": {"cpu": "50m", "memory": "256Mi"}}},
+            "store": {"uri": STORE_URI},
+        }
+
+
+def _leaving(pod: dict[str, Any]) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _restarts(pod: dict[str, Any]) -> int:
+    return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", ()))
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return not _leaving(pod) and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
