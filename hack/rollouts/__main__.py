@@ -30,6 +30,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="rollouts", description=__doc__)
     parser.add_argument("--equal", type=int, default=20, help="sound candidates (default %(default)s)")
     parser.add_argument("--bad", type=int, default=20, help="bad ones, of all kinds in turn (default %(default)s)")
+    parser.add_argument("--faults", type=lambda text: text.split(","), default=BAD, metavar="NAME[,NAME…]",
+                        help=f"kinds of bad candidates (default {','.join(BAD)})")
     parser.add_argument("--kills", type=int, default=10, help="replicas killed (default %(default)s)")
     parser.add_argument("--requests", type=int, default=200_000, help="at least so many (default %(default)s)")
     parser.add_argument("--rate", type=float, default=100.0, help="requests a second (default %(default)s)")
@@ -73,7 +75,7 @@ def with_load(corner: Corner, options: argparse.Namespace, summary: Summary,
     """Runs ``work`` while requests keep coming, and counts them."""
     began = time.monotonic()
     arguments = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--rate", str(options.rate),
-                 "--seconds", str(LONGEST), "--reconnect-seconds", "5", "--retries", "5", "--json",
+                 "--seconds", str(LONGEST), "--retries", "5", "--json",
                  "--inputs", "/models/evaluation.npz"]
     traffic.start(corner.kube, NAMESPACE, LOAD, corner.builder, arguments, deadline=LONGEST + 60)
     corner.kube("wait", "-n", NAMESPACE, "pod", "-l", f"job-name={LOAD}", "--for=condition=Ready", "--timeout=90s")
@@ -90,7 +92,7 @@ def with_load(corner: Corner, options: argparse.Namespace, summary: Summary,
 
 def sequence(moves: Drill, options: argparse.Namespace) -> None:
     """Good and bad candidates in turn, with kills, a drain and scaling between them."""
-    faults = itertools.islice(itertools.cycle(BAD), options.bad)
+    faults = itertools.islice(itertools.cycle(options.faults), options.bad)
     for index, fault in enumerate(itertools.zip_longest(range(options.equal), faults)):
         good, bad = fault
         if good is not None:
