@@ -16,6 +16,8 @@ from enginewright_builder.load.result import Call, LoadResult, Recorder
 
 # Only an unreachable server is worth a second try: the request was not served.
 RETRYABLE = frozenset({"UNAVAILABLE"})
+# Before the second try, then twice as long each time: the time counts as the request's latency.
+RETRY_SECONDS = 0.05
 CHECK_SECONDS = 0.25
 
 
@@ -115,6 +117,7 @@ async def _send(channels: Channels, request: Request, due: float, limit: float, 
             if error not in RETRYABLE or attempt == retries:
                 break
             recorder.retried += 1
+            await asyncio.sleep(RETRY_SECONDS * 2**attempt)
     recorder.add(Call(due, time.monotonic(), request.batch, error))
 
 
