@@ -1,0 +1,164 @@
+"""Why replicas have no place: not enough hardware, or enough of it in the wrong shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from enginewright.core.planner.cut import best_start
+from enginewright.core.planner.fleet import GPU, Demand, Instance, Option, Seat, Unplaced, Why
+from enginewright.core.planner.geometry import cells, full, shape_of, slices, starts
+from enginewright.core.planner.pools import choices, free_slices, pools
+from enginewright.core.planner.select import select
+
+NAMED = 3  # GPUs or replicas that a message names before it counts
+TRIED = 8  # single moves that are looked at for each demand
+
+
+def explain(
+    demands: Sequence[Demand], now: Sequence[Seat], proposed: Sequence[Seat], after: Sequence[GPU]
+) -> list[Unplaced]:
+    """``now`` are seats that can be taken, ``proposed`` those of the proposal; ``after`` is the fleet with both."""
+    found = []
+    rest = []
+    for demand in demands:
+        seats = [seat for seat in proposed if seat.demand == demand.name]
+        if seats:
+            found.append(Unplaced(demand=demand.name, replicas=len(seats), why="layout", message=_layouts(seats)))
+        missing = demand.replicas - len(seats) - sum(seat.demand == demand.name for seat in now)
+        if missing:
+            rest.append(replace(demand, replicas=missing))
+    return found + _missing(rest, after) if rest else found
+
+
+def _missing(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Unplaced]:
+    """``rest`` has the replicas that not even the proposal places on ``gpus``."""
+    known = {rest[way.demand].name for way in choices(rest, pools(gpus, rest, cut=True))}
+    kept = any(gpu.layout == "kept" for gpu in gpus)
+    uncut = _placed(rest, [replace(gpu, layout="proposal") for gpu in gpus]) if kept else {}
+    packed = _packed(rest, gpus)
+    found = []
+    for demand in rest:
+        def say(why: Why, replicas: int, message: str, name: str = demand.name) -> None:
+            found.append(Unplaced(demand=name, replicas=replicas, why=why, message=message))
+
+        if demand.name not in known:
+            say("hardware", demand.replicas, _no_hardware(demand, gpus))
+            continue
+        cut = uncut.get(demand.name, 0)
+        if cut:
+            say("kept", cut, "would fit if layouts were changed that are not to be changed")
+        moved = max(0, packed[demand.name] - cut)
+        if moved:
+            say("fragmentation", moved, _if_moved(demand, gpus))
+        if demand.replicas > cut + moved:
+            say("capacity", demand.replicas - cut - moved, _too_little(demand, gpus))
+    return found
+
+
+def _placed(demands: Sequence[Demand], gpus: Sequence[GPU]) -> dict[str, int]:
+    """How many of each would be placed with layouts free to change."""
+    fleet = pools(gpus, demands, cut=True)
+    chosen = select(demands, fleet, choices(demands, fleet), budget=0)
+    return {demand.name: demand.replicas - left for demand, left in zip(demands, chosen.left, strict=True)}
+
+
+def _packed(demands: Sequence[Demand], gpus: Sequence[GPU]) -> dict[str, int]:
+    """How many of each would be placed if everything that runs on slices were packed anew on the same kind of slice."""
+    running: dict[tuple[str, str], int] = {}
+    emptied = []
+    for gpu in gpus:
+        if gpu.layout == "kept" or gpu.used_by or any(shape_of(gpu.product, i.profile) is None for i in gpu.instances):
+            emptied.append(gpu)
+            continue
+        for instance in gpu.instances:
+            if instance.used_by:
+                kind = (gpu.product, instance.profile)
+                running[kind] = running.get(kind, 0) + 1
+        emptied.append(replace(gpu, instances=()))
+    worth = 1e6 * max(demand.weight for demand in demands)
+    there = [Demand(name="", replicas=count, weight=worth * slices(product),
+                    options=(Option(profile=profile, products=(product,)),))
+             for (product, profile), count in sorted(running.items())]
+    wanted = [*there, *demands]
+    fleet = pools(emptied, wanted, cut=True)
+    chosen = select(wanted, fleet, choices(wanted, fleet), budget=0)
+    if any(chosen.left[:len(there)]):
+        return {demand.name: 0 for demand in demands}
+    return {demand.name: demand.replicas - left
+            for demand, left in zip(demands, chosen.left[len(there):], strict=True)}
+
+
+def _layouts(seats: Sequence[Seat]) -> str:
+    places = sorted({f"{seat.node}/{gpu}" for seat in seats for gpu in seat.gpus})
+    return f"would fit if {_list([f'GPU {place}' for place in places])} were cut as proposed"
+
+
+def _if_moved(demand: Demand, gpus: Sequence[GPU]) -> str:
+    """The fewest replicas of one GPU that would have to go elsewhere, where that is enough."""
+    for option in demand.options:
+        for blocking, gpu, start in _blocked(demand, option, gpus)[:TRIED]:
+            if _fit_elsewhere(blocking, gpu, gpus):
+                names = _list([instance.used_by for instance in blocking])
+                return (f"would fit on GPU {gpu.name} as {option} at slice {start} if {names} moved to another GPU; "
+                        f"there is room for {'it' if len(blocking) == 1 else 'them'}")
+    return "there is enough, but in pieces: would fit if the replicas that run were packed anew"
+
+
+def _blocked(demand: Demand, option: Option, gpus: Sequence[GPU]) -> list[tuple[tuple[Instance, ...], GPU, int]]:
+    """Who lies where ``option`` could lie, the fewest first."""
+    found = []
+    for gpu in gpus:
+        shape = shape_of(gpu.product, option.profile)
+        allowed = demand.nodes is None or gpu.node in demand.nodes
+        if (shape is None or option.gpus > 1 or gpu.used_by or gpu.layout == "kept" or not allowed
+                or (option.products and gpu.product not in option.products)):
+            continue
+        for start in starts(shape, slices(gpu.product)):
+            wanted = cells(gpu.product, option.profile, start) if option.profile else full(slices(gpu.product))
+            blocking = tuple(i for i in gpu.instances if i.used_by and cells(gpu.product, i.profile, i.start) & wanted)
+            found.append((blocking, gpu, start))
+    return sorted(found, key=lambda one: (len(one[0]), one[1].node, one[1].index, one[2]))
+
+
+def _fit_elsewhere(moving: Sequence[Instance], gpu: GPU, gpus: Sequence[GPU]) -> bool:
+    """On boards of the same product, the largest first."""
+    size = slices(gpu.product)
+    free = [free_slices(other) for other in gpus
+            if other is not gpu and other.product == gpu.product and other.layout != "kept"]
+    for instance in sorted(moving, key=lambda i: -cells(gpu.product, i.profile, 0)):
+        shape = shape_of(gpu.product, instance.profile)
+        found = [(best, board) for board, left in enumerate(free)
+                 if shape is not None and (best := best_start(shape, size, left, False))]
+        if not found:
+            return False
+        (_, start), board = min(found)
+        free[board] &= ~cells(gpu.product, instance.profile, start)
+    return True
+
+
+def _no_hardware(demand: Demand, gpus: Sequence[GPU]) -> str:
+    there = sorted({gpu.product for gpu in gpus if demand.nodes is None or gpu.node in demand.nodes})
+    wanted = _list([f"{option}{' of ' + _list(list(option.products)) if option.products else ''}"
+                    for option in demand.options])
+    if not there:
+        return f"needs {wanted}, and none of the nodes that it may run on has a GPU that is known"
+    return f"needs {wanted}, and the nodes that it may run on have {_list(there)}"
+
+
+def _too_little(demand: Demand, gpus: Sequence[GPU]) -> str:
+    option = demand.options[0]
+    free = total = 0
+    for gpu in gpus:
+        suits = shape_of(gpu.product, option.profile) is not None
+        suits = suits and (not option.products or gpu.product in option.products)
+        if suits and (demand.nodes is None or gpu.node in demand.nodes):
+            total += slices(gpu.product)
+            free += free_slices(gpu).bit_count()
+    return f"needs {option} each; {free} of {total} memory slices are free after this plan, too few or taken by others"
+
+
+def _list(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    shown = [*names[:NAMED], *([f"{more} more"] if more > 0 else [])]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "nobody"
