@@ -13,9 +13,10 @@ Whoever refers to it in steps 1 and 2 takes the mark away; from step 3 on the st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import gc_job
@@ -51,6 +52,15 @@ class Shelves:
     referenced: frozenset[str] = frozenset()
     settled: bool = True
     jobs: tuple[CollectorJob, ...] = ()
+
+
+def named(status: Mapping[str, Any]) -> set[str]:
+    """Fingerprints that an object's status refers to: of what it asks for, shows, builds, or may go back to."""
+    blocks = [status, *(status.get(name) for name in ("engine", "build"))]
+    revisions = status.get("revisions")
+    if isinstance(revisions, list):
+        blocks += [entry for entry in revisions if isinstance(entry, Mapping) and entry.get("promotionTime")]
+    return {str(block["fingerprint"]) for block in blocks if isinstance(block, Mapping) and block.get("fingerprint")}
 
 
 def retired(since: datetime | None, now: datetime, config: OperatorConfig) -> bool:

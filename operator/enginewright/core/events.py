@@ -47,6 +47,8 @@ UNDER_WAY = frozenset(
         Reason.ANALYSING,
         Reason.WAITING_FOR_PROMOTION,
         Reason.DRAINING,
+        Reason.PINNED,
+        Reason.TARGET_CHANGED,
     }
 )
 

@@ -35,6 +35,7 @@ FINGERPRINT_FULL = f"{GROUP}/fingerprint-full"
 SOURCE_KEY = f"{GROUP}/source-key"  # on resolve Jobs: the key of what they resolve
 STORE_URI = f"{GROUP}/store"
 PROMOTE = f"{GROUP}/promote"  # set by the user to the fingerprint or revision to promote
+ROLLBACK_TO = f"{GROUP}/rollback-to"  # set by the user to a kept revision, which is then served whatever the spec asks
 RETRY = f"{GROUP}/retry"  # set by the user to any new value to try again what failed
 UNREFERENCED = f"{GROUP}/unreferenced-since"  # on engine records: since when nobody refers to the engine
 ENGINES = f"{GROUP}/engines"  # on collector Jobs: the fingerprints that they remove
@@ -44,6 +45,7 @@ COMPONENT_RESOLVE = "resolve"
 COMPONENT_BUILD = "build"
 COMPONENT_SERVER = "server"
 COMPONENT_ENGINE = "engine"
+COMPONENT_REVISION = "revision"
 COMPONENT_GC = "gc"
 
 CONTAINER_RESOLVE = "resolve"

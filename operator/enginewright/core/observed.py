@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from enginewright.core.placement import Placement
 from enginewright_builder.contract import Outcome, Progress
 
 
@@ -127,6 +128,18 @@ class EngineRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptRevision:
+    """All that a promoted revision's Deployment was made of: the raw ``spec``, the server ``image`` that it led to, the
+    placement, and the engine's outcome."""
+
+    revision: str
+    spec: Mapping[str, Any]
+    image: str
+    placement: Placement
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecordMark:
     """What the collector of unused engines sees of a record. ``version`` is its resourceVersion, ``unreferenced`` since
     when nobody refers to the engine."""
@@ -195,7 +208,7 @@ class Observed:
     ``monotonic`` the clock of the signal window. ``records`` and ``leases`` are by fingerprint, those of the store that
     the spec names. ``applied`` maps ``Kind/name`` of the children that have no view of their own to look into (Service,
     PodDisruptionBudget, ResourceClaimTemplate) to their manifest-hash annotation, so that an unchanged child costs no
-    write."""
+    write. ``kept`` is by revision, and read only for an object that is annotated."""
 
     now: datetime
     monotonic: float = 0.0
@@ -207,6 +220,7 @@ class Observed:
     records: Mapping[str, EngineRecord] = field(default_factory=dict)
     leases: Mapping[str, LeaseView] = field(default_factory=dict)
     claims: Mapping[str, ClaimView] = field(default_factory=dict)
+    kept: Mapping[str, KeptRevision] = field(default_factory=dict)
     signals: SignalWindow | None = None
     applied: Mapping[str, str] = field(default_factory=dict)
 

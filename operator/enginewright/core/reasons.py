@@ -51,6 +51,7 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     POD_CANNOT_START = "PodCannotStart"
     ENGINE_LOST = "EngineLost"
+    TARGET_CHANGED = "TargetChanged"
     # accuracy and objective
     WAITING_FOR_ENGINE = "WaitingForEngine"
     VERIFIED = "Verified"
@@ -66,6 +67,8 @@ class Reason(StrEnum):
     DRAINING = "Draining"
     COMPLETE = "Complete"
     ROLLED_BACK = "RolledBack"
+    PINNED = "Pinned"
+    ROLLBACK_TARGET_UNKNOWN = "RollbackTargetUnknown"
     ENGINE_REFUSED = "EngineRefused"
     SMOKE_TEST_FAILED = "SmokeTestFailed"
     CRASHING = "Crashing"

@@ -25,7 +25,7 @@ def source_key(spec: Spec) -> str:
 
 
 # What only replicas depend on: no failed build is worth another try because these changed, and /scale writes them.
-_REPLICAS_ALONE = {"replicas", "autoscaling", "rollout", "suspend", "serving"}
+_REPLICAS_ALONE = {"replicas", "autoscaling", "rollout", "suspend", "serving", "revision_history_limit"}
 
 
 def build_key(spec: Spec) -> str:

@@ -266,6 +266,63 @@ class RolloutStatus(StatusModel):
     """The last revision that was given up."""
 
 
+class TargetStatus(StatusModel):
+    """What an engine is built for, and depends on."""
+
+    device: str
+    """GPU product and MIG profile, or cpu; and the architecture."""
+    device_count: int
+    """Devices of one replica."""
+    server_image: str
+    """Image of the server, which has the runtime."""
+    backends: str
+    """What that image can run."""
+    builder_image: str
+    """Image of the builder."""
+
+
+class RevisionStatus(StatusModel):
+    """One revision that served or was tried, with its evidence in short."""
+
+    revision: str
+    """The revision."""
+    fingerprint: str
+    """Its engine."""
+    backend: str | None = None
+    """Engine: tensorrt, onnxruntime or torch."""
+    precision: str | None = None
+    """Numeric precision of the engine."""
+    speedup: float | None = None
+    """Throughput relative to the source model at equal batch."""
+    p99_milliseconds: float | None = Field(default=None, alias="p99Milliseconds")
+    """99th percentile latency as measured by the build."""
+    accuracy_low: float | None = None
+    """Lower 95 % confidence bound of the accuracy."""
+    promotion_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When it last took over. Absent: it never did, and there is no going back to it."""
+    outcome: Literal["Serving", "Superseded", "RolledBack"]
+    """Serving, Superseded by a later one, or RolledBack."""
+    reason: str | None = None
+    """Why it was rolled back, as one CamelCase word."""
+    message: str | None = None
+    """Why it was rolled back, with figures."""
+    end_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When it was superseded or rolled back."""
+    target: TargetStatus | None = None
+    """What its engine was built for."""
+
+
+class PinStatus(StatusModel):
+    """What the annotation enginewright.io/rollback-to asked for."""
+
+    revision: str
+    """The annotation's value."""
+    spec_key: str
+    """Identifies what the spec asked to be served when the annotation was first seen."""
+    released: bool | None = None
+    """True once the spec has asked for something else: the newest wish wins."""
+
+
 class DecisionStatus(StatusModel):
     """One change of replicas."""
 
@@ -349,6 +406,10 @@ class Status(StatusModel):
     """The chosen hardware."""
     rollout: RolloutStatus | None = None
     """Which revisions there are."""
+    revisions: tuple[RevisionStatus, ...] = ()
+    """Revisions that served or were tried, newest first, as many as spec.revisionHistoryLimit says."""
+    pin: PinStatus | None = None
+    """The revision that an annotation asks for."""
     autoscaling: AutoscalingStatus | None = None
     """Queue depth and decisions."""
 
@@ -364,3 +425,9 @@ def read(kind: type[Block], raw: object) -> Block | None:
         return kind.model_validate(dict(raw))
     except ValidationError:
         return None
+
+
+def read_all(kind: type[Block], raw: object) -> tuple[Block, ...]:
+    """The entries of a list that make sense."""
+    entries = raw if isinstance(raw, list) else []
+    return tuple(block for entry in entries if (block := read(kind, entry)) is not None)

@@ -9,7 +9,7 @@ from datetime import datetime
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
-from enginewright.core.collect import CollectorJob, Shelves
+from enginewright.core.collect import CollectorJob, Shelves, named
 from enginewright.core.decide.jobs import live
 from enginewright.core.manifests import record_mark
 from enginewright.observe.fields import Raw, annotations_of, is_deleting, labels_of, name_of, section, uid_of
@@ -57,9 +57,7 @@ def referenced(models: Iterable[Raw], carriers: Iterable[Raw]) -> frozenset[str]
     """Fingerprints that a status names, and those that revisions, leases and builds carry."""
     found = {str(annotations_of(raw).get(labels.FINGERPRINT_FULL) or "") for raw in carriers}
     for raw in models:
-        status = section(raw, "status")
-        found.add(str(status.get("fingerprint") or ""))
-        found |= {str(section(status, block).get("fingerprint") or "") for block in ("engine", "build")}
+        found |= named(section(raw, "status"))
     return frozenset(found - {""})
 
 

@@ -29,8 +29,16 @@ from enginewright.clients.resources import (
 )
 from enginewright.core import labels
 from enginewright.core.decide.jobs import live
-from enginewright.core.manifests import read_record
-from enginewright.core.observed import EngineRecord, JobView, LeaseView, ObjectView, Observed, SignalWindow
+from enginewright.core.manifests import read_record, read_revision
+from enginewright.core.observed import (
+    EngineRecord,
+    JobView,
+    KeptRevision,
+    LeaseView,
+    ObjectView,
+    Observed,
+    SignalWindow,
+)
 from enginewright.core.request import source_claims, store_claim
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.fields import Raw, annotations_of, controlled_by, labels_of, name_of
@@ -73,7 +81,7 @@ class World:
         mine = f"{labels.MODEL}={view.name}"
         # Before the records: a builder writes the record, then gives the lease up.
         leases = await self._leases(view, spec)
-        jobs, pods, deployments, services, slices, budgets, templates, records, claims = await _together(
+        jobs, pods, deployments, services, slices, budgets, templates, records, claims, kept = await _together(
             self._children(JOB, view, mine),
             self._kube.list_all(POD, view.namespace, labels=mine),
             self._children(DEPLOYMENT, view, mine),
@@ -83,6 +91,7 @@ class World:
             self._claim_templates(view, spec, mine),
             self._records(view, spec),
             self._claims(view, spec),
+            self._kept(view),
         )
         serving = [pod_view(pod) for pod in pods if labels_of(pod).get(labels.COMPONENT) == labels.COMPONENT_SERVER]
         return Observed(
@@ -96,6 +105,7 @@ class World:
             records=records,
             leases=leases,
             claims={name: claim_view(raw) for name, raw in claims.items()},
+            kept=kept,
             signals=signals,
             applied={
                 **_applied(SERVICE, services), **_applied(DISRUPTION_BUDGET, budgets),
@@ -131,6 +141,15 @@ class World:
         found = await self._kube.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.ENGINE}=true")
         here = (raw for raw in found if annotations_of(raw).get(labels.STORE_URI) == spec.store.uri)
         return {record.fingerprint: record for raw in here if (record := read_record(raw)) is not None}
+
+    async def _kept(self, view: ObjectView) -> Mapping[str, KeptRevision]:
+        """Revisions that can be gone back to: looked up only where somebody asks for it."""
+        if labels.ROLLBACK_TO not in view.annotations:
+            return {}
+        selector = labels.as_selector({labels.MODEL: view.name, labels.COMPONENT: labels.COMPONENT_REVISION})
+        found = await self._kube.list_all(CONFIG_MAP, view.namespace, labels=selector)
+        mine = (read_revision(raw) for raw in found if controlled_by(raw, view.uid))
+        return {kept.revision: kept for kept in mine if kept is not None}
 
     async def _leases(self, view: ObjectView, spec: Spec | None) -> Mapping[str, LeaseView]:
         """Of builds into the object's own store. Of one that ran out it counts whether its Job lives all the same: a

@@ -9,10 +9,10 @@ from typing import Any
 from enginewright.core import manifests
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import Owner
-from enginewright.core.observed import ClaimView, EngineRecord
+from enginewright.core.observed import ClaimView, EngineRecord, KeptRevision
 from enginewright.core.placement import Placement, place
 from enginewright.core.problems import summarise
-from enginewright.core.request import build_request, resolve_request, store_claim
+from enginewright.core.request import build_request, resolve_request, server_image, store_claim
 from enginewright.core.spec import Spec, parse_spec, validate
 from enginewright_builder.contract import EngineSummary, Outcome, ResolvedSource, ServingChoice
 
@@ -57,6 +57,12 @@ class Children:
     def revision(self) -> str:
         return manifests.revision_name(self.fingerprint, self.spec, self.placement, self.config)
 
+    @property
+    def kept(self) -> KeptRevision:
+        raw = self.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return KeptRevision(revision=self.revision, spec=raw, image=server_image(self.spec, self.config),
+                            placement=self.placement, outcome=self.outcome)
+
     def all(self) -> dict[str, JSON]:
         owner, spec, config = self.owner, self.spec, self.config
         resolve = manifests.resolve_job(owner, spec, config)
@@ -75,6 +81,7 @@ class Children:
             "engine_record": manifests.engine_record(
                 owner.namespace, ClaimView(name=store_claim(spec), uid="claim-uid", phase="Bound"), spec.store.uri,
                 self.outcome),
+            "revision": manifests.revision_configmap(owner, self.kept),
         }
         claim = manifests.claim_template(owner, self.placement)
         return {**found, "claim_template": claim} if claim else found

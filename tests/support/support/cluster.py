@@ -15,13 +15,14 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
-from enginewright.core.manifests import read_record
+from enginewright.core.manifests import read_record, read_revision
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
     EndpointView,
     EngineRecord,
     JobView,
+    KeptRevision,
     LeaseView,
     ObjectView,
     Observed,
@@ -163,6 +164,7 @@ class Cluster:
     endpoints: tuple[EndpointView, ...] = ()
     records: dict[str, EngineRecord] = field(default_factory=dict)
     leases: dict[str, LeaseView] = field(default_factory=dict)
+    kept: dict[str, KeptRevision] = field(default_factory=dict)
     signals: SignalWindow | None = None
     broken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     serial: int = 0
@@ -195,6 +197,7 @@ class Cluster:
             endpoints=self.endpoints,
             records=dict(self.records),
             leases=dict(self.leases),
+            kept=dict(self.kept) if labels.ROLLBACK_TO in self.annotations else {},
             signals=self.signals,
             applied=dict(self.applied),
             claims={name: ClaimView(name=name, uid=f"c-{name}", phase="Bound") for name in self.claims},
@@ -319,6 +322,8 @@ class Cluster:
         if manifest["kind"] == "ConfigMap":
             if record := read_record(manifest):
                 self.records.setdefault(record.fingerprint, record)
+            elif kept := read_revision(manifest):
+                self.kept.setdefault(kept.revision, kept)
             else:
                 self.requests[meta["name"]] = manifest["data"]["request.json"]
         elif meta["name"] not in self.jobs:
@@ -340,6 +345,7 @@ class Cluster:
             self.deployments[name] = replace(self.deployments[name], deleting=True)
         elif kind == "ConfigMap":
             self.requests.pop(name, None)
+            self.kept = {key: kept for key, kept in self.kept.items() if name != f"{self.name}-{key}"}
             self.records = {
                 key: record
                 for key, record in self.records.items()

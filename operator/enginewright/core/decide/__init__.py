@@ -1,6 +1,6 @@
 """The heart: from the object and the observed world to a plan. Pure, and walked anew from the start in every pass:
 
-spec → source → engine → serving → scale → rollout → report
+spec → source → engine → serving → scale → goal → rollout → history → report
 
 Each step is a file, takes what the steps before it found, and returns data; each condition is set in one place only.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.engine_step import engine_step
+from enginewright.core.decide.history import history_step
+from enginewright.core.decide.pin import choose_goal, say
 from enginewright.core.decide.report import Findings, refuse, report
 from enginewright.core.decide.rollout_step import rollout_step
 from enginewright.core.decide.scale_step import scale_step
@@ -34,8 +36,10 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     engine = engine_step(world, source)
     serving = Serving.of(observed, world.memory.rollout)
     scale = scale_step(world, serving)
-    rollout = rollout_step(world, engine, serving, scale.wanted)
-    return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout))
+    goal = choose_goal(world, engine)
+    rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
+    return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout,
+                                  history=history_step(goal.world, goal.engine, rollout), pin=goal.memory))
 
 
 __all__ = ["decide"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from enginewright.core.collect import retired
 from enginewright.core.conditions import Verdict, bad, unknown
-from enginewright.core.decide import build, build_lease, repair
+from enginewright.core.decide import build, build_lease, compatibility, repair
 from enginewright.core.decide.jobs import live
 from enginewright.core.decide.source_step import SourceResult, missing_store
 from enginewright.core.decide.world import LOOK_AGAIN, World
@@ -17,20 +17,21 @@ from enginewright.core.plan import Action, Delete, MarkRecord
 from enginewright.core.problems import Problem
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_request, store_claim
-from enginewright.core.status import BuildStatus
+from enginewright.core.status import BuildStatus, TargetStatus
 from enginewright_builder.contract import CandidateSummary, ResolvedSource
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineResult:
-    """``revision`` is what would be served, known as soon as the fingerprint is. ``candidates`` are those of a build
-    that shipped nothing."""
+    """``revision`` is what would be served, known as soon as the fingerprint is; ``target`` what it is built for.
+    ``candidates`` are those of a build that shipped nothing."""
 
     verdict: Verdict
     fingerprint: str = ""
     revision: str = ""
     placement: Placement | None = None
     record: EngineRecord | None = None
+    target: TargetStatus | None = None
     cache_hit: bool = False
     memory: BuildStatus | None = None
     candidates: tuple[CandidateSummary, ...] = ()
@@ -66,6 +67,7 @@ def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placemen
         revision=revision_name(fingerprint, world.spec, placement, world.config),
         placement=placement,
         memory=memory,
+        target=compatibility.target_of(request),
     )
     record = world.observed.records.get(fingerprint)
     if record and _usable(world, record):
@@ -73,7 +75,7 @@ def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placemen
     done = build.build_step(world, request, fingerprint, placement, memory)
     return replace(
         result,
-        verdict=done.verdict,
+        verdict=compatibility.explain(world, result.target, done.verdict),
         memory=done.memory,
         candidates=done.candidates,
         requeue=done.requeue,

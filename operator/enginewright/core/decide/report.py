@@ -9,6 +9,7 @@ from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, merge
 from enginewright.core.decide import blocks
 from enginewright.core.decide.engine_step import EngineResult
+from enginewright.core.decide.history import HistoryResult
 from enginewright.core.decide.proof import accuracy_verdict, objective_verdict
 from enginewright.core.decide.readiness import available_verdict, ready_verdict
 from enginewright.core.decide.rollout import RolloutResult
@@ -21,7 +22,7 @@ from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
 from enginewright.core.problems import Problem, summarise
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.status import StatusModel
+from enginewright.core.status import PinStatus, StatusModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class Findings:
     serving: Serving
     scale: ScaleResult
     rollout: RolloutResult
+    history: HistoryResult
+    pin: PinStatus | None = None
 
 
 def report(world: World, found: Findings) -> Plan:
@@ -52,7 +55,7 @@ def report(world: World, found: Findings) -> Plan:
     old = world.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
     return Plan(
-        actions=found.source.actions + found.engine.actions + found.rollout.actions,
+        actions=found.source.actions + found.engine.actions + found.rollout.actions + found.history.actions,
         events=transitions(old, verdicts) + decided,
         status={
             "observedGeneration": world.obj.generation,
@@ -77,6 +80,7 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
         "engine": engine,
         "placement": blocks.placement_block(found.engine.placement),
         "rollout": found.rollout.memory,
+        "pin": found.pin,
         "autoscaling": found.scale.memory,
         "cost": cost,
         "batching": blocks.batching_block(shown),
@@ -85,6 +89,8 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
         ),
     }
     status: dict[str, Any] = {name: block.as_json() for name, block in parts.items() if block is not None}
+    if found.history.memory:
+        status["revisions"] = [entry.as_json() for entry in found.history.memory]
     if candidates := _candidates(world, found):
         status["candidates"] = candidates
     if found.engine.fingerprint:

@@ -26,6 +26,8 @@ class Memory:
     build: status.BuildStatus | None = None
     engine: status.EngineStatus | None = None
     rollout: status.RolloutStatus | None = None
+    revisions: tuple[status.RevisionStatus, ...] = ()
+    pin: status.PinStatus | None = None
     autoscaling: status.AutoscalingStatus | None = None
 
     @classmethod
@@ -35,6 +37,8 @@ class Memory:
             build=status.read(status.BuildStatus, raw.get("build")),
             engine=status.read(status.EngineStatus, raw.get("engine")),
             rollout=status.read(status.RolloutStatus, raw.get("rollout")),
+            revisions=status.read_all(status.RevisionStatus, raw.get("revisions")),
+            pin=status.read(status.PinStatus, raw.get("pin")),
             autoscaling=status.read(status.AutoscalingStatus, raw.get("autoscaling")),
         )
 

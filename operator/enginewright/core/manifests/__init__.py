@@ -10,10 +10,12 @@ from enginewright.core.manifests.pdb import pdb
 from enginewright.core.manifests.record import engine_record, read_record, record_mark, record_name
 from enginewright.core.manifests.request_configmap import request_configmap
 from enginewright.core.manifests.resolve_job import resolve_job, resolve_job_name
+from enginewright.core.manifests.revision import read_revision, revision_configmap
 from enginewright.core.manifests.service import service
 
 __all__ = [
     "LEASE_SECONDS", "Owner", "build_job", "build_job_name", "build_lease", "claim_template", "claim_template_name",
-    "deployment", "deployment_name", "engine_record", "gc_job", "holder_identity", "pdb", "read_record", "record_mark",
-    "record_name", "request_configmap", "resolve_job", "resolve_job_name", "revision_name", "service",
+    "deployment", "deployment_name", "engine_record", "gc_job", "holder_identity", "pdb", "read_record",
+    "read_revision", "record_mark", "record_name", "request_configmap", "resolve_job", "resolve_job_name", "revision_configmap",
+    "revision_name", "service",
 ]

@@ -40,6 +40,9 @@ class Spec(SpecModel):
     they read it first). Not together with autoscaling."""
     autoscaling: AutoscalingSpec | None = None
     """Let queue depth decide on the number of replicas. Not together with replicas."""
+    revision_history_limit: int = Field(default=5, ge=0, le=50)
+    """How many old revisions status keeps. To go back to one that served, annotate the object with
+    enginewright.io/rollback-to: its engine is kept as long as it is."""
     store: StoreSpec = Field(default_factory=StoreSpec)
     """Where engines are kept."""
     suspend: bool = False

@@ -1,0 +1,111 @@
+"""Which revisions served or were tried, newest first, each with its evidence; and what is kept to go back to one.
+
+Kept in status, bounded by ``spec.revisionHistoryLimit``. A revision that is promoted also leaves what it was made of in
+a ConfigMap, before status says so; one that leaves the history takes it along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from enginewright.core.conditions import timestamp
+from enginewright.core.decide.engine_step import EngineResult
+from enginewright.core.decide.rollout import RolloutResult
+from enginewright.core.decide.world import World
+from enginewright.core.manifests import deployment_name, revision_configmap
+from enginewright.core.observed import EngineRecord, KeptRevision
+from enginewright.core.placement import Placement
+from enginewright.core.plan import Action, Create, Delete
+from enginewright.core.request import server_image
+from enginewright.core.status import RevisionStatus, RolledBackStatus
+
+Revisions = tuple[RevisionStatus, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryResult:
+    memory: Revisions
+    actions: tuple[Action, ...] = ()
+
+
+def history_step(world: World, goal: EngineResult, rollout: RolloutResult) -> HistoryResult:
+    """``goal`` is what was rolled out: what the spec asks for, or what is pinned; ``world`` has its spec."""
+    entries, actions = world.memory.revisions, tuple[Action, ...]()
+    memory = rollout.memory
+    served = next((entry.revision for entry in entries if entry.outcome == "Serving"), "")
+    complete = memory.step == "Complete" and memory.stable == goal.revision
+    if complete and served != goal.revision and goal.record and goal.placement:
+        entries = _promote(world, entries, goal, goal.record)
+        actions = _keep(world, goal.revision, goal.placement, goal.record)
+    if memory.rolled_back:
+        entries = _roll_back(entries, goal, memory.rolled_back)
+    bounded = _bound(entries, world, {memory.stable, memory.candidate, goal.revision})
+    return HistoryResult(memory=bounded, actions=actions + _forget(world, entries, bounded))
+
+
+def _keep(world: World, revision: str, placement: Placement, record: EngineRecord) -> tuple[Action, ...]:
+    """One that served before is kept already, as it was made then."""
+    if any(entry.revision == revision and entry.promotion_time for entry in world.memory.revisions):
+        return ()
+    kept = KeptRevision(revision=revision, spec=world.obj.spec, image=server_image(world.spec, world.config),
+                        placement=placement, outcome=replace(record.outcome, candidates=()))
+    return (Create(manifest=revision_configmap(world.owner, kept), why="going back to it is to need no build"),)
+
+
+def _promote(world: World, entries: Revisions, goal: EngineResult, record: EngineRecord) -> Revisions:
+    now = timestamp(world.now)
+    known = next((entry for entry in entries if entry.revision == goal.revision), None) or _entry(goal, record)
+    newest = known.model_copy(update={"promotion_time": now, "outcome": "Serving", "reason": None, "message": None,
+                                      "end_time": None})
+    return (newest, *(_superseded(entry, now) for entry in entries if entry.revision != goal.revision))
+
+
+def _superseded(entry: RevisionStatus, now: str) -> RevisionStatus:
+    if entry.outcome != "Serving":
+        return entry
+    return entry.model_copy(update={"outcome": "Superseded", "end_time": now})
+
+
+def _roll_back(entries: Revisions, goal: EngineResult, given_up: RolledBackStatus) -> Revisions:
+    """Once for each time. One that had served before stays what may be gone back to."""
+    if any((entry.revision, entry.end_time) == (given_up.revision, given_up.time) for entry in entries):
+        return entries
+    found = next((entry for entry in entries if entry.revision == given_up.revision), None)
+    if found is None and goal.record and goal.revision == given_up.revision:
+        found = _entry(goal, goal.record)
+    if found is None or found.outcome == "Serving":
+        return entries
+    told = found.model_copy(update={"outcome": "RolledBack", "reason": given_up.reason, "message": given_up.message,
+                                    "end_time": given_up.time})
+    return (told, *(entry for entry in entries if entry.revision != given_up.revision))
+
+
+def _entry(goal: EngineResult, record: EngineRecord) -> RevisionStatus:
+    engine = record.outcome.engine
+    entry = RevisionStatus(revision=goal.revision, fingerprint=record.fingerprint, outcome="RolledBack",
+                           target=goal.target)
+    if engine is None:
+        return entry
+    return entry.model_copy(update={
+        "backend": engine.backend, "precision": engine.precision, "speedup": engine.speedup,
+        "p99_milliseconds": engine.p99_ms, "accuracy_low": engine.accuracy_low})
+
+
+def _bound(entries: Revisions, world: World, needed: set[str | None]) -> Revisions:
+    """The limit counts old revisions: what serves or is on its way stays whatever it says."""
+    left, kept = world.spec.revision_history_limit, []
+    for entry in entries:
+        old = entry.outcome != "Serving" and entry.revision not in needed
+        if not old or left > 0:
+            kept.append(entry)
+        left -= old
+    return tuple(kept)
+
+
+def _forget(world: World, before: Revisions, after: Revisions) -> tuple[Action, ...]:
+    stay = {entry.revision for entry in after}
+    return tuple(
+        Delete(api_version="v1", kind="ConfigMap", name=deployment_name(world.obj.name, entry.revision),
+               why=f"revision {entry.revision} leaves the history")
+        for entry in before if entry.revision not in stay and entry.promotion_time
+    )

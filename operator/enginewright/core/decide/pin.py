@@ -1,0 +1,116 @@
+"""Going back: an annotation makes a kept revision the one that is rolled out, whatever the spec asks for.
+
+The newest wish wins: the pin ends with the annotation, or when the spec asks for something else to be served than it
+did when the annotation was first seen. Replicas, scaling and how rollouts go are always the spec's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from enginewright.core import labels
+from enginewright.core.conditions import bad
+from enginewright.core.decide.engine_step import EngineResult
+from enginewright.core.decide.rollout import RolloutResult
+from enginewright.core.decide.world import World
+from enginewright.core.manifests import revision_name
+from enginewright.core.observed import EngineRecord, KeptRevision
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.request import store_claim
+from enginewright.core.spec import Spec, parse_spec
+from enginewright.core.status import PinStatus
+from enginewright_builder.contract import canonical
+
+# What goes on being the current spec's while another revision is pinned. All else makes a revision, or its engine.
+LIVE = ("replicas", "autoscaling", "rollout", "suspend", "revisionHistoryLimit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What is to be rolled out: ``engine``, made as ``world.spec`` says. ``problem`` is why a wish is not followed,
+    ``note`` what is to be said of one that is or was."""
+
+    world: World
+    engine: EngineResult
+    memory: PinStatus | None = None
+    pinned: bool = False
+    problem: str = ""
+    note: str = ""
+
+
+def choose_goal(world: World, engine: EngineResult) -> Goal:
+    wish = world.obj.annotations.get(labels.ROLLBACK_TO, "").strip()
+    plain = Goal(world=world, engine=engine)
+    if not wish:
+        return plain
+    told = world.memory.pin if world.memory.pin and world.memory.pin.revision == wish else None
+    memory = told or PinStatus(revision=wish, spec_key=_served_key(world.spec))
+    if memory.released or memory.spec_key != _served_key(world.spec):
+        memory = memory.model_copy(update={"released": True})
+        return replace(plain, memory=memory, note=f"The spec has changed since annotation {labels.ROLLBACK_TO}={wish} "
+                       f"was set, and goes before it; {_release(world)} removes it.")
+    plain = replace(plain, memory=memory)
+    if wish == engine.revision:
+        return plain
+    kept = world.observed.kept.get(wish)
+    return _pinned(plain, wish, kept) if kept else replace(plain, problem=_unknown(world, wish, "is not kept"))
+
+
+def say(goal: Goal, rollout: RolloutResult) -> RolloutResult:
+    """``rollout`` with what is to be said about the annotation: the current spec's engine does not serve."""
+    verdict = rollout.verdict
+    if goal.problem:
+        verdict = bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLBACK_TARGET_UNKNOWN, f"{goal.problem} {verdict.message}")
+    elif goal.pinned and verdict.ok:
+        verdict = bad(Condition.ROLLOUT_COMPLETE, Reason.PINNED, f"{goal.note} {verdict.message}")
+    elif goal.note:
+        verdict = replace(verdict, message=f"{verdict.message} {goal.note}")
+    return replace(rollout, verdict=verdict)
+
+
+def _pinned(plain: Goal, wish: str, kept: KeptRevision) -> Goal:
+    world = plain.world
+    spec = _spec_of(world, kept)
+    fingerprint = kept.outcome.fingerprint
+    if spec is None or revision_name(fingerprint, spec, kept.placement, world.config) != wish:
+        why = "was made by another release, which this one cannot repeat"
+        return replace(plain, problem=_unknown(world, wish, why))
+    record = EngineRecord(fingerprint=fingerprint, store_claim=store_claim(spec), outcome=kept.outcome,
+                          store_uri=spec.store.uri)
+    asked = f"revision {plain.engine.revision}" if plain.engine.revision else "that"
+    return replace(
+        plain, pinned=True, world=replace(world, spec=spec),
+        engine=EngineResult(verdict=plain.engine.verdict, fingerprint=fingerprint, revision=wish, record=record,
+                            placement=kept.placement),
+        note=f"Annotation {labels.ROLLBACK_TO} pins revision {wish} in place of {asked} which the spec asks for; "
+             f"{_release(world)} goes on with the spec.")
+
+
+def _spec_of(world: World, kept: KeptRevision) -> Spec | None:
+    """The kept revision's, with the server image that it led to then, and the current one's live parts."""
+    raw = {key: value for key, value in kept.spec.items() if key not in LIVE}
+    raw |= {key: value for key, value in world.obj.spec.items() if key in LIVE}
+    raw["serving"] = {**(kept.spec.get("serving") or {}), "image": kept.image}
+    spec = parse_spec(raw)
+    return spec if isinstance(spec, Spec) else None
+
+
+def _served_key(spec: Spec) -> str:
+    """16 hex digits over all of a spec that decides what is served."""
+    live = {"replicas", "autoscaling", "rollout", "suspend", "revision_history_limit"}
+    return hashlib.sha256(canonical(spec.model_dump(mode="json", exclude=live)).encode()).hexdigest()[:16]
+
+
+def _release(world: World) -> str:
+    return f"kubectl annotate om {world.obj.name} {labels.ROLLBACK_TO}-"
+
+
+def _unknown(world: World, wish: str, why: str) -> str:
+    names = [entry.revision for entry in world.memory.revisions if entry.promotion_time]
+    kept = f"kept are {', '.join(names)}" if names else "none is kept yet"
+    for entry in world.memory.revisions:
+        if entry.revision == wish and not entry.promotion_time:
+            why = f"never served: it was rolled back ({entry.reason})"
+    return (f"Annotation {labels.ROLLBACK_TO}={wish} has no effect: revision {wish} {why}; {kept}. Name one of them, "
+            f"or remove it with {_release(world)}.")
