@@ -16,10 +16,13 @@ from enginewright_builder.sweep.result import Point
 from grids.grid import Axes, Cell, Grid, medians, read_all
 from grids.quick import QuickSearch
 from grids.replay import MOST_MEASUREMENTS, achieved, point_of, replay
+from grids.simulate import MACHINES, simulated
 
 COMMAND = "make search-study"
 # Random searches, and replays in which every answer is one repeat drawn at random.
 RANDOM_SEEDS, NOISE_SEEDS = 500, 25
+# Grids of each kind of made-up server.
+SIMULATED_SEEDS = 6
 GOAL = 0.99
 # Limits as multiples of the smallest latency in the grid at that percentile.
 LIMITS = ((99.0, 1.5), (99.0, 2.0), (99.0, 4.0), (95.0, 2.0), (95.0, 4.0), (90.0, 3.0))
@@ -98,6 +101,25 @@ def _study_goal(grid: Grid, figures: Mapping[Cell, Mapping[str, float]], goal: G
                   "full_grid": vars(_noisy(grid, goal.objective, share, _exhaustive))}}
 
 
+def study_simulated(kind: str) -> dict[str, Any]:
+    """The search, and the first measurements of the quick one, on ``SIMULATED_SEEDS`` made-up servers of a kind."""
+    ours, quick, counts = [], [], []
+    for seed in range(SIMULATED_SEEDS):
+        grid = simulated(kind, seed)
+        figures = {cell: grid.median(cell) for cell in grid.repeats}
+        for goal in goals(figures):
+            points = {cell: point_of(cell, one, goal.objective) for cell, one in figures.items()}
+            best = max(points.values(), key=lambda point: score(point, goal.objective))
+            found = replay(grid.axes, figures.__getitem__, goal.objective)
+            _, seen = QuickSearch(grid.axes, points.__getitem__, goal.objective).run()
+            few = max((points[cell] for cell in seen[:MOST_MEASUREMENTS]), key=lambda one: score(one, goal.objective))
+            ours.append(achieved(points[found.chosen], best, goal.objective))
+            quick.append(achieved(few, best, goal.objective))
+            counts.append(len(found.measured))
+    return {"kind": kind, "grids": SIMULATED_SEEDS, "ours": vars(Spread.of(ours, counts)),
+            "quick_first_12": vars(Spread.of(quick, [MOST_MEASUREMENTS] * len(quick)))}
+
+
 def coarse_grid(axes: Axes) -> list[Cell]:
     """Every second value of each axis, from the smallest on: what one measures by hand."""
     thin = Axes(max_batch_sizes=axes.max_batch_sizes[::2], max_queue_delays_us=axes.max_queue_delays_us[::2],
@@ -161,7 +183,7 @@ def run(grids: Path, target: Path) -> int:
               or goal["ours"]["measurements"] > MOST_MEASUREMENTS]
     document = {"command": COMMAND, "goal": {"share": GOAL, "measurements": MOST_MEASUREMENTS},
                 "cells": len(cells), "missed": len(missed), "random_seeds": RANDOM_SEEDS, "noise_seeds": NOISE_SEEDS,
-                "grids": studied}
+                "grids": studied, "simulated": [study_simulated(kind) for kind in MACHINES]}
     target.mkdir(parents=True, exist_ok=True)
     (target / "search.json").write_text(json.dumps(_rounded(document), indent=1, ensure_ascii=False) + "\n",
                                         encoding="utf-8")

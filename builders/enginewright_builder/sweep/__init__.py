@@ -43,9 +43,7 @@ def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], worksp
     tritonserver on this machine.
     """
     space = Space.of(max_batch_size=max_batch_size, batching=batching, instances=instances,
-                     cores=cores or available_cpus(), gpus=len(gpus),
-                     # Clients may send batches of all that the spec allows; Triton refuses what is above its maximum.
-                     largest_request=max_batch_size)
+                     cores=cores or available_cpus(), gpus=len(gpus))
     root = workspace_repository(workspace)
     first = ServingChoice(max_batch_size=max_batch_size, instance_count=space.instances[0])
     shutil.rmtree(root / model_name, ignore_errors=True)  # of an attempt that was cut off

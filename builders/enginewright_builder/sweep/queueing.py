@@ -1,11 +1,12 @@
 """A batch server in closed loop, in closed form: what throughput a configuration should have.
 
-Five parameters, fitted to the points measured so far: the service time of a batch is affine in its size, ``fixed +
-each · batch``; instances that work at the same time slow one another by ``busy ** sharing`` (0: not at all, 1: they
-share one machine fully); a request spends ``outside`` between two visits (client, wire, copies); and the path outside
-the instances carries at most ``ceiling`` requests a millisecond. Throughput is then bounded by the load and by each
-station (asymptotic bounds of closed networks: Denning and Buzen, "The operational analysis of queueing network
-models", ACM Computing Surveys 10(3), 1978).
+Five parameters, fitted to the points measured so far: a batch of 1 takes ``single``, and each further request adds the
+``share`` of it (0.9 on a CPU's core, 0.01 on a GPU that one request leaves idle); instances that work at the same time
+slow one another by ``busy ** sharing`` (0: not at all, 1: they share one machine fully); a request spends ``outside``
+between two visits (client, wire, copies); and the path outside the instances carries at most ``ceiling`` requests a
+millisecond, one after the other. Throughput is then bounded by the load and by each station (asymptotic bounds of
+closed networks: Denning and Buzen, "The operational analysis of queueing network models", ACM Computing Surveys 10(3),
+1978).
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
+from scipy import optimize, special
 
 from enginewright_builder.sweep.space import Trial
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 # How sharp the corner between two bounds is: the p-norm that joins them.
 SHARPNESS = 8.0
-# A fit believes measurements to this share of their value, as the model itself is no better.
-TRUST = 0.05
-# Prior of log fixed, log each, sharing, log outside, log ceiling, in units of the service time of one request alone.
-PRIOR_MEAN = np.array([np.log(0.5), np.log(0.3), 0.5, np.log(0.1), np.log(10.0)])
-PRIOR_SPREAD = np.array([1.0, 1.0, 0.4, 1.0, 1.2])
+# Prior of log single, logit share, sharing, log outside and log ceiling. Single and outside are in units of what one
+# request alone was measured to spend in each, and the ceiling of one over both together: only that is known beforehand.
+# Shares from 0.007 to 0.95 lie within two spreads: GPUs as well as CPUs.
+PRIOR_MEAN = np.array([0.0, -1.0, 0.5, 0.0, np.log(20.0)])
+PRIOR_SPREAD = np.array([0.3, 2.0, 0.4, 0.5, 1.2])
+# One request alone is neither outside all the time nor never, whatever clocks say.
+OUTSIDE_SHARE = (0.03, 0.9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,33 +52,51 @@ class Coordinates:
 
 
 def log_throughput(parameters: Vector, at: Coordinates) -> Vector:
-    """Logarithm of requests a millisecond. ``parameters`` as in ``PRIOR_MEAN``, times in milliseconds."""
-    fixed, each, outside, ceiling = np.exp(parameters[[0, 1, 3, 4]])
+    """Logarithm of requests a millisecond. ``parameters`` as in :func:`prior_mean`."""
+    single, outside, ceiling = np.exp(parameters[[0, 3, 4]])
+    share = special.expit(parameters[1])
     # While one batch runs the others gather: in a closed loop the load splits over the instances and the queue.
     gathered = np.clip(at.concurrency / (at.instances + 1), 1, at.batch)
-    # A delay longer than a round trip outside lets those that return join: nobody is left in the queue.
-    whole = np.clip(at.concurrency / at.instances, 1, at.batch)
-    patience = at.delay_ms / (at.delay_ms + outside + 0.2 * (fixed + each))
+    # A delay longer than a round trip outside lets all that return join one batch, however many instances are idle.
+    whole = np.clip(at.concurrency, 1, at.batch)
+    patience = at.delay_ms / (at.delay_ms + outside + 0.2 * single)
     size = gathered + (whole - gathered) * patience
     busy = np.minimum(at.instances, at.concurrency / size)
-    service = (fixed + each * size) * busy ** parameters[2]
-    # A batch that fills at once does not wait.
-    waited = at.delay_ms * (1 - np.minimum(1, at.concurrency / ((at.instances + 1) * at.batch)))
-    bounds = np.stack([at.concurrency / (outside + service + waited), busy * size / service,
+    service = single * (1 - share + share * size) * busy ** parameters[2]
+    # A batch that the load can fill does not wait; one that it cannot waits in vain.
+    waited = np.where(at.concurrency < at.batch, at.delay_ms, 0.0)
+    # The last of a batch to arrive has all the others before it on the path.
+    passing = (size - 1) / ceiling
+    bounds = np.stack([at.concurrency / (outside + passing + service + waited), busy * size / service,
                        np.full_like(size, ceiling)])
     joined: Vector = -np.log((bounds ** -SHARPNESS).sum(axis=0)) / SHARPNESS
     return joined
 
 
-def fit(at: Coordinates, measured: Vector) -> Vector:
-    """The most probable parameters, given logarithms of requests a millisecond: least squares with the prior."""
-    alone = int(np.argmin(at.concurrency))
-    single = at.concurrency[alone] / np.exp(measured[alone])
-    mean = PRIOR_MEAN + np.log(single) * np.array([1, 1, 0, 1, -1])
+def prior_mean(alone_ms: float, outside_ms: float) -> Vector:
+    """``PRIOR_MEAN`` in milliseconds, given the latency of one request alone and how much of it was outside."""
+    outside = float(np.clip(outside_ms / alone_ms, *OUTSIDE_SHARE))
+    mean: Vector = PRIOR_MEAN + np.log([alone_ms * (1 - outside), 1, 1, alone_ms * outside, 1 / alone_ms])
+    return mean
+
+
+def fit(at: Coordinates, measured: Vector, covariance: Matrix, mean: Vector) -> tuple[Vector, Matrix]:
+    """The most probable parameters and their own covariance (Laplace's approximation), given logarithms of requests a
+    millisecond whose errors about the model have this ``covariance``, and the prior's ``mean``."""
+    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
 
     def residuals(parameters: Vector) -> Vector:
-        return np.concatenate([(log_throughput(parameters, at) - measured) / TRUST,
-                               (parameters - mean) / PRIOR_SPREAD])
+        off = log_throughput(parameters, at) - measured
+        return np.concatenate([whiten @ off, (parameters - mean) / PRIOR_SPREAD])
 
-    found: Vector = optimize.least_squares(residuals, mean).x
+    found = optimize.least_squares(residuals, mean)
+    return found.x, np.linalg.inv(found.jac.T @ found.jac)
+
+
+def slopes(parameters: Vector, at: Coordinates) -> Matrix:
+    """Derivative of :func:`log_throughput` by each parameter, by central differences: one column each."""
+    step = 1e-4
+    columns = [(log_throughput(parameters + step * one, at) - log_throughput(parameters - step * one, at)) / (2 * step)
+               for one in np.eye(len(parameters))]
+    found: Matrix = np.stack(columns, axis=1)
     return found

@@ -2,9 +2,10 @@
 
 1. One request alone, then every instance under a middling load (:meth:`Space.first`).
 2. A queueing model of the server is fitted to what was measured, and predicts every trial of the space with its
-uncertainty (:mod:`queueing`, :mod:`predict`). The trial whose expected gain over the best so far is largest is next
-("expected improvement", Jones, Schonlau and Welch, "Efficient global optimization of expensive black-box functions",
-Journal of Global Optimization 13, 1998), times the chance that it keeps the latency objective.
+uncertainty (:mod:`queueing`, :mod:`predict`), which grows with what the model turned out to be wrong by. The trial
+whose expected gain over the best so far is largest is next ("expected improvement", Jones, Schonlau and Welch,
+"Efficient global optimization of expensive black-box functions", Journal of Global Optimization 13, 1998), times the
+chance that it keeps the latency objective.
 3. It ends when no trial is expected to gain anything worth a measurement, or when measurements or time are used up.
 
 The best *measured* point is chosen: predictions decide what is measured, never what is shipped.
@@ -26,8 +27,9 @@ from enginewright_builder.sweep.queueing import Vector
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.sweep.space import Space, Trial
 
-# An expected gain below this share is not worth a measurement, once there are so many that the model can be trusted.
-WORTH_MEASURING, LEAST_MEASUREMENTS = 0.001, 5
+# An expected gain below this share is not worth a measurement, once there are so many that its uncertainty is known. It
+# is an average: 0.0003 is a chance of one in thirty to gain 1 %.
+WORTH_MEASURING, LEAST_MEASUREMENTS = 0.0003, 8
 # Points this close in score are equal: then the simpler configuration is shipped.
 EQUAL = 0.995
 

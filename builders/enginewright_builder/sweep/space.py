@@ -11,8 +11,6 @@ from enginewright_builder.contract import BatchingRequest, InstancesRequest, Ser
 DELAYS_US = (0, 200, 1000, 5000)
 # Instances that one GPU is tried with. More contexts share the same multiprocessors, each with its own memory.
 MOST_GPU_INSTANCES = 4
-# From one largest batch to the next smaller one that is tried, and the smallest above 1.
-BATCH_STEP, LEAST_BATCH = 4, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +23,11 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """What may vary, each ascending. One value means that it is fixed; ``max_batch_size`` is the last of its sizes."""
+    """What may vary, each ascending. One value means that it is fixed.
+
+    ``batch_sizes`` are maxima: a build has one, as Triton refuses what is above it and clients may send batches of all
+    that the spec allows; recorded grids have several.
+    """
 
     batch_sizes: tuple[int, ...]
     preferred_batch_sizes: tuple[int, ...]
@@ -35,18 +37,16 @@ class Space:
 
     @classmethod
     def of(cls, *, max_batch_size: int, batching: BatchingRequest, instances: InstancesRequest, cores: int,
-           gpus: int, largest_request: int = 1) -> Space:
-        """What the user fixed is honoured. Delays only where there is a batch to form, and no maximum below
-        ``largest_request`` rows, which Triton would refuse."""
+           gpus: int) -> Space:
+        """What the user fixed is honoured. Delays only where there is a batch to form."""
         counts = (instances.count,) if instances.count > 0 else doublings(MOST_GPU_INSTANCES if gpus else cores)
         if batching.max_queue_delay_us >= 0:
             delays: tuple[int, ...] = (batching.max_queue_delay_us,)
         else:
             delays = DELAYS_US if max_batch_size > 1 else (0,)
-        sizes = (max_batch_size,) if batching.preferred_batch_sizes else \
-            tuple(size for size in _batch_sizes(max_batch_size) if size >= min(largest_request, max_batch_size))
-        return cls(batch_sizes=sizes, preferred_batch_sizes=batching.preferred_batch_sizes, instances=counts,
-                   delays_us=delays, concurrencies=doublings(max(4, 2 * max(1, max_batch_size) * counts[-1])))
+        return cls(batch_sizes=(max_batch_size,), preferred_batch_sizes=batching.preferred_batch_sizes,
+                   instances=counts, delays_us=delays,
+                   concurrencies=doublings(max(4, 2 * max(1, max_batch_size) * counts[-1])))
 
     @property
     def max_batch_size(self) -> int:
@@ -81,12 +81,3 @@ def doublings(limit: int) -> tuple[int, ...]:
     if values[-1] != limit:
         values.append(limit)
     return tuple(values)
-
-
-def _batch_sizes(largest: int) -> tuple[int, ...]:
-    """``largest`` and its fourths down to 4, and 1: neighbours closer than that differ by less than noise."""
-    sizes = {largest, min(1, largest)}
-    while largest // BATCH_STEP >= LEAST_BATCH:
-        largest //= BATCH_STEP
-        sizes.add(largest)
-    return tuple(sorted(sizes))

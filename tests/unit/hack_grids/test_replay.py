@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,24 +12,19 @@ import pytest
 from enginewright_builder.contract import ObjectiveRequest
 from enginewright_builder.sweep.objective import score
 from enginewright_builder.sweep.result import Point
+from grids import study
 from grids.grid import FIGURES, Axes, Cell, Config, Grid, medians, read_all, read_grid
 from grids.quick import QuickSearch
 from grids.replay import MOST_MEASUREMENTS, achieved, point_of, replay
+from grids.simulate import MACHINES, simulated
 from grids.study import GOAL, coarse_grid, goals
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "benchmarks" / "grids"
 AXES = Axes(max_batch_sizes=(1, 4, 16), max_queue_delays_us=(0, 200, 1000), instance_counts=(1, 2),
             concurrencies=(1, 2, 4, 8, 16))
-# What is known to fall short, and what it reaches. Least p99 of MiniLM on the CPU differs by less than its repeats do.
-# On the GPU the queueing model is too sure of itself after six measurements: a second instance was worth a third more
-# throughput there, and it was never tried.
-GPU = "minilm-tensorrt-fp16-h200"
-SHORT: Mapping[tuple[str, str], float] = {
-    ("minilm-int8-dynamic-cpu", "least p99"): 0.97, (GPU, "most throughput"): 0.73,
-    (GPU, "knee (no objective given)"): 0.30, (GPU, "throughput, p99 within 2.52 ms"): 0.33,
-    (GPU, "throughput, p99 within 3.35 ms"): 0.33, (GPU, "throughput, p99 within 6.71 ms"): 0.26,
-    (GPU, "throughput, p95 within 3.08 ms"): 0.33, (GPU, "throughput, p95 within 6.15 ms"): 0.39,
-    (GPU, "throughput, p90 within 4.41 ms"): 0.39}
+# What is known to fall short, and what it reaches: p99 of the best differs from the one chosen by 2 %, repeats of one
+# point of that grid differ by more.
+SHORT: Mapping[tuple[str, str], float] = {("minilm-int8-dynamic-cpu", "least p99"): 0.97}
 
 
 def figures(cell: Cell) -> dict[str, float]:
@@ -128,3 +124,43 @@ def test_share_of_the_best(objective: ObjectiveRequest, throughput: float, laten
 
 def test_the_coarse_grid_is_a_part_of_the_whole() -> None:
     assert set(coarse_grid(AXES)) < set(AXES.cells())
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu", "contended"])
+def test_the_search_is_not_fitted_to_the_recorded_grids(kind: str) -> None:
+    """Servers out of another model than its own. Their points are noisy, so the best of a whole grid is partly luck."""
+    shares = []
+    for seed in range(2):
+        grid = simulated(kind, seed)
+        medians_of = {cell: grid.median(cell) for cell in grid.repeats}
+        for goal in goals(medians_of):
+            points = {cell: point_of(cell, one, goal.objective) for cell, one in medians_of.items()}
+            best = max(points.values(), key=lambda point: score(point, goal.objective))
+            found = replay(grid.axes, medians_of.__getitem__, goal.objective)
+            assert len(found.measured) == len(set(found.measured)) <= MOST_MEASUREMENTS
+            shares.append(achieved(points[found.chosen], best, goal.objective))
+    assert sum(share >= GOAL for share in shares) >= 0.8 * len(shares)
+    assert statistics.median(shares) > 0.995
+    assert statistics.fmean(shares) > 0.97
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_a_made_up_server_keeps_the_laws_and_is_the_same_every_time(kind: str) -> None:
+    grid, again = simulated(kind, 0), simulated(kind, 0)
+    assert set(grid.repeats) == set(grid.axes.cells())
+    for cell, (one,) in grid.repeats.items():
+        assert one == again.repeats[cell][0]
+        assert one["throughput"] * one["mean_ms"] / 1e3 == pytest.approx(cell.concurrency)  # Little's law
+        assert one["p50_ms"] <= one["p90_ms"] <= one["p95_ms"] <= one["p99_ms"]
+        assert 1 <= one["mean_batch"] <= min(cell.concurrency, cell.config.max_batch_size)
+        if cell.config.max_batch_size > cell.concurrency and cell.config.max_queue_delay_us == 5000:
+            assert one["p50_ms"] > 5  # nobody comes to fill the batch
+
+
+def test_the_study_of_made_up_servers_says_how_often_and_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "simulated", lambda kind, seed: made_up())
+    monkeypatch.setattr(study, "SIMULATED_SEEDS", 1)
+    found = study.study_simulated("cpu")
+    assert (found["kind"], found["grids"]) == ("cpu", 1)
+    assert 0.9 <= found["ours"]["mean"] <= 1
+    assert 1 <= found["ours"]["measurements"] <= MOST_MEASUREMENTS
