@@ -1,0 +1,84 @@
+"""The order of a drill: good and bad candidates in turn, with kills, a drain and scaling between them, under load."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from demo import traffic
+from rollouts import models
+from rollouts.cluster import MODEL, NAMESPACE, Corner
+from rollouts.drill import Drill
+from rollouts.summary import Summary
+
+FAULTS = ("slow", "wrong", "crashing", "unrecorded")
+LOAD = "load"
+LONGEST = 3 * 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """How many of each; ``requests`` is the least, ``rate`` in requests a second."""
+
+    equal: int = 20
+    bad: int = 20
+    kills: int = 10
+    requests: int = 200_000
+    rate: float = 100.0
+    max_surge: int = 1
+    faults: Sequence[str] = FAULTS
+
+
+def drill(corner: Corner, wanted: Wanted, output: Path, console: Console) -> Summary:
+    """Runs it all under load; the summary is written whatever happens."""
+    summary, began = Summary(), time.monotonic()
+    corner.prepare(models.write(output / "models"))
+    corner.open_store()
+    moves = Drill(corner, summary, console, max_surge=wanted.max_surge)
+    try:
+        moves.build()
+        with_load(moves, wanted, lambda: sequence(moves, wanted))
+    finally:
+        summary.seconds = round(time.monotonic() - began, 1)
+        summary.write(output / "summary.json")
+    return summary
+
+
+def with_load(moves: Drill, wanted: Wanted, work: Callable[[], None]) -> None:
+    """Runs ``work`` while requests keep coming, and counts them."""
+    corner, began = moves.corner, time.monotonic()
+    arguments = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--rate", str(wanted.rate),
+                 "--seconds", str(LONGEST), "--retries", "5", "--json", "--inputs", "/models/evaluation.npz"]
+    traffic.start(corner.kube, NAMESPACE, LOAD, corner.builder, arguments, deadline=LONGEST + 60)
+    corner.kube("wait", "-n", NAMESPACE, "pod", "-l", f"job-name={LOAD}", "--for=condition=Ready", "--timeout=90s")
+    try:
+        work()
+        left = wanted.requests / wanted.rate - (time.monotonic() - began) + 5
+        if left > 5:
+            moves.console.print(f"  load goes on for {left:.0f} s, until there were {wanted.requests:,} requests")
+            time.sleep(left)
+    finally:
+        traffic.stop(corner.kube, NAMESPACE, LOAD)
+        moves.summary.add_load(traffic.finish(corner.kube, NAMESPACE, LOAD, timeout=120))
+
+
+def sequence(moves: Drill, wanted: Wanted) -> None:
+    """Good and bad candidates in turn, with kills, a drain and scaling between them."""
+    faults = itertools.islice(itertools.cycle(wanted.faults), wanted.bad)
+    for index, fault in enumerate(itertools.zip_longest(range(wanted.equal), faults)):
+        good, bad = fault
+        if good is not None:
+            moves.promote()
+        if bad is not None:
+            moves.refuse(bad)
+        if index < wanted.kills:
+            moves.kill(abruptly=index % 2 == 1)
+        if index == 0:
+            moves.scale(moves.replicas + 1)
+            moves.scale(moves.replicas - 1)
+            moves.drain()

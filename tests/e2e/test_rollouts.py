@@ -1,0 +1,29 @@
+"""Rollouts that cannot hurt: a short ``make e2e-rollout`` on a real node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from demo.shell import Kube
+from rollouts.cluster import Corner
+from rollouts.sequence import Wanted, drill
+
+
+@pytest.fixture
+def corner(kube: Kube, images: dict[str, str]) -> Iterator[Corner]:
+    corner = Corner(kube, images["builder"])
+    yield corner
+    corner.remove()
+
+
+def test_nothing_is_lost_and_every_candidate_gets_what_it_deserves(corner: Corner, tmp_path: Path) -> None:
+    wanted = Wanted(equal=1, bad=3, faults=("slow", "wrong", "unrecorded"), kills=2, requests=5_000, rate=50)
+    summary = drill(corner, wanted, tmp_path, Console())
+    assert summary.good, summary
+    assert (summary.rollouts, summary.rollbacks, summary.kills) == (1, 3, 2)
+    assert summary.requests >= wanted.requests
+    assert summary.most_pods == 3  # two wanted, and maxSurge 1
