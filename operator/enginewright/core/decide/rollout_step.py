@@ -22,6 +22,7 @@ from enginewright.core.decide.rollout import (
 )
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.shift import shift
+from enginewright.core.decide.withdraw import withdraw
 from enginewright.core.decide.world import World, count
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
@@ -32,6 +33,8 @@ def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: i
     memory = world.memory.rollout or RolloutStatus()
     if world.spec.suspend:
         return RolloutResult(memory=memory, verdict=_suspended(serving, engine.revision))
+    if given_back := withdraw(world, serving, memory, wanted, engine.revision if engine.record else ""):
+        return given_back
     if engine.record is None or engine.placement is None:
         return _keep(world, engine, serving, memory, wanted)
     target = Target(revision=engine.revision, record=engine.record, placement=engine.placement, replicas=wanted)
