@@ -1,4 +1,4 @@
-"""``enginewright``: run the operator, print the CRD, check an object before it is applied."""
+"""``enginewright``: run the operator, print the CRD, check an object before it is applied, plan placements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from enginewright import __version__, logs
+from enginewright import __version__, logs, plan_command
 from enginewright.clients.errors import ClientError
 from enginewright.core.labels import API_VERSION, KIND
 from enginewright.core.problems import Problem
@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("validate", help="check OptimisedModel manifests without a cluster")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
     check.set_defaults(act=check_files)
+    plan_command.arguments(verbs.add_parser("plan", help="where replicas would fit, and which MIG layout would help"))
     verbs.add_parser("version", help="print the version").set_defaults(act=print_version)
     return top
 

@@ -44,11 +44,14 @@ ENDPOINT_SLICE = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslice
 DISRUPTION_BUDGET = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 CLAIM_TEMPLATE = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases")
+HTTP_ROUTE = Resource("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes")
+GRPC_ROUTE = Resource("gateway.networking.k8s.io/v1", "GRPCRoute", "grpcroutes")
 EVENT = Resource("events.k8s.io/v1", "Event", "events")
+NODE = Resource("v1", "Node", "nodes")  # not namespaced, and only `enginewright plan` reads it, with its user's rights
 
 RESOURCES = (
     OPTIMISED_MODEL, JOB, POD, DEPLOYMENT, SERVICE, CONFIG_MAP, CLAIM, ENDPOINT_SLICE, DISRUPTION_BUDGET,
-    CLAIM_TEMPLATE, LEASE, EVENT,
+    CLAIM_TEMPLATE, LEASE, HTTP_ROUTE, GRPC_ROUTE, EVENT,
 )  # fmt: skip
 
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in RESOURCES}

@@ -14,10 +14,10 @@ from enginewright.core.planner.pools import Choice, Pool
 from enginewright.core.planner.selection import Selection
 
 EPSILON = 1e-9
-PRICE_ROUNDS = 3
+PRICE_ROUNDS = 6
 POWERS = (0.8, 1.25)  # of a replica's slices in the order's worth for each slice
 # Of questions whether there is room, 2 µs each. A large fleet needs fewer: one replica more or less weighs less there.
-MOST_BUDGET, LEAST_BUDGET, BUDGET_OF_GPUS = 6000, 700, 70_000
+MOST_BUDGET, LEAST_BUDGET, BUDGET_OF_GPUS = 6000, 300, 30_000
 
 
 def select(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[Choice], *,
@@ -66,7 +66,7 @@ def _prices(selection: Selection, prices: Sequence[float]) -> list[float]:
     found = []
     for pool, price in enumerate(prices):
         earned = [way.worth / way.slices for way in selection.ways if way.pool == pool and selection.taken[way.number]]
-        now = min(earned, default=price) * (1.0 if pool in wanted else 0.5)
+        now = min(earned, default=price) * (1.0 if pool in wanted else 0.25)
         found.append((price * now) ** 0.5)
     return found
 
