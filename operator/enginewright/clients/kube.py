@@ -20,7 +20,7 @@ pods/log                              get                        a build's progr
 deployments (apps)                    list watch create patch    revisions
                                       delete
 deployments/scale                     get patch                  replicas
-services                              list watch create patch    the model's Service
+services                              list watch create patch    the model's Service, one of each revision for routes
                                       delete
 configmaps                            list watch create patch    build requests, engine records
                                       delete
@@ -29,6 +29,10 @@ endpointslices (discovery.k8s.io)     list watch                 who gets traffi
 poddisruptionbudgets (policy)         list create patch delete   one for each model
 resourceclaimtemplates                list create patch delete   MIG by dynamic resource allocation
 (resource.k8s.io)
+httproutes                            list create patch delete   shares of the traffic, where asked for
+(gateway.networking.k8s.io)
+grpcroutes                            list create patch delete   the same
+(gateway.networking.k8s.io)
 leases (coordination.k8s.io)          list create patch delete   who builds an engine that several ask for
 events (events.k8s.io)                create get patch           events and their series
 ====================================  =========================  ================================================

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import Images, OperatorConfig, Resources
-from enginewright.core.manifests import gc_job, service
+from enginewright.core.manifests import gc_job, grpc_route, http_route, revision_service, service
+from enginewright.core.spec.gateway import GatewaySpec
 from support.children import Children, children_of
 from support.goldens import check_golden
 
@@ -78,6 +79,26 @@ def test_service_of_one_revision() -> None:
     check_golden(HERE / "cpu" / "service_of_one_revision.yaml", service(children.owner, children.revision))
 
 
+GATEWAY = GatewaySpec.model_validate({
+    "parentRefs": [{"name": "public", "namespace": "edge", "sectionName": "https"}, {"name": "internal"}],
+    "hostnames": ["minilm.example.com", "*.models.example.com"],
+    "grpcHostnames": ["grpc.minilm.example.com"],
+})
+
+
+@pytest.mark.parametrize("child", ["http_route", "grpc_route"])
+def test_routes_of_a_canary_at_20_per_cent(child: str) -> None:
+    children = OBJECTS["cpu"]
+    weights = {children.revision: 80, "c0ffee00": 20}
+    make = {"http_route": http_route, "grpc_route": grpc_route}[child]
+    check_golden(HERE / "cpu" / f"{child}.yaml", make(children.owner, GATEWAY, weights))
+
+
+def test_service_of_a_revision_behind_routes() -> None:
+    children = OBJECTS["cpu"]
+    check_golden(HERE / "cpu" / "revision_service.yaml", revision_service(children.owner, children.revision))
+
+
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -85,5 +106,6 @@ def test_collector_of_unused_engines() -> None:
 
 def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
-    wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml"}
+    wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
+               "cpu/grpc_route.yaml", "cpu/revision_service.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

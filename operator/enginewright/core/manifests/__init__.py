@@ -11,11 +11,14 @@ from enginewright.core.manifests.record import engine_record, read_record, recor
 from enginewright.core.manifests.request_configmap import request_configmap
 from enginewright.core.manifests.resolve_job import resolve_job, resolve_job_name
 from enginewright.core.manifests.revision import read_revision, revision_configmap
-from enginewright.core.manifests.service import service
+from enginewright.core.manifests.routes import API_VERSION as ROUTE_API_VERSION
+from enginewright.core.manifests.routes import GRPC_ROUTE, HTTP_ROUTE, grpc_route, http_route, routes
+from enginewright.core.manifests.service import revision_service, revision_service_name, service
 
 __all__ = [
-    "LEASE_SECONDS", "Owner", "build_job", "build_job_name", "build_lease", "claim_template", "claim_template_name",
-    "deployment", "deployment_name", "engine_record", "gc_job", "holder_identity", "pdb", "read_record",
-    "read_revision", "record_mark", "record_name", "request_configmap", "resolve_job", "resolve_job_name", "revision_configmap",
-    "revision_name", "service",
+    "GRPC_ROUTE", "HTTP_ROUTE", "LEASE_SECONDS", "ROUTE_API_VERSION", "Owner", "build_job", "build_job_name",
+    "build_lease", "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record", "gc_job",
+    "grpc_route", "holder_identity", "http_route", "pdb", "read_record", "read_revision", "record_mark", "record_name",
+    "request_configmap", "resolve_job", "resolve_job_name", "revision_configmap", "revision_name", "revision_service",
+    "revision_service_name", "routes", "service",
 ]
