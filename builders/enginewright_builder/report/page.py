@@ -5,6 +5,7 @@ from __future__ import annotations
 import jinja2
 
 from enginewright_builder.report import charts, words
+from enginewright_builder.report.drift import drifts
 from enginewright_builder.report.model import BuildReport
 
 FORMATS = {name: getattr(words, name) for name in ("milliseconds", "per_second", "size", "ratio", "share", "seconds",
@@ -20,7 +21,7 @@ def render(report: BuildReport) -> str:
     return environment.get_template("report.html.jinja").render(
         report=report, engine=report.engine, sweep=report.sweep, headline=words.headline(report),
         objective=words.objective_sentence(report), scatter=charts.pareto(report), bars=charts.layer_bars(report),
-        stacks=charts.layer_stacks(report), words=words, performance=report.performance, verdict=words.verdict,
-        engine_name=words.engine_name,
+        stacks=charts.layer_stacks(report), drifts=drifts(report), words=words, performance=report.performance,
+        verdict=words.verdict, engine_name=words.engine_name,
         metric=words.METRICS.get(report.accuracy.metric, report.accuracy.metric), offered=words.is_offered(report),
         fastest=max(fastest, report.reference.throughput or 0.0))
