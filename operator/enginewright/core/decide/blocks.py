@@ -45,12 +45,12 @@ def engine_block(
         precision=summary.precision,
         triton_backend=summary.triton_backend,
         speedup=summary.speedup,
-        p50_milliseconds=summary.p50_ms,
-        p95_milliseconds=summary.p95_ms,
-        p99_milliseconds=summary.p99_ms,
-        throughput=summary.throughput,
-        accuracy=summary.accuracy,
-        accuracy_low=summary.accuracy_low,
+        p50_milliseconds=_shown(summary.p50_ms),
+        p95_milliseconds=_shown(summary.p95_ms),
+        p99_milliseconds=_shown(summary.p99_ms),
+        throughput=_shown(summary.throughput),
+        accuracy=_shown(summary.accuracy),
+        accuracy_low=_shown(summary.accuracy_low),
         evaluation=summary.evaluation,
         size_bytes=summary.size_bytes,
         memory_bytes=summary.memory_bytes,
@@ -58,13 +58,18 @@ def engine_block(
         runtime_version=summary.runtime_version,
         load_seconds=summary.load_seconds,
         bound=summary.bound or None,
-        gpu_utilisation=summary.gpu_utilisation,
-        inferences_per_joule=summary.inferences_per_joule,
+        gpu_utilisation=_shown(summary.gpu_utilisation),
+        inferences_per_joule=_shown(summary.inferences_per_joule),
         built=outcome.built or None,
         build_seconds=outcome.build_seconds,
         manifest_digest=outcome.manifest_digest or None,
         cache_hit=engine.cache_hit if mine else remembered,
     )
+
+
+def _shown(measured: float | None) -> float | None:
+    """Five digits: more would be the clock's noise, and hard to read."""
+    return None if measured is None else float(f"{measured:.5g}")
 
 
 def cost_block(world: World, shown: EngineRecord | None) -> CostStatus | None:
@@ -90,12 +95,12 @@ def candidate_blocks(candidates: Iterable[CandidateSummary]) -> tuple[CandidateS
             backend=item.backend,
             precision=item.precision,
             batch=item.batch,
-            p50_milliseconds=item.p50_ms,
-            p95_milliseconds=item.p95_ms,
-            p99_milliseconds=item.p99_ms,
-            throughput=item.throughput,
-            accuracy=item.accuracy,
-            accuracy_low=item.accuracy_low,
+            p50_milliseconds=_shown(item.p50_ms),
+            p95_milliseconds=_shown(item.p95_ms),
+            p99_milliseconds=_shown(item.p99_ms),
+            throughput=_shown(item.throughput),
+            accuracy=_shown(item.accuracy),
+            accuracy_low=_shown(item.accuracy_low),
             size_bytes=item.size_bytes,
             verdict=item.verdict,
             reason=item.reason or None,
