@@ -1,0 +1,62 @@
+"""What there is of the Gateway API's: routes and their weights, and who is ready behind each revision's Service."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from enginewright.clients.errors import NotFoundError
+from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.resources import ENDPOINT_SLICE, GRPC_ROUTE, HTTP_ROUTE, Resource
+from enginewright.core import labels
+from enginewright.core.observed import ObjectView
+from enginewright.core.routing import GatewayView
+from enginewright.core.spec.gateway import GatewaySpec
+from enginewright.observe.fields import Raw, controlled_by, entries, labels_of, section
+
+
+async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpec | None) -> tuple[
+    GatewayView, dict[Resource, list[Object]]
+]:  # fmt: skip
+    """With the routes themselves, by their kind. Without ``gateway``, of routes that were asked for before.
+
+    A cluster without these kinds is no error: that it lacks them is what the view says.
+    """
+    found: dict[Resource, list[Object]] = {}
+    missing = []
+    for resource in (HTTP_ROUTE, GRPC_ROUTE):
+        try:
+            listed = await kube.list_all(resource, view.namespace, labels=f"{labels.MODEL}={view.name}")
+        except NotFoundError:
+            if gateway is not None and (resource is HTTP_ROUTE or gateway.grpc_hostnames):
+                missing.append(resource.kind)
+        else:
+            found[resource] = [raw for raw in listed if controlled_by(raw, view.uid)]
+    slices = await kube.list_all(
+        ENDPOINT_SLICE, view.namespace, labels=f"{labels.MODEL}={view.name},{labels.REVISION}"
+    )
+    weights = {resource.kind: route_weights(raw, view.name) for resource, raws in found.items() for raw in raws}
+    return GatewayView(weights=weights, missing=tuple(missing), ready=ready_addresses(slices)), found
+
+
+def route_weights(raw: Raw, owner_name: str) -> dict[str, int]:
+    """By revision. A backend that is no Service of a revision counts under its own name, so that it is not taken for
+    one; absent weights are 1, says the API."""
+    weights: Counter[str] = Counter()
+    for rule in entries(raw, "spec", "rules"):
+        for backend in entries(rule, "backendRefs"):
+            name, weight = str(backend.get("name") or ""), backend.get("weight")
+            weights[name.removeprefix(f"{owner_name}-")] += 1 if weight is None else int(weight)
+    return dict(weights)
+
+
+def ready_addresses(slices: Iterable[Raw]) -> dict[str, int]:
+    """By revision, which the slice has from its Service. A pod with two addresses counts once."""
+    pods: dict[str, set[str]] = {}
+    for piece in slices:
+        ready = pods.setdefault(labels_of(piece).get(labels.REVISION, ""), set())
+        for endpoint in entries(piece, "endpoints"):
+            state = section(endpoint, "conditions")
+            if state.get("ready") is not False and not state.get("terminating"):
+                ready.add(str(section(endpoint, "targetRef").get("name") or ""))
+    return {revision: len(names) for revision, names in pods.items()}
