@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 
@@ -65,6 +66,7 @@ class _Layer:
         self.groups = chosen.groups[number]
         self.opened = chosen.opened(number)
         self.idle = list(pool.idle)
+        self.many = Counter(pool.gpus[place].node for place in self.idle)
 
     def spots(self) -> dict[tuple[int, int], Iterator[Spot]]:
         """By shape and GPUs, as many as were chosen."""
@@ -102,7 +104,7 @@ class _Layer:
                 mine = [place for place in self.idle if self.pool.gpus[place].node == names[node]]
                 mine.sort(key=lambda place: bool(self.pool.free[place]))
                 for place in mine[:gpus]:
-                    self.idle.remove(place)
+                    self._take(place)
                 found.setdefault((WHOLE, gpus), []).append((tuple(mine[:gpus]), 0, True))
         return found
 
@@ -110,13 +112,14 @@ class _Layer:
         """An idle board of the node that has the fewest, so that those with many stay free for replicas of several
         GPUs; for a whole GPU first one that cannot be cut."""
         fitting = [place for place in self.idle if whole or self.pool.free[place]]
-        many: dict[str, int] = {}
-        for place in self.idle:
-            node = self.pool.gpus[place].node
-            many[node] = many.get(node, 0) + 1
-        best = min(fitting, key=lambda place: (bool(self.pool.free[place]), many[self.pool.gpus[place].node], place))
-        self.idle.remove(best)
+        many, gpus, free = self.many, self.pool.gpus, self.pool.free
+        best = min(fitting, key=lambda place: (bool(free[place]), many[gpus[place].node], place))
+        self._take(best)
         return best
+
+    def _take(self, place: int) -> None:
+        self.idle.remove(place)
+        self.many[self.pool.gpus[place].node] -= 1
 
     def _lay(self, over: dict[int, int], ready: Sequence[int], *, tight: bool) -> dict[int, list[Spot]] | None:
         """The slices, largest first, on boards that are broken and those that are opened. None where it did not

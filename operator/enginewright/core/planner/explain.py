@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from enginewright.core.planner.cut import best_start
 from enginewright.core.planner.fleet import GPU, Demand, Instance, Option, Seat, Unplaced, Why
-from enginewright.core.planner.geometry import cells, full, shape_of, slices, starts
+from enginewright.core.planner.geometry import cells, full, shape_of, slices, starts, width
 from enginewright.core.planner.pools import choices, free_slices, pools
 from enginewright.core.planner.select import select
 
-NAMED = 3  # GPUs or replicas that a message names before it counts
-TRIED = 8  # single moves that are looked at for each demand
+NAMED = 3  # GPUs or replicas that a message names before it counts; demands that get advice of their own
+TRIED = 8  # boards, and moves, that are looked at for each of these
 
 
 def explain(
@@ -21,11 +22,12 @@ def explain(
     """``now`` are seats that can be taken, ``proposed`` those of the proposal; ``after`` is the fleet with both."""
     found = []
     rest = []
+    placed = Counter(seat.demand for seat in now)
     for demand in demands:
         seats = [seat for seat in proposed if seat.demand == demand.name]
         if seats:
             found.append(Unplaced(demand=demand.name, replicas=len(seats), why="layout", message=_layouts(seats)))
-        missing = demand.replicas - len(seats) - sum(seat.demand == demand.name for seat in now)
+        missing = demand.replicas - len(seats) - placed[demand.name]
         if missing:
             rest.append(replace(demand, replicas=missing))
     return found + _missing(rest, after) if rest else found
@@ -37,6 +39,7 @@ def _missing(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Unplaced]:
     kept = any(gpu.layout == "kept" for gpu in gpus)
     uncut = _placed(rest, [replace(gpu, layout="proposal") for gpu in gpus]) if kept else {}
     packed = _packed(rest, gpus)
+    moves, space = _Moves(gpus), _space(gpus)
     found = []
     for demand in rest:
         def say(why: Why, replicas: int, message: str, name: str = demand.name) -> None:
@@ -50,9 +53,9 @@ def _missing(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Unplaced]:
             say("kept", cut, "would fit if layouts were changed that are not to be changed")
         moved = max(0, packed[demand.name] - cut)
         if moved:
-            say("fragmentation", moved, _if_moved(demand, gpus))
+            say("fragmentation", moved, moves.advice(demand))
         if demand.replicas > cut + moved:
-            say("capacity", demand.replicas - cut - moved, _too_little(demand, gpus))
+            say("capacity", demand.replicas - cut - moved, _too_little(demand, space))
     return found
 
 
@@ -94,47 +97,55 @@ def _layouts(seats: Sequence[Seat]) -> str:
     return f"would fit if {_list([f'GPU {place}' for place in places])} were cut as proposed"
 
 
-def _if_moved(demand: Demand, gpus: Sequence[GPU]) -> str:
-    """The fewest replicas of one GPU that would have to go elsewhere, where that is enough."""
-    for option in demand.options:
-        for blocking, gpu, start in _blocked(demand, option, gpus)[:TRIED]:
-            if _fit_elsewhere(blocking, gpu, gpus):
-                names = _list([instance.used_by for instance in blocking])
-                return (f"would fit on GPU {gpu.name} as {option} at slice {start} if {names} moved to another GPU; "
-                        f"there is room for {'it' if len(blocking) == 1 else 'them'}")
-    return "there is enough, but in pieces: would fit if the replicas that run were packed anew"
+class _Moves:
+    """Which single moves would make room. Only for the first few demands: a look at all boards for each takes time."""
 
+    def __init__(self, gpus: Sequence[GPU]) -> None:
+        self.gpus = [gpu for gpu in gpus if gpu.layout != "kept" and not gpu.used_by]
+        self.free = {gpu.name: free_slices(gpu) for gpu in self.gpus}
+        self.looked = 0
 
-def _blocked(demand: Demand, option: Option, gpus: Sequence[GPU]) -> list[tuple[tuple[Instance, ...], GPU, int]]:
-    """Who lies where ``option`` could lie, the fewest first."""
-    found = []
-    for gpu in gpus:
-        shape = shape_of(gpu.product, option.profile)
-        allowed = demand.nodes is None or gpu.node in demand.nodes
-        if (shape is None or option.gpus > 1 or gpu.used_by or gpu.layout == "kept" or not allowed
-                or (option.products and gpu.product not in option.products)):
-            continue
-        for start in starts(shape, slices(gpu.product)):
-            wanted = cells(gpu.product, option.profile, start) if option.profile else full(slices(gpu.product))
-            blocking = tuple(i for i in gpu.instances if i.used_by and cells(gpu.product, i.profile, i.start) & wanted)
-            found.append((blocking, gpu, start))
-    return sorted(found, key=lambda one: (len(one[0]), one[1].node, one[1].index, one[2]))
+    def advice(self, demand: Demand) -> str:
+        """The fewest replicas of one GPU that would have to go elsewhere, where that is enough."""
+        self.looked += 1
+        for option in demand.options if self.looked <= NAMED else ():
+            for blocking, gpu, start in self._blocked(demand, option):
+                if self._fit_elsewhere(blocking, gpu):
+                    names = _list([instance.used_by for instance in blocking])
+                    them = "it" if len(blocking) == 1 else "them"
+                    return (f"would fit on GPU {gpu.name} as {option} at slice {start} if {names} moved to another "
+                            f"GPU; there is room for {them}")
+        return "there is enough, but in pieces: would fit if the replicas that run were packed anew"
 
+    def _blocked(self, demand: Demand, option: Option) -> list[tuple[tuple[Instance, ...], GPU, int]]:
+        """Who lies where ``option`` could lie, on the boards with the most room, the fewest first."""
+        found = []
+        wanted = [gpu for gpu in self.gpus if option.gpus == 1 and shape_of(gpu.product, option.profile) is not None
+                  and (demand.nodes is None or gpu.node in demand.nodes)
+                  and (not option.products or gpu.product in option.products)]
+        for gpu in sorted(wanted, key=lambda gpu: -self.free[gpu.name].bit_count())[:TRIED]:
+            size = slices(gpu.product)
+            shape = shape_of(gpu.product, option.profile)
+            for start in starts(shape, size) if shape is not None else ():
+                mask = full(width(shape or 0, size)) << start
+                found.append((tuple(i for i in gpu.instances if i.used_by
+                                    and cells(gpu.product, i.profile, i.start) & mask), gpu, start))
+        found.sort(key=lambda one: (len(one[0]), one[1].node, one[1].index, one[2]))
+        return found[:TRIED]
 
-def _fit_elsewhere(moving: Sequence[Instance], gpu: GPU, gpus: Sequence[GPU]) -> bool:
-    """On boards of the same product, the largest first."""
-    size = slices(gpu.product)
-    free = [free_slices(other) for other in gpus
-            if other is not gpu and other.product == gpu.product and other.layout != "kept"]
-    for instance in sorted(moving, key=lambda i: -cells(gpu.product, i.profile, 0)):
-        shape = shape_of(gpu.product, instance.profile)
-        found = [(best, board) for board, left in enumerate(free)
-                 if shape is not None and (best := best_start(shape, size, left, False))]
-        if not found:
-            return False
-        (_, start), board = min(found)
-        free[board] &= ~cells(gpu.product, instance.profile, start)
-    return True
+    def _fit_elsewhere(self, moving: Sequence[Instance], gpu: GPU) -> bool:
+        """On boards of the same product, the largest first."""
+        size = slices(gpu.product)
+        free = [self.free[other.name] for other in self.gpus if other is not gpu and other.product == gpu.product]
+        for instance in sorted(moving, key=lambda i: -cells(gpu.product, i.profile, 0)):
+            shape = shape_of(gpu.product, instance.profile)
+            found = [(best, board) for board, left in enumerate(free)
+                     if shape is not None and (best := best_start(shape, size, left, False))]
+            if not found:
+                return False
+            (_, start), board = min(found)
+            free[board] &= ~cells(gpu.product, instance.profile, start)
+        return True
 
 
 def _no_hardware(demand: Demand, gpus: Sequence[GPU]) -> str:
@@ -146,16 +157,22 @@ def _no_hardware(demand: Demand, gpus: Sequence[GPU]) -> str:
     return f"needs {wanted}, and the nodes that it may run on have {_list(there)}"
 
 
-def _too_little(demand: Demand, gpus: Sequence[GPU]) -> str:
+def _too_little(demand: Demand, space: Mapping[tuple[str, str], tuple[int, int]]) -> str:
+    """``space`` has the (free, all) slices by node and product."""
     option = demand.options[0]
-    free = total = 0
-    for gpu in gpus:
-        suits = shape_of(gpu.product, option.profile) is not None
-        suits = suits and (not option.products or gpu.product in option.products)
-        if suits and (demand.nodes is None or gpu.node in demand.nodes):
-            total += slices(gpu.product)
-            free += free_slices(gpu).bit_count()
+    there = [slices_there for (node, product), slices_there in space.items()
+             if (demand.nodes is None or node in demand.nodes) and (not option.products or product in option.products)
+             and shape_of(product, option.profile) is not None]
+    free, total = sum(one[0] for one in there), sum(one[1] for one in there)
     return f"needs {option} each; {free} of {total} memory slices are free after this plan, too few or taken by others"
+
+
+def _space(gpus: Sequence[GPU]) -> dict[tuple[str, str], tuple[int, int]]:
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for gpu in gpus:
+        free, total = found.get((gpu.node, gpu.product), (0, 0))
+        found[gpu.node, gpu.product] = (free + free_slices(gpu).bit_count(), total + slices(gpu.product))
+    return found
 
 
 def _list(names: Sequence[str]) -> str:

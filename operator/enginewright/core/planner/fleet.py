@@ -52,7 +52,7 @@ class Option:
     throughput: float = 0.0
 
     def __str__(self) -> str:
-        return self.profile or (f"{self.gpus} whole GPUs" if self.gpus > 1 else "a whole GPU")
+        return self.profile or (f"{self.gpus} whole GPUs of one node" if self.gpus > 1 else "a whole GPU")
 
 
 @dataclass(frozen=True, kw_only=True)
