@@ -18,12 +18,14 @@ from enginewright.act.report import Reporter
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.events import EventRecorder
 from enginewright.clients.kube import KubeClient
+from enginewright.clients.probe import ProbeClient
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.triton import TritonClient
 from enginewright.core.config import OperatorConfig
 from enginewright.handlers.translate import Translator
 from enginewright.handlers.watch import Watcher
 from enginewright.observe.keys import Key
+from enginewright.observe.prober import Prober
 from enginewright.observe.shelves import ShelfReader
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
@@ -63,13 +65,14 @@ class Operator:
     """One operator over open clients. ``run`` ends only by cancellation or by an error."""
 
     def __init__(self, options: Options, kube: KubeClient, triton: TritonClient, prometheus: PrometheusClient,
-                 metrics: Metrics) -> None:  # fmt: skip
+                 probes: ProbeClient, metrics: Metrics) -> None:  # fmt: skip
         self.queue: WorkQueue[Key] = WorkQueue()
         self.known = Known()
         self.metrics = metrics
         self.signals = Signals(
-            triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped
-        )
+            triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped,
+            prober=Prober(probes, time.monotonic),
+        )  # fmt: skip
         recorder = EventRecorder(kube, socket.gethostname())
         parts = Parts(
             world=World(kube, lambda: datetime.now(UTC), time.monotonic),
@@ -136,8 +139,9 @@ async def operator(options: Options) -> AsyncIterator[Operator]:
         KubeClient(configuration, observer=metrics.called) as kube,
         TritonClient() as triton,
         PrometheusClient() as prometheus,
+        ProbeClient() as probes,
     ):
-        yield Operator(options, kube, triton, prometheus, metrics)
+        yield Operator(options, kube, triton, prometheus, probes, metrics)
 
 
 async def run(options: Options, stop: asyncio.Event) -> None:

@@ -8,6 +8,7 @@ survives and a mean would not.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from typing import Final, Self
 
@@ -16,11 +17,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as MetricSample
 
 from enginewright.clients.errors import TransientError
-from enginewright.clients.signals import FAILURES, PENDING, SUCCESSES, NoSignalError, ReplicaMetrics
+from enginewright.clients.signals import (
+    DURATION,
+    FAILURES,
+    PENDING,
+    QUEUE_DURATION,
+    SUCCESSES,
+    SUMMARY,
+    NoSignalError,
+    ReplicaMetrics,
+)
 from enginewright.core.labels import METRICS_PORT
 
 LARGEST_PAGE: Final = 4 << 20
-_WANTED: Final = (PENDING, FAILURES, SUCCESSES)
+_WANTED: Final = (PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, SUMMARY)
 
 
 class TritonClient:
@@ -66,21 +76,32 @@ async def _read(content: aiohttp.StreamReader, url: str) -> bytes:
 
 def parse_metrics(page: str) -> ReplicaMetrics:
     """Raises :class:`NoSignalError`."""
-    pending: dict[str, float] = {}
-    failures: dict[str, float] = {}
-    successes: dict[str, float] = {}
+    sums: dict[str, dict[str, float]] = {name: {} for name in _WANTED}
+    quantiles: dict[float, float] = {}
     for sample in _samples(page):
-        model = sample.labels.get("model", "")
-        if sample.name == PENDING:
-            pending[model] = pending.get(model, 0.0) + sample.value
-        elif sample.name == FAILURES:
-            reason = sample.labels.get("reason", "")
-            failures[reason] = failures.get(reason, 0.0) + sample.value
-        else:
-            successes[model] = successes.get(model, 0.0) + sample.value
-    if not pending:
+        if sample.name == SUMMARY:
+            _add_quantile(quantiles, sample)
+            continue
+        of = sums[sample.name]
+        place = sample.labels.get("reason" if sample.name == FAILURES else "model", "")
+        of[place] = of.get(place, 0.0) + sample.value
+    if not sums[PENDING]:
         raise NoSignalError(f"no {PENDING} in the metrics (Triton exports it since 23.09)")
-    return ReplicaMetrics(pending=pending, failures=failures, successes=successes)
+    return ReplicaMetrics(
+        pending=sums[PENDING],
+        failures=sums[FAILURES],
+        successes=sums[SUCCESSES],
+        busy=sum(sums[DURATION].values()),
+        queued_for=sum(sums[QUEUE_DURATION].values()),
+        quantiles=quantiles,
+    )
+
+
+def _add_quantile(quantiles: dict[float, float], sample: MetricSample) -> None:
+    """Not a number: no request in the server's sliding window."""
+    if "quantile" in sample.labels and not math.isnan(sample.value):
+        quantile = float(sample.labels["quantile"])
+        quantiles[quantile] = max(quantiles.get(quantile, 0.0), sample.value / 1000)
 
 
 def _samples(page: str) -> Iterator[MetricSample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -191,15 +192,66 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """What replicas did between two scrapes: ``requests`` answered, ``failed`` by a fault of the engine, ``busy``
+    microseconds that the answered ones took from arrival to answer, ``queued`` microseconds of them in the queue.
+    ``replicas`` is how many replicas' scrapes were added up. ``p99`` is the server's own, in milliseconds, the worst of
+    the replicas; None where it exports none."""
+
+    requests: float = 0.0
+    failed: float = 0.0
+    busy: float = 0.0
+    queued: float = 0.0
+    replicas: int = 0
+    p99: float | None = None
+
+    def __add__(self, other: Traffic) -> Traffic:
+        tails = [one for one in (self.p99, other.p99) if one is not None]
+        return Traffic(
+            requests=self.requests + other.requests, failed=self.failed + other.failed, busy=self.busy + other.busy,
+            queued=self.queued + other.queued, replicas=self.replicas + other.replicas,
+            p99=max(tails, default=None))  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One scrape round during an analysis: traffic by revision since the round before. ``time`` is on the monotonic
+    clock."""
+
+    time: float
+    traffic: Mapping[str, Traffic]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeResults:
+    """Inputs that were sent to one replica of each of two revisions. ``pairs`` counts those that the stable revision
+    answered, ``flawed`` those of them that the candidate did not answer, or with other shapes or numbers that are not
+    finite, ``flaw`` the last such; ``similarities`` are cosines between both answers. ``problem`` says why there are
+    no probes."""
+
+    pairs: int = 0
+    flawed: int = 0
+    flaw: str = ""
+    similarities: tuple[float, ...] = ()
+    problem: str = ""
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.similarities) if self.similarities else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SignalWindow:
-    """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``failures``
-    maps a pod to its failed inferences since it was first scraped, per revision analysis. Kept by the shell; lost at
-    a restart, which only makes scale-down wait for a full window."""
+    """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``rounds`` and
+    ``probes`` are those of the analysis that ``analysis`` names. Kept by the shell; lost at a restart, which only makes
+    scale-down wait for a full window and an analysis begin anew."""
 
     started: float
     samples: tuple[Sample, ...] = ()
     recommendations: tuple[tuple[float, int], ...] = ()
-    failures: Mapping[str, float] = field(default_factory=dict)
+    analysis: str = ""
+    rounds: tuple[Round, ...] = ()
+    probes: ProbeResults = ProbeResults()
 
 
 @dataclass(frozen=True, kw_only=True)

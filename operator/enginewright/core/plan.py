@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from enginewright.core.comparison import Question
+
 Manifest = Mapping[str, Any]
 
 
@@ -110,7 +112,8 @@ class Event:
 class Plan:
     """``status`` is the whole wanted status; the shell writes it only if it differs. ``requeue_after`` in seconds; None
     leaves it to watch events and the periodic resync. ``recommendation`` is the scaler's raw wish of this pass, which
-    the shell keeps in the signal window; ``watch_queue`` says whether replicas are to be scraped."""
+    the shell keeps in the signal window; ``watch_queue`` says whether replicas are to be scraped; ``question`` is the
+    analysis under way."""
 
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
@@ -118,3 +121,4 @@ class Plan:
     requeue_after: float | None = None
     recommendation: int | None = None
     watch_queue: bool = False
+    question: Question | None = None

@@ -249,6 +249,23 @@ class RolledBackStatus(StatusModel):
     """Value of the annotation enginewright.io/retry at that time."""
 
 
+class AnalysisStatus(StatusModel):
+    """Figures of the analysis under way or just ended."""
+
+    ratio: float | None = None
+    """The new revision's mean request latency over the stable one's in the same seconds."""
+    low: float | None = None
+    """The ratio is at least this."""
+    high: float | None = None
+    """The ratio is at most this."""
+    requests: int = 0
+    """Requests that the new revision answered."""
+    failures: int = 0
+    """Requests that it failed."""
+    seconds: int = 0
+    """How long both were watched."""
+
+
 class RolloutStatus(StatusModel):
     """Which revisions there are."""
 
@@ -260,8 +277,14 @@ class RolloutStatus(StatusModel):
     """Starting, Analysing, WaitingForPromotion, Expanding, Switching, Draining, Complete or RolledBack."""
     step_start_time: str | None = Field(default=None, json_schema_extra=TIME)
     """Since when."""
+    weight_step: int | None = None
+    """Steps of spec.rollout.steps that the candidate has passed."""
     restarts: int | None = None
     """Restarts of the candidate's pods when its analysis began."""
+    analysis: AnalysisStatus | None = None
+    """Figures of the analysis."""
+    stable_source: str | None = None
+    """Digest of the source that the stable revision was built from."""
     rolled_back: RolledBackStatus | None = None
     """The last revision that was given up."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -19,10 +19,12 @@ from enginewright.clients.errors import ClientError
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
+from enginewright.core.comparison import Question, compare
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import ScaleLimits, decide_replicas
 from enginewright.observe.keys import Key
+from enginewright.observe.prober import Prober
 from enginewright.observe.window import Window
 
 PERIOD: Final = 1.0
@@ -33,10 +35,13 @@ log = structlog.get_logger(__name__)
 class Target:
     """What to scrape for one object: ``replicas`` maps ready pods to their addresses, ``current`` is how many
     replicas are asked for. Without ``limits`` samples are only kept. ``prometheus`` is the server's URL, empty for
-    direct scraping; ``matchers`` narrow its query."""
+    direct scraping; ``matchers`` narrow its query. ``question`` is the analysis under way, for which ``revisions`` maps
+    the same pods to theirs."""
 
     replicas: Mapping[str, str]
     current: int
+    revisions: Mapping[str, str] = field(default_factory=dict)
+    question: Question | None = None
     limits: ScaleLimits | None = None
     prometheus: str = ""
     matchers: str = ""
@@ -47,15 +52,18 @@ class _Watched:
         self.target = target
         self.window = Window(started)
         self.reason: Reason | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.told = ("", "")
+        self.tasks: list[asyncio.Task[None]] = []
 
 
 class Signals:
-    """``wake`` puts a key into the work queue; ``scraped`` is told the source and whether each replica answered."""
+    """``wake`` puts a key into the work queue; ``scraped`` is told the source and whether each replica answered;
+    without ``prober`` no requests are made."""
 
     def __init__(
         self, triton: TritonClient, prometheus: PrometheusClient, *, wake: Callable[[Key], None],
         clock: Callable[[], float], scraped: Callable[[str, bool], None], period: float = PERIOD,
+        prober: Prober | None = None,
     ) -> None:  # fmt: skip
         self._triton = triton
         self._prometheus = prometheus
@@ -63,6 +71,7 @@ class Signals:
         self._clock = clock
         self._scraped = scraped
         self._period = period
+        self._prober = prober
         self._watched: dict[Key, _Watched] = {}
 
     def __len__(self) -> int:
@@ -71,20 +80,21 @@ class Signals:
     def watch(self, key: Key, target: Target) -> None:
         """Starts scraping, or changes what is scraped; the window goes on."""
         watched = self._watched.get(key)
-        if watched is not None:
-            watched.target = target
-            return
-        watched = self._watched[key] = _Watched(target, self._clock())
-        watched.task = asyncio.create_task(self._scrape_on(key, watched), name=f"scraper of {key}")
+        if watched is None:
+            watched = self._watched[key] = _Watched(target, self._clock())
+            watched.tasks = [asyncio.create_task(self._scrape_on(key, watched), name=f"scraper of {key}")]
+            if self._prober is not None:
+                watched.tasks.append(asyncio.create_task(self._probe_on(key, watched), name=f"prober of {key}"))
+        watched.target = target
+        watched.window.analyse(target.question.key if target.question else "")
 
     async def forget(self, key: Key) -> None:
         """Stops scraping and drops the window."""
         watched = self._watched.pop(key, None)
-        if watched is None or watched.task is None:
-            return
-        watched.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watched.task
+        for task in watched.tasks if watched else ():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
     async def close(self) -> None:
         for key in list(self._watched):
@@ -101,11 +111,27 @@ class Signals:
             watched.window.recommend(self._clock(), replicas)
 
     async def _scrape_on(self, key: Key, watched: _Watched) -> None:
+        async def once() -> None:
+            await self.round(key, watched.target, watched.window)
+            self._judge(key, watched)
+
+        await self._again_and_again(key, once)
+
+    async def _probe_on(self, key: Key, watched: _Watched) -> None:
+        """Beside the scraper: an answer that is long in coming must not make a queue depth old."""
+
+        async def once() -> None:
+            target = watched.target
+            if self._prober is not None and target.question is not None:
+                await self._prober.round(target.question, target.replicas, target.revisions, watched.window)
+
+        await self._again_and_again(key, once)
+
+    async def _again_and_again(self, key: Key, once: Callable[[], Awaitable[None]]) -> None:
         due = self._clock()
         while True:
             try:
-                await self.round(key, watched.target, watched.window)
-                self._judge(key, watched)
+                await once()
             except Exception:
                 # A defect in one round must not blind the scaler for good: the next sample is a second away.
                 log.exception("scrape round failed", object=str(key))
@@ -118,17 +144,22 @@ class Signals:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""
         began = self._clock()
         if target.prometheus:
-            pending, failures = await self._ask_prometheus(key, target), {}
+            pending = await self._ask_prometheus(key, target)
         else:
             metrics = await self._ask_replicas(target)
             pending = {pod: answer.queued for pod, answer in metrics.items()}
-            failures = {pod: answer.broken for pod, answer in metrics.items()}
+            if target.question is not None:
+                window.count(began, metrics, target.revisions, target.question.limits.percentile / 100)
         missing = len(target.replicas.keys() - pending.keys())
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing))
-        window.count_failures(failures, target.replicas)
 
     def _judge(self, key: Key, watched: _Watched) -> None:
         target = watched.target
+        if target.question is not None:
+            told = (target.question.key, compare(watched.window.view(), target.question).verdict)
+            if told != watched.told and told[1] != "open":
+                self._wake(key)
+            watched.told = told
         if target.limits is None:
             return
         now = self._clock()

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
-from enginewright.core.observed import Sample, SignalWindow
+from enginewright.clients.signals import ReplicaMetrics
+from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Traffic
+from enginewright.core.probe import Match
 
 # Smoothing looks at the newest few; two minutes are for people who look at a status.
 SAMPLES: Final = 120
+# Half an hour of an analysis; of each round only sums by revision are kept.
+ROUNDS: Final = 1800
+SIMILARITIES: Final = 64
+# Fewer live requests than these in the last seconds are too few to wait for.
+RECENT: Final = 10
+LIVE_REQUESTS: Final = 20
 
 
 class Window:
@@ -19,7 +28,11 @@ class Window:
         self._started = started
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self._recommended: dict[int, float] = {}
-        self._failures = FailureCounts()
+        self._counters = Counters()
+        self._analysis = ""
+        self._rounds: deque[Round] = deque(maxlen=ROUNDS)
+        self._probes = ProbeResults()
+        self._probed: deque[float] = deque(maxlen=1000)
 
     def add(self, sample: Sample) -> None:
         self._samples.append(sample)
@@ -30,36 +43,109 @@ class Window:
         self._recommended.pop(replicas, None)
         self._recommended[replicas] = time
 
-    def count_failures(self, totals: Mapping[str, float], pods: Iterable[str]) -> None:
-        self._failures.update(totals, pods)
+    def analyse(self, key: str) -> None:
+        """From now on rounds belong to the analysis ``key``; another one than before begins without any."""
+        if key == self._analysis:
+            return
+        self._analysis = key
+        self._counters = Counters()
+        self._rounds.clear()
+        self._probes = ProbeResults()
+        self._probed.clear()
+
+    def count(self, time: float, scraped: Mapping[str, ReplicaMetrics], revisions: Mapping[str, str],
+              quantile: float = 0.99) -> None:  # fmt: skip
+        """One scrape round; ``revisions`` are those of all pods that are scraped."""
+        grown = self._counters.update(scraped, revisions)
+        if not self._analysis:
+            return
+        traffic: dict[str, Traffic] = {}
+        for pod, growth in grown.items():
+            seen = replace(growth, p99=scraped[pod].quantiles.get(quantile))
+            revision = revisions[pod]
+            traffic[revision] = traffic.get(revision, Traffic()) + seen
+        self._rounds.append(Round(time=time, traffic=traffic))
+
+    def probed(self, time: float, match: Match) -> None:
+        """Both revisions were sent the same input."""
+        seen = self._probes
+        self._probed.append(time)
+        similar = () if match.similarity is None else (match.similarity,)
+        self._probes = replace(
+            seen,
+            pairs=seen.pairs + 1,
+            flawed=seen.flawed + bool(match.flaw),
+            flaw=match.flaw or seen.flaw,
+            similarities=(*seen.similarities, *similar)[-SIMILARITIES:],
+            problem="",
+        )
+
+    def cannot_probe(self, problem: str) -> None:
+        self._probes = replace(self._probes, problem=problem)
+
+    def thin(self, revisions: Iterable[str], now: float) -> bool:
+        """Whether one of ``revisions`` gets too few live requests to be compared by; our own do not count."""
+        recent = [one for one in self._rounds if now - one.time <= RECENT]
+        ours = sum(now - time <= RECENT for time in self._probed)
+        live = (sum(one.traffic.get(name, Traffic()).requests for one in recent) - ours for name in revisions)
+        return min(live, default=0.0) < LIVE_REQUESTS
+
+    @property
+    def probes(self) -> ProbeResults:
+        return self._probes
 
     def view(self) -> SignalWindow:
         return SignalWindow(
             started=self._started,
             samples=tuple(self._samples),
             recommendations=tuple((time, replicas) for replicas, time in self._recommended.items()),
-            failures=self._failures.since_first_seen(),
+            analysis=self._analysis,
+            rounds=tuple(self._rounds),
+            probes=self._probes,
         )
 
 
-class FailureCounts:
-    """Turns counters that start at any value, and restart at zero with their server, into failures since first seen."""
+@dataclass(frozen=True)
+class _Totals:
+    """What a server has counted since it started."""
+
+    requests: float
+    failed: float
+    busy: float
+    queued: float
+
+    @classmethod
+    def of(cls, metrics: ReplicaMetrics) -> _Totals:
+        return cls(sum(metrics.successes.values()), metrics.broken, metrics.busy, metrics.queued_for)
+
+    def since(self, before: _Totals) -> Traffic:
+        """A counter that fell began at zero with its server, and the others with it."""
+        fell = self.requests < before.requests or self.failed < before.failed or self.busy < before.busy
+        start = _Totals(0.0, 0.0, 0.0, 0.0) if fell else before
+        return Traffic(
+            requests=self.requests - start.requests,
+            failed=self.failed - start.failed,
+            busy=self.busy - start.busy,
+            queued=max(0.0, self.queued - start.queued),
+            replicas=1,
+        )
+
+
+class Counters:
+    """Turns counters that start at any value, and restart at zero with their server, into growth between scrapes."""
 
     def __init__(self) -> None:
-        self._last: dict[str, float] = {}
-        self._grown: dict[str, float] = {}
+        self._last: dict[str, _Totals] = {}
 
-    def update(self, totals: Mapping[str, float], pods: Iterable[str]) -> None:
-        """``totals`` by pod as scraped; pods that are not among ``pods`` any more are forgotten."""
-        for pod, total in totals.items():
-            before = self._last.get(pod, total)
-            grown = total - before if total >= before else total
-            self._grown[pod] = self._grown.get(pod, 0.0) + grown
-            self._last[pod] = total
-        kept = set(pods)
-        for counts in (self._last, self._grown):
-            for pod in counts.keys() - kept:
-                del counts[pod]
-
-    def since_first_seen(self) -> Mapping[str, float]:
-        return dict(self._grown)
+    def update(self, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str]) -> dict[str, Traffic]:
+        """Growth by pod since its last scrape that succeeded, of those that were seen before; pods that are not among
+        ``pods`` any more are forgotten."""
+        grown = {}
+        for pod, metrics in scraped.items():
+            totals = _Totals.of(metrics)
+            if pod in self._last:
+                grown[pod] = totals.since(self._last[pod])
+            self._last[pod] = totals
+        for pod in self._last.keys() - set(pods):
+            del self._last[pod]
+        return grown

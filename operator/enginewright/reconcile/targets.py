@@ -13,10 +13,11 @@ from enginewright.observe.signals import Target
 def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
     """Every ready replica, of whichever revision. The scaling rule runs between passes only while one Deployment
     serves: during a rollout the pass decides alone."""
-    replicas = {pod.name: pod.ip for pod in observed.pods if pod.ready and pod.ip and not pod.deleting}
+    ready = [pod for pod in observed.pods if pod.ready and pod.ip and not pod.deleting]
+    replicas, revisions = {pod.name: pod.ip for pod in ready}, {pod.name: pod.revision for pod in ready}
     spec = parse_spec(view.spec)
     if not isinstance(spec, Spec) or spec.autoscaling is None:
-        return Target(replicas=replicas, current=len(replicas))
+        return Target(replicas=replicas, current=len(replicas), revisions=revisions, question=plan.question)
     serving = [deployment for deployment in observed.deployments if not deployment.deleting]
     scaled = {action.deployment: action.replicas for action in plan.actions if isinstance(action, Scale)}
     alone = serving[0] if len(serving) == 1 else None
@@ -24,6 +25,8 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
     prometheus = spec.autoscaling.prometheus if spec.autoscaling.source == "prometheus" and alone else None
     return Target(
         replicas=replicas,
+        revisions=revisions,
+        question=plan.question,
         current=scaled.get(alone.name, alone.spec_replicas) if alone else len(replicas),
         limits=limits_of(spec.autoscaling) if alone else None,
         prometheus=prometheus.url if prometheus else "",

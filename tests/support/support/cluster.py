@@ -27,9 +27,12 @@ from enginewright.core.observed import (
     ObjectView,
     Observed,
     PodView,
+    ProbeResults,
+    Round,
     Sample,
     ServiceView,
     SignalWindow,
+    Traffic,
 )
 from enginewright.core.plan import (
     Action,
@@ -144,7 +147,9 @@ class LostRaceError(Exception):
 @dataclass
 class Cluster:
     """One object's part of a cluster; two that share ``leases`` and ``records`` are two objects in one namespace.
-    ``broken`` names revisions whose replicas never get ready, with the pod fields that show why."""
+    ``broken`` names revisions whose replicas never get ready, with the pod fields that show why. Each replica behind
+    the Service gets ``rate`` requests a second; without, and if ``probed``, probes bring some. ``slower`` multiplies a
+    revision's latency, ``failing`` is the share of its requests that fail, ``similarity`` how alike it answers."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
     name: str = NAME
@@ -170,6 +175,11 @@ class Cluster:
     serial: int = 0
     log: list[str] = field(default_factory=list)
     last: Plan = field(default_factory=Plan)
+    rate: float = 20.0
+    probed: bool = True
+    slower: dict[str, float] = field(default_factory=dict)
+    failing: dict[str, float] = field(default_factory=dict)
+    similarity: dict[str, float] = field(default_factory=dict)
 
     # What the operator sees and does.
 
@@ -223,7 +233,19 @@ class Cluster:
             self.log += [f"{event.type} {event.reason}" for event in plan.events]
             self._recommend(plan)
         self.last = plan
+        self._listen(plan)
         return plan
+
+    def _listen(self, plan: Plan) -> None:
+        """As the scraper does: another question begins without samples."""
+        if not plan.watch_queue:
+            self.signals = None
+            return
+        window = self.signals or SignalWindow(started=self.monotonic)
+        key = plan.question.key if plan.question else ""
+        if key != window.analysis:
+            window = replace(window, analysis=key, rounds=(), probes=ProbeResults())
+        self.signals = window
 
     def carry_out(self, plan: Plan, acts: int | None = None) -> None:
         """Raises :class:`LostRaceError`, which ends a pass before its status is written."""
@@ -461,7 +483,39 @@ class Cluster:
         self.generation += 1
 
     def wait(self, seconds: float) -> None:
+        """Replicas answer requests meanwhile, for a minute at most."""
+        for second in range(min(60, int(seconds))):
+            self._scrape(self.monotonic + second + 1)
         self.now += timedelta(seconds=seconds)
+
+    def _scrape(self, time: float) -> None:
+        question, window = self.last.question, self.signals
+        if question is None or window is None:
+            return
+        selected = self.service.revision if self.service else ""
+        live = {name: self._ready(name) if selected in ("", name) else 0 for name in (question.stable,
+                                                                                      question.candidate)}  # fmt: skip
+        thin = min(live.values()) * self.rate < 2
+        there = question.alone or all(map(self._ready, live))
+        probes = 4 if thin and self.probed and there else 0
+        traffic = {name: self._traffic(name, count * self.rate + probes, count) for name, count in live.items()
+                   if self._ready(name)}  # fmt: skip
+        seen = window.probes
+        if not self.probed:
+            seen = ProbeResults(problem="probes are not answered")
+        elif all(map(self._ready, live)):
+            likeness = self.similarity.get(question.candidate, 0.999)
+            seen = replace(seen, pairs=seen.pairs + 1, similarities=(*seen.similarities, likeness)[-64:])
+        rounds = (*window.rounds, Round(time=time, traffic=traffic))[-1800:]
+        self.signals = replace(window, rounds=rounds, probes=seen)
+
+    def _traffic(self, revision: str, requests: float, replicas: int) -> Traffic:
+        failed = requests * self.failing.get(revision, 0.0)
+        busy = (requests - failed) * 5000 * self.slower.get(revision, 1.0)
+        return Traffic(requests=requests - failed, failed=failed, busy=busy, queued=busy / 4, replicas=max(1, replicas))
+
+    def _ready(self, revision: str) -> int:
+        return sum(pod.ready for pod in self.pods.values() if pod.revision == revision)
 
     def step(self) -> Plan:
         """A pass, then a step of every controller, then a second."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.errors import TransientError
 from enginewright.clients.kube import KubeClient
+from enginewright.clients.probe import ProbeClient
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
@@ -53,8 +54,9 @@ async def embedded(
         KubeClient(await load_configuration(str(kubeconfig)), observer=metrics.called) as kube,
         triton or TritonClient() as scraper,
         PrometheusClient() as prometheus,
+        ProbeClient() as probes,
     ):
-        operator = Operator(options, kube, scraper, prometheus, metrics)
+        operator = Operator(options, kube, scraper, prometheus, probes, metrics)
         task = asyncio.create_task(operator.run(), name="operator under test")
         try:
             yield operator

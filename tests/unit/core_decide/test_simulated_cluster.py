@@ -19,6 +19,7 @@ from enginewright.core.observed import PodView
 from support.cluster import SPEC, Cluster, built, refused, resolved
 
 STRATEGIES = ("Canary", "BlueGreen", "Recreate")
+STEPS: tuple[list[dict[str, int]], ...] = ([], [{"weight": 50}], [{"weight": 20}, {"weight": 70}, {"weight": 100}])
 EDITS: tuple[dict[str, Any], ...] = (
     {"engine": None},
     {"engine": {"precision": "fp32"}},
@@ -55,9 +56,19 @@ class SimulatedCluster(RuleBasedStateMachine):
         self.cluster = Cluster()
         self.served = False
 
-    @initialize(strategy=st.sampled_from(STRATEGIES), seconds=st.sampled_from([0, 20]), surge=st.integers(1, 2))
-    def start(self, strategy: str, seconds: int, surge: int) -> None:
-        self.cluster.spec = {**SPEC, "rollout": {"strategy": strategy, "analysisSeconds": seconds, "maxSurge": surge}}
+    @initialize(
+        strategy=st.sampled_from(STRATEGIES),
+        seconds=st.sampled_from([0, 20]),
+        surge=st.integers(0, 2),
+        steps=st.sampled_from(STEPS),
+    )
+    def start(self, strategy: str, seconds: int, surge: int, steps: list[dict[str, int]]) -> None:
+        rollout: dict[str, Any] = {"strategy": strategy, "analysisSeconds": seconds, "maxSurge": surge}
+        if strategy == "BlueGreen":
+            rollout["maxSurge"] = max(1, surge)
+        if strategy == "Canary":
+            rollout["steps"] = steps
+        self.cluster.spec = {**SPEC, "rollout": rollout}
 
     # The operator.
 
@@ -98,7 +109,10 @@ class SimulatedCluster(RuleBasedStateMachine):
         if ready["status"] == "True":
             self._strictly_ready()
         cluster.operate(**how)
-        gap_is_meant = cluster.spec["rollout"]["strategy"] == "Recreate" or cluster.spec.get("replicas") == 0
+        rollout = cluster.spec["rollout"]
+        gap_is_meant = rollout["strategy"] == "Recreate" or cluster.spec.get("replicas") == 0
+        # A single replica that may not have another beside it is exchanged by going first.
+        gap_is_meant = gap_is_meant or (rollout["maxSurge"] == 0 and cluster.spec.get("replicas", 1) == 1)
         if answering and not gap_is_meant:
             assert self._answering(), f"the Service selects nothing that answers after {plan.actions}"
 
@@ -193,6 +207,16 @@ class SimulatedCluster(RuleBasedStateMachine):
         newest = max(self.cluster.deployments.values(), key=lambda deployment: (deployment.created, deployment.name))
         self.cluster.broken = {newest.revision: flaw}
 
+    @precondition(lambda self: self.cluster.deployments)
+    @rule(how=st.sampled_from(["slower", "failing", "similarity"]))
+    def newest_revision_serves_badly(self, how: str) -> None:
+        newest = max(self.cluster.deployments.values(), key=lambda deployment: (deployment.created, deployment.name))
+        setattr(self.cluster, how, {newest.revision: {"slower": 3.0, "failing": 0.5, "similarity": 0.1}[how]})
+
+    @rule(rate=st.sampled_from([0.0, 20.0]), probed=st.booleans())
+    def traffic_comes_and_goes(self, rate: float, probed: bool) -> None:
+        self.cluster.rate, self.cluster.probed = rate, probed
+
     @precondition(lambda self: self.cluster.broken)
     @rule()
     def what_was_bad_is_mended(self) -> None:
@@ -203,6 +227,8 @@ class SimulatedCluster(RuleBasedStateMachine):
             if pod.revision in self.cluster.broken:
                 self.cluster.pods[pod.name] = replace(pod, restarts=0)
         self.cluster.broken = {}
+        self.cluster.slower, self.cluster.failing, self.cluster.similarity = {}, {}, {}
+        self.cluster.rate = 20.0
 
     @precondition(lambda self: self.cluster.deployments)
     @rule()

@@ -175,7 +175,7 @@ def rolling(cluster: Cluster) -> tuple[str, str]:
 
 
 def test_during_a_canary_the_stable_revision_scales_up_and_nothing_scales_down() -> None:
-    cluster = serving()
+    cluster = serving(rollout={"analysisSeconds": 240})
     old, new = rolling(cluster)
     assert cluster.replicas() == {old: 1, new: 1}
     cluster.queue(14)

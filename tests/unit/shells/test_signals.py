@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from aiohttp import web
 
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.triton import TritonClient
-from enginewright.core.observed import Sample
+from enginewright.core.comparison import Limits, Question
+from enginewright.core.observed import Sample, Traffic
 from enginewright.core.scaling import ScaleLimits
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals, Target
@@ -34,6 +36,8 @@ class Fleet:
         if depth is None:
             return web.Response(status=500)
         return web.Response(text=f'nv_inference_pending_request_count{{model="m",version="1"}} {depth}\n'
+                                 f'nv_inference_request_success{{model="m",version="1"}} {10 * depth}\n'
+                                 f'nv_inference_request_duration_us{{model="m",version="1"}} {5000 * depth}\n'
                                  f'nv_inference_request_failure{{model="m",reason="BACKEND"}} {depth}\n')  # fmt: skip
 
 
@@ -97,12 +101,46 @@ async def test_one_round_is_one_sample_of_all_replicas(signals: Signals, fleet: 
     assert heard.scrapes == [("direct", True), ("direct", True), ("direct", False)]
 
 
-async def test_failures_are_counted_from_the_first_scrape(signals: Signals, fleet: Fleet) -> None:
+QUESTION = Question(key="k", stable="old", candidate="new", model="m", limits=Limits(requests=10))
+
+
+def asked(*addresses: str) -> Target:
+    """The last address is the candidate's."""
+    plain = target(*addresses, limits=None)
+    revisions = dict.fromkeys(plain.replicas, "old") | {f"pod-{addresses[-1][-1]}": "new"}
+    return replace(plain, revisions=revisions, question=QUESTION)
+
+
+async def test_traffic_is_counted_by_revision_while_there_is_a_question(signals: Signals, fleet: Fleet) -> None:
     window = Window(0.0)
+    window.analyse("k")
     for depth in (5, 7):
-        fleet.queued = {"127.0.0.1": depth}
-        await signals.round(KEY, target("127.0.0.1"), window)
-    assert window.view().failures == {"pod-1": 2.0}
+        fleet.queued = {"127.0.0.1": depth, "127.0.0.2": depth, "127.0.0.3": None if depth == 5 else depth}
+        await signals.round(KEY, asked(*fleet.queued), window)
+    first, second = window.view().rounds
+    assert first.traffic == {}
+    assert second.traffic == {"old": Traffic(requests=40, failed=4, busy=20_000, replicas=2)}
+
+
+def _more(heard: Heard, scrapes: int) -> bool:
+    return len(heard.scrapes) > scrapes + 2
+
+
+async def test_a_verdict_wakes_the_object_up_once(signals: Signals, fleet: Fleet, heard: Heard) -> None:
+    """Both get ten requests more between any two looks, and are as fast."""
+    fleet.queued = {"127.0.0.1": 0, "127.0.0.2": 0}
+    signals.watch(KEY, asked(*fleet.queued))
+    for depth in range(1, 100):
+        rounds = len(heard.scrapes)
+        await until(functools.partial(_more, heard, rounds))
+        if heard.woken:
+            break
+        heard.now += 1
+        fleet.queued = {"127.0.0.1": depth, "127.0.0.2": depth}
+    assert depth > 10
+    seen = len(heard.scrapes)
+    await until(lambda: len(heard.scrapes) > seen + 10)
+    assert heard.woken == [KEY]
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -40,6 +40,26 @@ def test_pending_is_summed_over_versions_and_survives_the_zero_twin() -> None:
     assert metrics.successes == {"minilm": 12.0}
 
 
+SUMMARY = """nv_inference_pending_request_count{model="m",version="1"} 0
+nv_inference_request_duration_us{model="m",version="1"} 3000
+nv_inference_queue_duration_us{model="m",version="1"} 1000
+nv_inference_queue_duration_us{model="n",version="1"} 500
+nv_inference_request_summary_us_count{model="m",version="1"} 3
+nv_inference_request_summary_us_sum{model="m",version="1"} 3000
+nv_inference_request_summary_us{model="m",version="1",quantile="0.5"} 900
+nv_inference_request_summary_us{model="m",version="1",quantile="0.99"} 1500
+nv_inference_request_summary_us{model="n",version="1",quantile="0.99"} 2500
+nv_inference_request_summary_us{model="n",version="1",quantile="0.5"} nan
+"""
+
+
+def test_durations_and_quantiles() -> None:
+    metrics = parse_metrics(SUMMARY)
+    assert (metrics.busy, metrics.queued_for) == (3000.0, 1500.0)
+    assert metrics.quantiles == {0.5: 0.9, 0.99: 2.5}
+    assert parse_metrics(PAGE).quantiles == {}
+
+
 def test_what_the_client_gave_up_and_what_a_full_queue_turned_away_is_no_fault_of_the_engine() -> None:
     assert parse_metrics(PAGE).broken == 3.0
 

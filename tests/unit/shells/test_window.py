@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample
-from enginewright.observe.window import SAMPLES, FailureCounts, Window
+from enginewright.clients.signals import ReplicaMetrics
+from enginewright.core.observed import ProbeResults, Sample, Traffic
+from enginewright.core.probe import Match
+from enginewright.observe.window import ROUNDS, SAMPLES, SIMILARITIES, Counters, Window
 
 
 def test_samples_are_bounded_and_oldest_first() -> None:
@@ -33,26 +35,115 @@ def test_what_is_kept_of_recommendations_has_the_same_least_and_most_in_every_wi
     assert len(window.view().recommendations) <= 5
 
 
+def counted(requests: float, failed: float = 0.0, p99: float | None = None) -> ReplicaMetrics:
+    return ReplicaMetrics(
+        pending={},
+        successes={"m": requests},
+        failures={"BACKEND": failed, "CANCELED": 50.0},
+        busy=1000 * requests,
+        queued_for=100 * requests,
+        quantiles={} if p99 is None else {0.99: p99},
+    )
+
+
 @pytest.mark.parametrize(
     ("totals", "expected"),
     [
-        ([100.0], 0.0),
-        ([100.0, 103.0], 3.0),
-        ([100.0, 103.0, 2.0], 5.0),
-        ([5.0, 0.0, 0.0], 0.0),
+        ([100.0], []),
+        ([100.0, 103.0], [3.0]),
+        ([100.0, 103.0, 2.0], [3.0, 2.0]),
+        ([5.0, 0.0, 0.0], [0.0, 0.0]),
     ],
-    ids=["what failed before we looked is not counted", "growth counts", "a restart starts at zero", "a restart alone"],
+    ids=["what was before we looked is not counted", "growth counts", "a restart starts at zero", "a restart alone"],
 )
-def test_failures_since_first_seen(totals: list[float], expected: float) -> None:
-    counts = FailureCounts()
-    for total in totals:
-        counts.update({"a": total}, ["a"])
-    assert counts.since_first_seen() == {"a": expected}
+def test_growth_of_counters(totals: list[float], expected: list[float]) -> None:
+    counters = Counters()
+    grown = [counters.update({"a": counted(total)}, ["a"]) for total in totals]
+    assert [one["a"].requests for one in grown if one] == expected
+    assert [one["a"].busy for one in grown if one] == [1000 * count for count in expected]
 
 
-def test_a_pod_that_misses_a_scrape_keeps_its_count_and_one_that_is_gone_does_not() -> None:
-    counts = FailureCounts()
-    counts.update({"a": 1.0, "b": 1.0}, ["a", "b"])
-    counts.update({}, ["a", "b"])
-    counts.update({"a": 2.0}, ["a"])
-    assert counts.since_first_seen() == {"a": 1.0}
+def test_all_counters_of_a_restarted_server_start_at_zero() -> None:
+    counters = Counters()
+    counters.update({"a": counted(10, failed=1)}, ["a"])
+    grown = counters.update({"a": counted(4, failed=3)}, ["a"])
+    assert (grown["a"].requests, grown["a"].failed, grown["a"].busy) == (4, 3, 4000)
+
+
+def test_a_missed_scrape_is_made_up_for_by_the_next_and_a_pod_that_is_gone_is_forgotten() -> None:
+    counters = Counters()
+    counters.update({"a": counted(1), "b": counted(1)}, ["a", "b"])
+    assert counters.update({}, ["a", "b"]) == {}
+    assert counters.update({"a": counted(4)}, ["a"])["a"].requests == 3
+    assert counters.update({"b": counted(9)}, ["a", "b"]) == {}, "seen anew"
+
+
+def rounds(window: Window, seconds: int, start: float = 0.0) -> None:
+    pods = {"old-1": "old", "old-2": "old", "new-1": "new"}
+    for second in range(seconds):
+        totals = {"old-1": counted(10 * second, p99=7), "old-2": counted(10 * second, second, p99=9),
+                  "new-1": counted(5 * second)}  # fmt: skip
+        window.count(start + second, totals, pods)
+
+
+def test_rounds_are_sums_by_revision() -> None:
+    window = Window(0.0)
+    window.analyse("k")
+    rounds(window, 3)
+    view = window.view()
+    assert view.analysis == "k"
+    assert [one.traffic for one in view.rounds] == [{}, *([{
+        "old": Traffic(requests=20, failed=1, busy=20_000, queued=2000, replicas=2, p99=9),
+        "new": Traffic(requests=5, busy=5000, queued=500, replicas=1)}] * 2)]  # fmt: skip
+
+
+def test_another_analysis_begins_without_samples_and_the_same_goes_on() -> None:
+    window = Window(0.0)
+    window.analyse("k")
+    rounds(window, 3)
+    window.probed(1.0, Match(similarity=1.0))
+    window.analyse("k")
+    assert len(window.view().rounds) == 3
+    window.analyse("other")
+    assert window.view().rounds == ()
+    assert window.view().probes == ProbeResults()
+    rounds(window, 2)
+    assert window.view().rounds[0].traffic == {}, "counters begin anew, too"
+
+
+def test_rounds_and_similarities_are_bounded() -> None:
+    window = Window(0.0)
+    window.analyse("k")
+    for second in range(ROUNDS + 5):
+        window.count(float(second), {}, {})
+        window.probed(float(second), Match(similarity=0.5, flaw="odd" if second == 3 else ""))
+    view = window.view()
+    assert len(view.rounds) == ROUNDS
+    assert len(view.probes.similarities) == SIMILARITIES
+    assert (view.probes.pairs, view.probes.flawed, view.probes.flaw) == (ROUNDS + 5, 1, "odd")
+
+
+def test_without_an_analysis_nothing_is_kept() -> None:
+    window = Window(0.0)
+    rounds(window, 3)
+    assert window.view().rounds == ()
+
+
+def test_traffic_is_thin_when_one_side_gets_little_and_probes_do_not_count() -> None:
+    window = Window(0.0)
+    window.analyse("k")
+    assert window.thin(("old", "new"), 0.0)
+    rounds(window, 10)
+    assert not window.thin(("old", "new"), 9.0)
+    assert window.thin(("old", "new"), 60.0), "that was long ago"
+    for _ in range(40):
+        window.probed(9.0, Match())
+    assert window.thin(("old", "new"), 9.0)
+
+
+def test_a_probe_that_works_again_ends_the_problem() -> None:
+    window = Window(0.0)
+    window.cannot_probe("refused")
+    assert window.probes.problem == "refused"
+    window.probed(1.0, Match())
+    assert window.probes.problem == ""

@@ -7,11 +7,14 @@ Each step is a file, takes what the steps before it found, and returns data; eac
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.engine_step import engine_step
 from enginewright.core.decide.history import history_step
 from enginewright.core.decide.pin import choose_goal, say
 from enginewright.core.decide.report import Findings, refuse, report
+from enginewright.core.decide.rollout import with_source
 from enginewright.core.decide.rollout_step import rollout_step
 from enginewright.core.decide.scale_step import scale_step
 from enginewright.core.decide.serving import Serving
@@ -38,6 +41,8 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     scale = scale_step(world, serving)
     goal = choose_goal(world, engine)
     rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
+    digest = source.memory.digest if goal.world is world else None
+    rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
     return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout,
                                   history=history_step(goal.world, goal.engine, rollout), pin=goal.memory))
 

@@ -43,19 +43,6 @@ def restarted(world: World, revision: str, before: int) -> Trouble | None:
     return _crash(max(pods_of(world.observed, revision), key=lambda pod: pod.restarts))
 
 
-def failed_inferences(world: World, revision: str) -> Trouble | None:
-    failures = world.observed.signals.failures if world.observed.signals else {}
-    failed = {pod.name: failures.get(pod.name, 0.0) for pod in pods_of(world.observed, revision)}
-    total = sum(failed.values())
-    if total <= 0:
-        return None
-    worst = max(failed, key=lambda name: failed[name])
-    return Trouble(
-        reason=Reason.FAILED_INFERENCES,
-        message=f"{count(round(total), 'inference')} failed, {failed[worst]:g} of them on replica {worst}.",
-    )
-
-
 def waiting_trouble(world: World, placement: Placement | None, revision: str) -> Trouble | None:
     """Why replicas wait to start: nothing wrong with the revision itself."""
     return pod_trouble(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from functools import cached_property
 
 from enginewright.core import labels
-from enginewright.core.conditions import parse_timestamp, timestamp
+from enginewright.core.comparison import Answer, Question, compare
+from enginewright.core.conditions import timestamp
+from enginewright.core.decide.evidence import figures, question
 from enginewright.core.decide.rollout import Target
 from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.steps import Split, splits
 from enginewright.core.decide.world import World
 from enginewright.core.observed import DeploymentView
-from enginewright.core.status import RolloutStatus
+from enginewright.core.status import AnalysisStatus, RolloutStatus
 
 STARTING, ANALYSING, WAITING, EXPANDING, SWITCHING = (
     "Starting",
@@ -38,68 +41,101 @@ class Shift:
         return self.world.spec.rollout.strategy == "Canary"
 
     @property
-    def under_analysis(self) -> bool:
-        """Whether the last pass left it in its analysis."""
-        return self.memory.candidate == self.target.revision and self.memory.step in (ANALYSING, WAITING)
+    def known(self) -> bool:
+        """Whether what is remembered is of this rollout."""
+        return self.memory.candidate == self.target.revision
 
     @property
-    def first(self) -> int:
-        """Replicas of the candidate while it is analysed."""
-        return min(1, self.target.replicas) if self.canary else self.target.replicas
+    def under_analysis(self) -> bool:
+        """Whether the last pass left it in its analysis."""
+        return self.known and self.memory.step in (ANALYSING, WAITING)
+
+    @cached_property
+    def splits(self) -> tuple[Split, ...]:
+        return splits(self.world.spec.rollout, self.target.replicas)
+
+    @property
+    def last(self) -> int:
+        """Of the steps that the candidate has passed, the one that it was analysed in, or is in now."""
+        return min(self.memory.weight_step or 0, len(self.splits) - 1) if self.known else 0
+
+    def question(self, number: int) -> Question:
+        return question(self.world, self.target.revision, self.stable.revision, number, self.splits[number])
+
+    @cached_property
+    def answer(self) -> Answer:
+        return compare(self.world.observed.signals, self.question(self.last))
 
     def available(self, replicas: int) -> bool:
         return self.serving.full(self.candidate, replicas)
 
-    def remember(self, step: str, restarted: int | None = None) -> RolloutStatus:
+    def remember(self, position: Position, restarted: int | None = None) -> RolloutStatus:
         """The clock of a step starts when the step does."""
-        same = self.memory.candidate == self.target.revision and self.memory.step == step
+        same = self.known and (self.memory.step, self.last) == (position.step, position.number)
         return RolloutStatus(
             stable=self.stable.revision,
             candidate=self.target.revision,
-            step=step,
+            step=position.step,
             step_start_time=self.memory.step_start_time if same else timestamp(self.world.now),
+            weight_step=position.number or None,
             restarts=restarted,
+            analysis=self._figures(position),
             rolled_back=self.memory.rolled_back,
         )
 
+    def _figures(self, position: Position) -> AnalysisStatus | None:
+        """Of the analysis while it goes on, then what it came to."""
+        if position.step == ANALYSING and position.number == self.last:
+            return figures(self.answer)
+        if self.known and self.memory.step == ANALYSING and position.step != STARTING:
+            return figures(self.answer)
+        return self.memory.analysis if self.known and position.step not in (STARTING, ANALYSING) else None
 
-def step_of(moving: Shift) -> str:
+
+@dataclass(frozen=True)
+class Position:
+    """``number`` is the index of the split that holds, or that was analysed last."""
+
+    step: str
+    number: int
+
+
+def position_of(moving: Shift) -> Position:
     """Where the rollout stands now: as far as remembered, and on from there as far as the world allows."""
-    known = moving.memory.candidate == moving.target.revision
-    step = (moving.memory.step if known else None) or STARTING
+    number = moving.last
+    step = (moving.memory.step if moving.known else None) or STARTING
     if step in (EXPANDING, SWITCHING):
         step = EXPANDING
-    elif step not in (ANALYSING, WAITING) or not moving.available(moving.first):
+    elif step not in (ANALYSING, WAITING) or not moving.available(moving.splits[number].candidate):
         # Replicas that went away are replaced; then they are analysed anew.
         step = STARTING
-    if step == STARTING and moving.available(moving.first):
-        step = ANALYSING
-    if step == ANALYSING and _analysed(moving):
-        step = WAITING
+    if step == ANALYSING and moving.under_analysis and analysed(moving):
+        step, number = (STARTING, number + 1) if number + 1 < len(moving.splits) else (WAITING, number)
+    while step == STARTING and moving.available(moving.splits[number].candidate):
+        if moving.splits[number].seconds:
+            step = ANALYSING
+        elif number + 1 < len(moving.splits):
+            number += 1
+        else:
+            step = WAITING
     if step == WAITING and _promoted(moving):
         step = EXPANDING
     if step == EXPANDING and moving.available(moving.target.replicas):
         step = SWITCHING
-    return step
+    return Position(step, number)
 
 
-def _analysed(moving: Shift) -> bool:
-    return analysis_left(moving) <= 0
-
-
-def analysis_left(moving: Shift) -> float:
-    seconds = moving.world.spec.rollout.analysis_seconds
-    known = moving.memory.candidate == moving.target.revision and moving.memory.step == ANALYSING
-    began = parse_timestamp(moving.memory.step_start_time) if known else None
-    if began is None:
-        return float(seconds)
-    return (began + timedelta(seconds=seconds) - moving.world.now).total_seconds()
+def analysed(moving: Shift) -> bool:
+    """Time alone proves nothing: without samples somebody has to say so."""
+    return moving.answer.verdict == "good" or (moving.answer.starved and _wished(moving))
 
 
 def _promoted(moving: Shift) -> bool:
+    return moving.world.spec.rollout.auto_promote or _wished(moving)
+
+
+def _wished(moving: Shift) -> bool:
     """The annotation names the revision, or the engine's fingerprint or enough of it to be unmistakable."""
-    if moving.world.spec.rollout.auto_promote:
-        return True
     wish = moving.world.obj.annotations.get(labels.PROMOTE, "")
     fingerprint = moving.target.record.fingerprint
     return wish == moving.target.revision or (len(wish) >= 8 and fingerprint.startswith(wish))

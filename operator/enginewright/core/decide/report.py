@@ -65,6 +65,7 @@ def report(world: World, found: Findings) -> Plan:
         requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue),
         recommendation=found.scale.recommendation,
         watch_queue=found.scale.watch or found.rollout.watch,
+        question=found.rollout.question,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from enginewright.core.comparison import Question
 from enginewright.core.conditions import Verdict, bad
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble, waiting_trouble
@@ -30,13 +31,14 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutResult:
-    """``watch`` asks for the replicas to be scraped: an analysis is under way."""
+    """``watch`` asks for the replicas to be scraped: ``question`` is what is to be found out."""
 
     verdict: Verdict
     memory: RolloutStatus
     actions: tuple[Action, ...] = ()
     requeue: float | None = None
     watch: bool = False
+    question: Question | None = None
 
 
 def route_safely(world: World, serving: Serving, revision: str, why: str) -> tuple[Action, ...]:
@@ -59,11 +61,27 @@ def remove_others(serving: Serving, kept: set[str], why: str) -> tuple[Action, .
 
 def back_to(world: World, serving: Serving, stable: DeploymentView, wanted: int, why: str) -> tuple[Action, ...]:
     """Only ``stable``, at full strength."""
-    return (
-        route_safely(world, serving, stable.revision, why)
-        + children.resize(stable, wanted, why)
-        + remove_others(serving, {stable.revision}, why)
-    )
+    routed = route_safely(world, serving, stable.revision, why)
+    if world.spec.rollout.max_surge == 0:
+        return routed + _give_back(world, serving, stable, wanted, why)
+    return routed + children.resize(stable, wanted, why) + remove_others(serving, {stable.revision}, why)
+
+
+def _give_back(
+    world: World, serving: Serving, stable: DeploymentView, wanted: int, why: str
+) -> tuple[Action, ...]:
+    """Without capacity to spare others make room before ``stable`` grows: one replica while it has none that answers,
+    then all."""
+    others = [other for other in world.observed.deployments if other.revision != stable.revision]
+    taken = sum(max(other.replicas, 0 if other.deleting else other.spec_replicas) for other in others)
+    grown = children.resize(stable, min(wanted, max(stable.spec_replicas, wanted - taken)), why)
+    if serving.answers(stable) or not wanted:
+        return remove_others(serving, {stable.revision}, why) + grown
+    shrunk: tuple[Action, ...] = ()
+    for other in serving.alive:
+        if other.revision != stable.revision and other.spec_replicas:
+            shrunk += children.resize(other, min(other.spec_replicas, wanted - 1), why)
+    return shrunk + remove_others(serving, {stable.revision}, why) + grown
 
 
 def starting(world: World, target: Target, deployed: DeploymentView | None, wanted: int) -> Verdict:
@@ -79,3 +97,12 @@ def starting(world: World, target: Target, deployed: DeploymentView | None, want
         Reason.PROGRESSING,
         f"Revision {target.revision}: {ready} of {count(wanted, 'replica')} ready.",
     )
+
+
+def with_source(known: RolloutStatus | None, memory: RolloutStatus, digest: str | None) -> RolloutStatus:
+    """``memory`` with the digest of what the stable revision was built from: that of the spec's source once its rollout
+    is complete, else as ``known`` as long as it is of the same revision."""
+    source = known.stable_source if known and known.stable == memory.stable else None
+    if memory.stable and memory.step == "Complete":
+        source = digest
+    return memory.model_copy(update={"stable_source": source})

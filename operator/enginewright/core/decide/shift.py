@@ -3,15 +3,20 @@
 The position is kept in status (``rollout.step``) but every count is derived from the world, so that a lost status only
 makes the analysis start again. A candidate is never shrunk on its way, and the stable revision gives up a replica only
 for one of the candidate's that is available: together they never fall below what is wanted, nor, with Canary, rise
-above it by more than ``maxSurge``.
+above it by more than ``maxSurge``. With ``maxSurge`` 0 they never rise above it at all, and fall one short of it while
+a replica is exchanged.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from enginewright.core import labels
+from enginewright.core.comparison import Answer, fails_more
 from enginewright.core.conditions import Verdict, bad, parse_timestamp, timestamp
 from enginewright.core.decide import children
-from enginewright.core.decide.analysis import failed_inferences, restarted, restarts, starting_trouble
+from enginewright.core.decide.analysis import restarted, restarts, starting_trouble
+from enginewright.core.decide.evidence import figures, told
 from enginewright.core.decide.jobs import Trouble
 from enginewright.core.decide.position import (
     ANALYSING,
@@ -19,9 +24,9 @@ from enginewright.core.decide.position import (
     STARTING,
     SWITCHING,
     WAITING,
+    Position,
     Shift,
-    analysis_left,
-    step_of,
+    position_of,
 )
 from enginewright.core.decide.rollout import (
     PROGRESS_CHECK,
@@ -34,8 +39,10 @@ from enginewright.core.decide.rollout import (
 )
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.source_step import RETRY_HINT
+from enginewright.core.decide.steps import Split
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView
+from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import RolledBackStatus, RolloutStatus
 
@@ -56,10 +63,9 @@ def shift(
         return _stay_back(moving, given_up)
     if world.spec.rollout.strategy == "Recreate":
         return _recreate(moving)
-    step = step_of(moving)
     if trouble := _trouble(moving):
         return _roll_back(moving, trouble)
-    return _go_on(moving, step)
+    return _go_on(moving, position_of(moving))
 
 
 def _trouble(moving: Shift) -> Trouble | None:
@@ -68,21 +74,33 @@ def _trouble(moving: Shift) -> Trouble | None:
         return found
     if moving.under_analysis and (found := restarted(moving.world, revision, moving.memory.restarts or 0)):
         return found
-    return failed_inferences(moving.world, revision)
+    if moving.under_analysis:
+        return _as_trouble(moving.answer)
+    # Load shifts from one to the other now, so that latencies are not to be compared any more.
+    promoted = moving.known and moving.memory.step in (EXPANDING, SWITCHING)
+    return _as_trouble(fails_more(moving.world.observed.signals, moving.question(moving.last))) if promoted else None
 
 
-def _go_on(moving: Shift, step: str) -> RolloutResult:
-    world, target = moving.world, moving.target
-    mine, theirs = _counts(moving, step)
-    actions = children.run(
-        world,
-        target.revision,
-        target.record,
-        target.placement,
-        f"revision {target.revision} is to replace {moving.stable.revision}",
-    )
+def _as_trouble(answer: Answer | None) -> Trouble | None:
+    if answer is None or answer.verdict != "worse" or answer.reason is None:
+        return None
+    return Trouble(reason=answer.reason, message=answer.message)
+
+
+def _go_on(moving: Shift, at: Position) -> RolloutResult:
+    world, target, step = moving.world, moving.target, at.step
+    mine, theirs = _counts(moving, at)
+    actions: tuple[Action, ...] = ()
+    if mine or not target.replicas:
+        actions += children.run(
+            world,
+            target.revision,
+            target.record,
+            target.placement,
+            f"revision {target.revision} is to replace {moving.stable.revision}",
+        )
     actions += children.protect(world)
-    actions += route_safely(world, moving.serving, _routed(moving, step), f"rollout step {step}")
+    actions += route_safely(world, moving.serving, _routed(moving, at), f"rollout step {step}")
     actions += children.resize(moving.candidate, mine, f"rollout step {step}")
     actions += children.resize(moving.stable, theirs, f"rollout step {step}")
     actions += remove_others(
@@ -90,70 +108,99 @@ def _go_on(moving: Shift, step: str) -> RolloutResult:
     )
     analysing = step in (ANALYSING, WAITING)
     baseline = moving.memory.restarts if moving.under_analysis else restarts(world.observed, target.revision)
-    memory = moving.remember(step, baseline if analysing else None)
-    requeue = max(1.0, analysis_left(moving)) if step == ANALYSING else PROGRESS_CHECK
+    watched = analysing or step in (EXPANDING, SWITCHING)
     return RolloutResult(
-        memory=memory,
+        memory=moving.remember(at, baseline if analysing else None),
         actions=actions,
-        verdict=_verdict(moving, step),
-        watch=analysing or step == EXPANDING,
-        requeue=min(requeue, PROGRESS_CHECK),
+        verdict=_verdict(moving, at),
+        watch=watched,
+        question=moving.question(at.number) if watched else None,
+        requeue=PROGRESS_CHECK,
     )
 
 
-def _counts(moving: Shift, step: str) -> tuple[int, int]:
-    """Replicas of the candidate and of the stable revision."""
+def _counts(moving: Shift, at: Position) -> tuple[int, int]:
+    """Replicas of the candidate and of the stable revision.
+
+    With surge, old ones go when new ones are available. Without, one goes first, and a new one takes its room.
+    """
     wanted, candidate, stable = moving.target.replicas, moving.candidate, moving.stable
-    asked = candidate.spec_replicas if candidate else 0
     if not moving.canary:
         return wanted, wanted
-    if step in (EXPANDING, SWITCHING):
-        there = max(stable.spec_replicas, stable.replicas)
-        room = wanted + moving.world.spec.rollout.max_surge - there
-        available = min(candidate.available, moving.serving.answering.get(candidate.revision, 0)) if candidate else 0
-        return min(wanted, max(asked, room)), max(0, wanted - available)
-    return min(wanted, max(moving.first, asked)), wanted
+    surge, split = moving.world.spec.rollout.max_surge, moving.splits[at.number]
+    goal, least = (wanted, 0) if at.step in (EXPANDING, SWITCHING) else (split.candidate, split.stable)
+    asked = candidate.spec_replicas if candidate else 0
+    room = max(0, wanted + surge - max(stable.spec_replicas, stable.replicas))
+    available = min(candidate.available, moving.serving.answering.get(candidate.revision, 0)) if candidate else 0
+    mine = min(wanted, max(asked, min(goal, room)))
+    exchanged = 1 if surge == 0 and goal > available else 0
+    theirs = max(least, wanted - available - exchanged, 0)
+    if surge == 0:
+        theirs = min(theirs, max(0, wanted - max(asked, candidate.replicas if candidate else 0)))
+    return mine, theirs
 
 
-def _routed(moving: Shift, step: str) -> str:
-    if step == SWITCHING:
+def _routed(moving: Shift, at: Position) -> str:
+    if at.step == SWITCHING:
         return moving.target.revision
-    if moving.canary and step != STARTING:
-        return children.EVERY
-    return moving.stable.revision
+    # The stable revision gives up replicas for the first new ones, when there are to be several: they must serve, then.
+    growing = moving.splits[at.number].candidate > 1 and moving.available(1)
+    shared = at.step != STARTING or at.number > 0 or growing
+    return children.EVERY if moving.canary and shared else moving.stable.revision
 
 
-def _verdict(moving: Shift, step: str) -> Verdict:
-    revision, spec = moving.target.revision, moving.world.spec.rollout
+def _verdict(moving: Shift, at: Position) -> Verdict:
+    revision, step = moving.target.revision, at.step
     if step == STARTING:
-        return starting(moving.world, moving.target, moving.candidate, moving.first)
+        return starting(moving.world, moving.target, moving.candidate, moving.splits[at.number].candidate)
     if step == ANALYSING:
-        shares = "shares the traffic" if moving.canary else "is ready beside the old one"
-        return bad(
-            Condition.ROLLOUT_COMPLETE,
-            Reason.ANALYSING,
-            f"Revision {revision} {shares} and is watched for {spec.analysis_seconds} s.",
-        )
+        return _analysing(moving, at)
+    passed = told(moving.remember(at).analysis)
     if step == WAITING:
         return bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.WAITING_FOR_PROMOTION,
-            f"Revision {revision} passed its analysis; promote it with kubectl annotate om {moving.world.obj.name} "
-            f"{labels.PROMOTE}={revision}.",
+            f"Revision {revision} passed its analysis; promote it with {_promote(moving)}.{passed}",
         )
     if step == EXPANDING:
-        return starting(moving.world, moving.target, moving.candidate, moving.target.replicas)
+        verdict = starting(moving.world, moving.target, moving.candidate, moving.target.replicas)
+        return replace(verdict, message=f"{verdict.message}{passed}")
     return bad(
         Condition.ROLLOUT_COMPLETE,
         Reason.DRAINING,
-        f"Traffic moves to revision {revision}; revision {moving.stable.revision} stops next.",
+        f"Traffic moves to revision {revision}; revision {moving.stable.revision} stops next.{passed}",
     )
+
+
+def _promote(moving: Shift) -> str:
+    return f"kubectl annotate om {moving.world.obj.name} {labels.PROMOTE}={moving.target.revision}"
+
+
+def _analysing(moving: Shift, at: Position) -> Verdict:
+    revision, split = moving.target.revision, moving.splits[at.number]
+    shares = "shares the traffic" if moving.canary else "is ready beside the old one, without live traffic,"
+    if split.weight is not None:
+        shares += f" (step {at.number + 1} of {len(moving.splits)}, {_share(split, moving.target.replicas)})"
+    same = moving.under_analysis and at.number == moving.last
+    found = moving.answer.message if same else "no request has been measured yet"
+    message = f"Revision {revision} {shares} and is compared with revision {moving.stable.revision}: {found}."
+    if same and moving.answer.starved:
+        message += f" Promote it unmeasured with {_promote(moving)}."
+        return bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_SAMPLES, message)
+    return bad(Condition.ROLLOUT_COMPLETE, Reason.ANALYSING, message)
+
+
+def _share(split: Split, wanted: int) -> str:
+    if split.share == split.weight:
+        return f"{split.share} % of it"
+    near = f"the nearest to {split.weight} % that {count(wanted, 'replica')} allow"
+    return f"{split.share} % of it, {near}"
 
 
 def _roll_back(moving: Shift, trouble: Trouble) -> RolloutResult:
     now, began = moving.world.now, parse_timestamp(moving.memory.step_start_time)
     when = f" This was {(now - began).total_seconds():.0f} s into step {moving.memory.step}." if began else ""
-    return _stay_back(
+    result = _stay_back(
         moving,
         RolledBackStatus(
             revision=moving.target.revision,
@@ -163,13 +210,18 @@ def _roll_back(moving: Shift, trouble: Trouble) -> RolloutResult:
             retry=moving.world.retry,
         ),
     )
+    if not moving.under_analysis:
+        return result
+    return replace(result, memory=result.memory.model_copy(update={"analysis": figures(moving.answer)}))
 
 
 def _stay_back(moving: Shift, given_up: RolledBackStatus) -> RolloutResult:
     stable = moving.stable
     why = f"revision {given_up.revision} was rolled back: {given_up.reason}"
     return RolloutResult(
-        memory=RolloutStatus(stable=stable.revision, step="RolledBack", rolled_back=given_up),
+        memory=RolloutStatus(
+            stable=stable.revision, step="RolledBack", analysis=moving.memory.analysis, rolled_back=given_up
+        ),
         actions=back_to(moving.world, moving.serving, stable, moving.target.replicas, why),
         verdict=bad(
             Condition.ROLLOUT_COMPLETE,

@@ -93,7 +93,8 @@ def startup_seconds(record: EngineRecord) -> int:
 def _strategy(spec: Spec) -> JSON:
     if spec.rollout.strategy == "Recreate":
         return {"type": "Recreate"}
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": spec.rollout.max_surge}}
+    surge = spec.rollout.max_surge
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0 if surge else 1, "maxSurge": surge}}
 
 
 def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,

@@ -15,16 +15,44 @@ PrometheusUrl = Annotated[
 ]
 
 
+class CanaryStep(SpecModel):
+    """A share of the traffic, and an analysis at it."""
+
+    weight: int = Field(ge=1, le=100)
+    """Per cent of the replicas that are of the new revision: the nearest number of replicas is taken, one at least."""
+    analysis_seconds: int | None = Field(default=None, ge=0, le=86_400)
+    """How long the analysis at this step should take; absent: as analysisSeconds of the rollout."""
+
+
+class AnalysisSpec(SpecModel):
+    """What a new revision is held to, beside the stable one in the same seconds."""
+
+    max_slowdown: float = Field(default=0.25, ge=0.05, le=10)
+    """Largest relative rise of the mean request latency: 0.25 lets it be a quarter slower."""
+    min_requests: int = Field(default=60, ge=10, le=1_000_000)
+    """Requests that each of the two revisions must have answered before promotion, probes included."""
+    compare_outputs: Literal["auto", "always", "never"] = "auto"
+    """Send both revisions the same made-up inputs and compare what they answer: auto does so when both are built from
+    the same source, always also for new weights, which are meant to differ."""
+
+
 class RolloutSpec(SpecModel):
     """How a new engine takes over."""
 
     strategy: Literal["Canary", "BlueGreen", "Recreate"] = "Canary"
     """Canary lets new replicas share the traffic while they are analysed; BlueGreen switches all traffic after the
     analysis; Recreate stops the old revision first (when capacity allows only one)."""
-    max_surge: int = Field(default=1, ge=1, le=100)
-    """Replicas above the wanted number during a rollout."""
+    max_surge: int = Field(default=1, ge=0, le=100)
+    """Replicas above the wanted number during a rollout. With 0, Canary exchanges them one at a time, so that one fewer
+    than wanted serves while a new one starts."""
     analysis_seconds: int = Field(default=60, ge=0, le=86_400)
-    """How long a new revision is watched before it is promoted."""
+    """How long the analysis of a new revision should take. Bad figures end it as soon as they are clear, good ones
+    after a quarter of this; unclear ones are watched up to five times as long. Time alone never promotes; 0 promotes
+    without an analysis."""
+    steps: tuple[CanaryStep, ...] = Field(default=(), max_length=20)
+    """With Canary: rising shares of the traffic, with an analysis at each. None: one replica, analysed once."""
+    analysis: AnalysisSpec = Field(default_factory=AnalysisSpec)
+    """What the new revision is held to."""
     auto_promote: bool = True
     """Promote after a good analysis without asking. When false, the rollout waits for the annotation
     enginewright.io/promote."""

@@ -76,6 +76,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="mig.profile auto needs gpu.products, such as [NVIDIA-H100-80GB-HBM3]; add it, or name a profile",
              field=".mig.profile"),
     ),
+    "spec.rollout": (
+        Rule(rule="self.strategy != 'BlueGreen' || self.maxSurge > 0",
+             message="strategy BlueGreen runs both revisions at full strength, which maxSurge 0 does not allow; write "
+                     "strategy Canary or Recreate, or raise maxSurge", field=".maxSurge"),
+        Rule(rule="self.strategy == 'Canary' || !has(self.steps) || self.steps.size() == 0",
+             message="steps are shares of the traffic, which only strategy Canary splits; remove them, or set "
+                     "strategy to Canary", field=".steps"),
+    ),
     "spec.autoscaling": (
         Rule(rule="self.minReplicas <= self.maxReplicas",
              message="minReplicas is greater than maxReplicas; raise maxReplicas or lower minReplicas",

@@ -146,6 +146,22 @@ def _mig(spec: Spec) -> Iterator[Problem]:
                            f"write auto or one of {', '.join(profile.name for profile in known)}")
 
 
+def _rollout(spec: Spec) -> Iterator[Problem]:
+    rollout = spec.rollout
+    if rollout.strategy == "BlueGreen" and rollout.max_surge == 0:
+        yield _problem("spec.rollout.maxSurge", 0, "does not go with strategy BlueGreen, which runs both revisions at "
+                                                   "full strength",
+                       "write strategy Canary or Recreate, or raise maxSurge")
+    if rollout.steps and rollout.strategy != "Canary":
+        yield _problem("spec.rollout.steps", [step.weight for step in rollout.steps],
+                       "are shares of the traffic, which only strategy Canary splits",
+                       "remove them, or set strategy to Canary")
+    weights = [step.weight for step in rollout.steps]
+    if weights != sorted(set(weights)):
+        yield _problem("spec.rollout.steps", weights, "do not rise", "write each weight greater than the one before, "
+                                                                     "such as 10, 25, 50")
+
+
 def _interface(spec: Spec) -> Iterator[Problem]:
     interface = spec.interface or InterfaceSpec()
     for side, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
@@ -189,6 +205,6 @@ def _pod_template(spec: Spec) -> Iterator[Problem]:
 
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
-    _replicas, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _interface, _uris, _resources,
-    _pod_template,
+    _replicas, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout, _interface, _uris,
+    _resources, _pod_template,
 )

@@ -1,0 +1,102 @@
+"""What an analysis asks, made from the spec, and its figures for status."""
+
+from __future__ import annotations
+
+import math
+
+from enginewright.core import labels
+from enginewright.core.comparison import Answer, Limits, Question
+from enginewright.core.decide.steps import Split
+from enginewright.core.decide.world import World
+from enginewright.core.request import source_key
+from enginewright.core.spec import Spec
+from enginewright.core.status import AnalysisStatus
+
+# A clear analysis takes this share of its seconds at least, an unclear one so many times them at most, within these
+# bounds; the scraper keeps 1800.
+SHORTEST = 0.25
+PATIENCE = 5
+LEAST_PATIENCE, MOST_PATIENCE = 60.0, 1500.0
+# Made-up inputs lie off the data that accuracy was measured on: what is as alike as this is not called different.
+MOST_SIMILARITY = 0.9
+# Metrics that say nothing of the angle between outputs.
+USUAL_SIMILARITY = 0.8
+
+
+def question(world: World, candidate: str, stable: str, number: int, split: Split) -> Question:
+    """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
+    analysis, latency = world.spec.rollout.analysis, world.spec.objective.latency
+    return Question(
+        key="/".join((stable, candidate, str(number), world.obj.annotations.get(labels.RETRY, ""))),
+        stable=stable,
+        candidate=candidate,
+        model=world.obj.name,
+        alone=split.stable == 0,
+        limits=Limits(
+            slowdown=analysis.max_slowdown,
+            requests=analysis.min_requests,
+            percentile=latency.percentile if latency else 99.0,
+            milliseconds=latency.milliseconds if latency else None,
+            similarity=least_similarity(world.spec) if _comparable(world) else None,
+            watched=min(MOST_PATIENCE, SHORTEST * split.seconds),
+            patience=min(MOST_PATIENCE, max(LEAST_PATIENCE, float(PATIENCE * split.seconds))),
+        ),
+    )
+
+
+def _comparable(world: World) -> bool:
+    """Whether both are meant to answer alike."""
+    wish = world.spec.rollout.analysis.compare_outputs
+    if wish != "auto":
+        return wish == "always"
+    known, now = world.memory.rollout, world.memory.source
+    if not (known and known.stable_source and now and now.key == source_key(world.spec)):
+        return False
+    return known.stable_source == now.digest
+
+
+def least_similarity(spec: Spec) -> float:
+    """The least cosine between two engines that both pass the accuracy gate.
+
+    Both lie within arccos(1 - tolerance) of the reference, so within twice that of each other:
+    cos(2 arccos x) = 2 x² - 1. By relative error both lie within tolerance · |reference|, so at most
+    2 arcsin(tolerance) apart: cos(2 arcsin t) = 1 - 2 t².
+    """
+    tolerance = spec.accuracy.tolerance
+    if spec.accuracy.metric == "cosine":
+        found = 2 * (1 - tolerance) ** 2 - 1
+    elif spec.accuracy.metric == "relative-error":
+        found = 1 - 2 * tolerance**2
+    else:
+        found = USUAL_SIMILARITY
+    return max(0.0, min(MOST_SIMILARITY, found))
+
+
+def figures(answer: Answer) -> AnalysisStatus:
+    """Rounded: status is for people."""
+    ratio = answer.ratio
+    return AnalysisStatus(
+        ratio=_short(ratio.mean) if ratio else None,
+        low=_short(ratio.low) if ratio else None,
+        high=_short(ratio.high) if ratio else None,
+        requests=answer.requests,
+        failures=answer.failures,
+        seconds=round(answer.seconds),
+    )
+
+
+def _short(value: float) -> float | None:
+    return round(value, 3) if math.isfinite(value) else None
+
+
+def told(figures: AnalysisStatus | None) -> str:
+    """A sentence, empty without figures."""
+    if figures is None:
+        return ""
+    count = f"{figures.requests} requests, {figures.failures} failed, in {figures.seconds} s"
+    if figures.ratio is None or figures.low is None or figures.high is None:
+        return f" It passed its analysis: {count}."
+    return (
+        f" It passed its analysis: latency ratio {figures.ratio:.2f} ({figures.low:.2f} to {figures.high:.2f}) over "
+        f"{count}."
+    )

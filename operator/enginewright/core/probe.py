@@ -1,0 +1,160 @@
+"""Made-up requests in the Open Inference Protocol (V2) and what the answers of two servers have in common.
+
+Inputs are made from what the server says of itself (``GET /v2/models/NAME``): small numbers that any vocabulary has,
+the same for the same seed. Tensors travel as bytes behind the JSON (Triton's binary tensor data extension).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Free dimensions but the first, which is the batch.
+FREE_DIMENSION: Final = 8
+LARGEST_INPUT: Final = 4 << 20
+_FORMATS: Final = {
+    "BOOL": "?", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q", "INT8": "b", "INT16": "h", "INT32": "i",
+    "INT64": "q", "FP16": "e", "FP32": "f", "FP64": "d",
+}  # fmt: skip
+
+
+class ProbeError(Exception):
+    """The model cannot be probed, for the reason said."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """``body`` starts with ``json_bytes`` bytes of JSON."""
+
+    body: bytes
+    json_bytes: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """``values`` in row-major order; empty for types that are not compared (BYTES)."""
+
+    shape: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Match:
+    """``similarity`` is the least cosine over all outputs; None when they cannot be compared. ``flaw`` is what is wrong
+    with the second answer whatever the weights; empty when nothing is."""
+
+    similarity: float | None = None
+    flaw: str = ""
+
+
+def make_request(metadata: Mapping[str, Any], seed: int) -> Request:
+    """Raises :class:`ProbeError` for a model whose inputs cannot be made up."""
+    entries, parts = [], []
+    for tensor in metadata.get("inputs") or ():
+        name, kind = str(tensor.get("name")), str(tensor.get("datatype"))
+        shape = [_size(place, int(size)) for place, size in enumerate(tensor.get("shape") or ())]
+        part = _bytes(kind, math.prod(shape), f"{seed}/{name}", name)
+        parts.append(part)
+        entries.append({"name": name, "datatype": kind, "shape": shape, "parameters": {"binary_data_size": len(part)}})
+    if not entries:
+        raise ProbeError("the server names no inputs")
+    if sum(len(part) for part in parts) > LARGEST_INPUT:
+        raise ProbeError(f"one input takes more than {LARGEST_INPUT >> 20} MiB")
+    head = json.dumps({"inputs": entries, "parameters": {"binary_data_output": True}}).encode()
+    return Request(head + b"".join(parts), len(head))
+
+
+def _size(place: int, size: int) -> int:
+    if size > 0:
+        return size
+    return 1 if place == 0 else FREE_DIMENSION
+
+
+def _bytes(kind: str, count: int, seed: str, name: str) -> bytes:
+    if count > LARGEST_INPUT:
+        raise ProbeError(f"input {name} takes more than {LARGEST_INPUT >> 20} MiB")
+    noise = hashlib.shake_128(seed.encode()).digest(count)
+    if kind == "BYTES":
+        return b"".join(struct.pack("<I", 1) + str(byte & 1).encode() for byte in noise)
+    if kind == "BF16":
+        return b"".join(struct.pack("<f", _small(byte))[2:] for byte in noise)
+    if kind not in _FORMATS:
+        raise ProbeError(f"input {name} is of type {kind}")
+    form = f"<{count}{_FORMATS[kind]}"
+    if kind in ("FP16", "FP32", "FP64"):
+        return struct.pack(form, *map(_small, noise))
+    # 0 and 1 are in every vocabulary, and the first of a mask must not be masked.
+    return struct.pack(form, *(1 if place == 0 else byte & 1 for place, byte in enumerate(noise)))
+
+
+def _small(byte: int) -> float:
+    """From -1 to 1."""
+    return byte / 127.5 - 1
+
+
+def read_answer(body: bytes, json_bytes: int | None) -> dict[str, Tensor]:
+    """Outputs by name; ``json_bytes`` as the header ``Inference-Header-Content-Length`` says, None when the body is all
+    JSON. Raises :class:`ProbeError`."""
+    try:
+        head = json.loads(body[:json_bytes] if json_bytes is not None else body)
+        place, found = json_bytes or len(body), {}
+        for output in head["outputs"]:
+            size = (output.get("parameters") or {}).get("binary_data_size")
+            kind, shape = output["datatype"], tuple(int(one) for one in output["shape"])
+            if size is None:
+                values = _numbers(output.get("data"))
+            else:
+                values = _values(kind, body[place : place + int(size)])
+                place += int(size)
+            found[str(output["name"])] = Tensor(shape, values)
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise ProbeError(f"its answer cannot be read: {error!r}") from error
+    return found
+
+
+def _numbers(data: object) -> tuple[float, ...]:
+    flat = data if isinstance(data, list) else []
+    return tuple(float(one) for one in flat if isinstance(one, int | float))
+
+
+def _values(kind: str, raw: bytes) -> tuple[float, ...]:
+    if kind == "BF16":
+        return tuple(value for (value,) in struct.iter_unpack("<f", b"".join(
+            b"\0\0" + raw[place : place + 2] for place in range(0, len(raw), 2))))  # fmt: skip
+    if kind not in _FORMATS:
+        return ()
+    form = f"<{_FORMATS[kind]}"
+    return tuple(float(value) for (value,) in struct.iter_unpack(form, raw))
+
+
+def match(first: Mapping[str, Tensor], second: Mapping[str, Tensor], same_model: bool) -> Match:
+    """How ``second`` answers beside ``first``. Shapes may differ only between models that are not the same."""
+    for name, tensor in first.items():
+        other = second.get(name)
+        if other is None or other.shape != tensor.shape:
+            shape = "is missing" if other is None else f"has shape {list(other.shape)} instead of {list(tensor.shape)}"
+            return Match(flaw=f"output {name} {shape}") if same_model else Match()
+        if _finite(tensor) and not _finite(other):
+            return Match(flaw=f"output {name} holds numbers that are not finite")
+    cosines = [_cosine(tensor.values, second[name].values) for name, tensor in first.items() if tensor.values]
+    return Match(similarity=min(cosines, default=None))
+
+
+def _finite(tensor: Tensor) -> bool:
+    return all(map(math.isfinite, tensor.values))
+
+
+def _cosine(first: tuple[float, ...], second: tuple[float, ...]) -> float:
+    if first == second:
+        return 1.0
+    scale = max(map(abs, (*first, *second)))
+    if not math.isfinite(scale):
+        return 0.0
+    mine, theirs = [value / scale for value in first], [value / scale for value in second]
+    size = math.hypot(*mine) * math.hypot(*theirs)
+    return sum(map(float.__mul__, mine, theirs)) / size if size else 0.0

@@ -1,0 +1,86 @@
+"""Requests of our own during an analysis: few, to see whether both revisions answer alike; more while live traffic is
+too thin to compare them by.
+
+Both get the same input, one after the other, in turns first. Their durations are not taken here: the servers count the
+probes like any request, and the scrapes that follow bring them into the same test as live traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from enginewright.clients.errors import ClientError
+from enginewright.clients.probe import ProbeClient
+from enginewright.core.comparison import Question
+from enginewright.core.probe import Match, ProbeError, Request, Tensor, make_request, match
+from enginewright.observe.window import Window
+
+# Pairs for the comparison of outputs, one a second, however much live traffic there is.
+COMPARED: Final = 8
+# Pairs a second while live traffic is thin, within this many seconds of each.
+PAIRS: Final = 5
+BUDGET: Final = 0.7
+# In one analysis: what cannot be told by then is not for want of samples.
+MOST_PAIRS: Final = 3000
+Ends = tuple[str, str]
+
+
+class Prober:
+    """``clock`` is the monotonic one of the window."""
+
+    def __init__(self, client: ProbeClient, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def round(self, question: Question, replicas: Mapping[str, str], revisions: Mapping[str, str],
+                    window: Window) -> None:  # fmt: skip
+        """At most :data:`PAIRS` pairs. ``replicas`` maps pods to addresses, ``revisions`` to their revisions."""
+        pairs = self._wanted(question, window)
+        stable, candidate = (
+            sorted(pod for pod in replicas if revisions.get(pod) == name)
+            for name in (question.stable, question.candidate)
+        )
+        if question.alone:
+            stable = candidate
+        if not (pairs and stable and candidate):
+            return
+        ends = (replicas[stable[0]], replicas[candidate[0]])
+        began = self._clock()
+        try:
+            metadata = await self._client.metadata(ends[0], question.model)
+            for _ in range(pairs):
+                await self._pair(question, ends, metadata, window)
+                if self._clock() - began > BUDGET:
+                    return
+        except (ClientError, ProbeError) as error:
+            window.cannot_probe(f"probes are not answered by the stable revision: {error}")
+
+    def _wanted(self, question: Question, window: Window) -> int:
+        done = window.probes.pairs
+        if done >= MOST_PAIRS:
+            return 0
+        if window.thin((question.stable, question.candidate), self._clock()):
+            return PAIRS
+        return 1 if done < COMPARED else 0
+
+    async def _pair(self, question: Question, ends: Ends, metadata: Mapping[str, Any], window: Window) -> None:
+        """Raises what the stable revision's failure raises: it says nothing of the candidate."""
+        seed = window.probes.pairs
+        request = make_request(metadata, seed)
+        if seed % 2:
+            theirs = await self._try(ends[1], question.model, request)
+            mine = await self._client.infer(ends[0], question.model, request)
+        else:
+            mine = await self._client.infer(ends[0], question.model, request)
+            theirs = await self._try(ends[1], question.model, request)
+        found = Match(flaw=theirs) if isinstance(theirs, str) else match(
+            mine, theirs, question.limits.similarity is not None)  # fmt: skip
+        window.probed(self._clock(), found)
+
+    async def _try(self, address: str, model: str, request: Request) -> dict[str, Tensor] | str:
+        """The answer, or what went wrong."""
+        try:
+            return await self._client.infer(address, model, request)
+        except (ClientError, ProbeError) as error:
+            return str(error)

@@ -1,0 +1,192 @@
+"""Does noise promote or block? Made-up traffic, seeded, looked at again and again (``support/traffic.py``)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from enginewright.core.comparison import Limits, Question, compare, fails_more
+from enginewright.core.observed import ProbeResults, Round, SignalWindow, Traffic
+from enginewright.core.reasons import Reason
+from support.traffic import AGREEING, QUESTION, Load, rounds, watch
+
+RUNS = 100
+LOADS = {
+    "plain": Load(),
+    "probes only": Load(rate=4, tail=0.3),
+    "thin traffic": Load(rate=2),
+    "busy": Load(rate=120, weather=0.5),
+    "three stable replicas": Load(replicas=3),
+    "five stable replicas, heavy tail": Load(replicas=5, tail=1.5, rate=8),
+    "a third of the load": Load(share=0.3, replicas=2),
+    "twice the load, heavy tail": Load(share=2.5, rate=8, tail=1.5),
+    "replicas drift apart": Load(own=0.25, memory=0.8),
+    "very heavy tail": Load(tail=2.0, rate=12),
+    "stalls": Load(stalls=0.03),
+    "clients' bad requests": Load(errors=0.05),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_twice_as_slow_is_rolled_back_a_hundred_times_of_a_hundred(name: str) -> None:
+    found = [watch(replace(LOADS[name], slower=2.0), seed, seconds=310) for seed in range(RUNS)]
+    assert [answer.verdict for answer in found] == ["worse"] * RUNS
+    assert statistics.median(answer.seconds for answer in found) < 100
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_as_fast_is_promoted_ninety_nine_times_of_a_hundred(name: str) -> None:
+    found = [watch(LOADS[name], seed, seconds=310) for seed in range(RUNS)]
+    assert sum(answer.verdict == "good" for answer in found) >= 99
+    assert statistics.median(answer.seconds for answer in found) < 300
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_one_that_fails_more_is_rolled_back(share: float) -> None:
+    load = Load(errors=0.02, candidate_errors=0.1, share=share)
+    found = [watch(load, seed, seconds=310) for seed in range(RUNS)]
+    assert [answer.reason for answer in found] == [Reason.FAILED_INFERENCES] * RUNS
+
+
+def test_one_that_fails_always_is_rolled_back_at_once() -> None:
+    answer = watch(Load(candidate_errors=1.0), 1, every=1)
+    assert answer.reason == Reason.FAILED_INFERENCES
+    assert answer.seconds <= 4
+
+
+def window(*, seconds: int = 40, slower: float = 1.0, probes: ProbeResults = AGREEING, **candidate: float
+           ) -> SignalWindow:  # fmt: skip
+    stable = Traffic(requests=20, busy=20 * 5000, queued=1000, replicas=1, p99=9.0)
+    mine = replace(stable, busy=slower * stable.busy, **candidate)  # type: ignore[arg-type]
+    both = tuple(Round(time=float(time), traffic={"old": stable, "new": mine}) for time in range(seconds))
+    return SignalWindow(started=0, analysis="k", rounds=both, probes=probes)
+
+
+def asked(**limits: float) -> Question:
+    return replace(QUESTION, limits=Limits(**limits))  # type: ignore[arg-type]
+
+
+def test_samples_of_another_analysis_do_not_count() -> None:
+    assert compare(None, QUESTION).verdict == "open"
+    assert compare(replace(window(), analysis="other"), QUESTION).verdict == "open"
+    assert compare(window(), QUESTION).verdict == "good"
+
+
+@pytest.mark.parametrize(
+    ("seen", "question", "words"),
+    [
+        (window(seconds=2), QUESTION, "60 requests of each are needed"),
+        (window(), asked(requests=10_000), "10000 requests of each are needed"),
+        (window(), asked(watched=60), "it is watched for 60 s at least"),
+        (window(probes=ProbeResults()), asked(similarity=0.9), "its outputs are being compared"),
+        (window(slower=1.2499), QUESTION, "too close to tell yet"),
+    ],
+)
+def test_what_is_missing_is_said(seen: SignalWindow, question: Question, words: str) -> None:
+    answer = compare(seen, question)
+    assert answer.verdict == "open"
+    assert words in answer.message
+    assert not answer.starved
+
+
+def test_outputs_that_cannot_be_compared_do_not_block_live_traffic() -> None:
+    assert compare(window(probes=ProbeResults(problem="no inputs")), asked(similarity=0.9)).verdict == "good"
+
+
+def test_starved_is_what_gets_no_requests_and_no_probes() -> None:
+    answer = compare(window(seconds=2, probes=ProbeResults(problem="refused")), QUESTION)
+    assert answer.starved
+    assert "60 requests of each are needed; refused" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("probes", "words"),
+    [
+        (ProbeResults(pairs=6, similarities=(0.2,) * 5 + (0.99,)), "cosine 0.200 (median of 6, limit 0.900)"),
+        (ProbeResults(pairs=4, flawed=3, flaw="no answer"), "3 of 4 probes that the stable revision answers went"),
+    ],
+)
+def test_other_answers_roll_back(probes: ProbeResults, words: str) -> None:
+    answer = compare(window(probes=probes), asked(similarity=0.9))
+    assert answer.reason == Reason.OUTPUTS_DIFFER
+    assert words in answer.message
+
+
+def test_one_stray_answer_does_not() -> None:
+    probes = ProbeResults(pairs=8, flawed=1, flaw="timeout", similarities=(0.999,) * 6 + (0.1,))
+    assert compare(window(probes=probes), asked(similarity=0.9)).verdict == "good"
+
+
+def test_tail_beyond_the_objective_that_the_stable_revision_keeps() -> None:
+    answer = compare(window(p99=10.9), asked(milliseconds=10))
+    assert answer.reason == Reason.OBJECTIVE_MISSED
+    assert "objective of 10 ms" in answer.message
+    assert compare(window(p99=10.9), asked(milliseconds=8)).verdict == "good", "both miss it"
+    assert compare(window(p99=10.9), asked(milliseconds=12)).verdict == "good"
+
+
+def test_tail_beside_the_stable_revisions() -> None:
+    answer = compare(window(p99=20.0), QUESTION)
+    assert answer.reason == Reason.SLOWER
+    assert "p99 20 ms, of the stable revision 9 ms" in answer.message
+
+
+def test_time_in_the_queue_does_not_count_under_unlike_load() -> None:
+    """Three times the requests, all of the difference in the queue."""
+    crowded = window(slower=6.0, requests=60.0, queued=60 * 5000 + 3000.0)
+    assert compare(crowded, QUESTION).verdict == "good"
+    assert compare(window(slower=2.0, queued=101_000.0), QUESTION).reason == Reason.SLOWER, "like load: it counts"
+
+
+def test_out_of_patience_the_better_guess_decides() -> None:
+    # By turns six times as slow and as fast: even, and not told from the limit so soon.
+    stable = Traffic(requests=20, busy=100_000, replicas=1)
+    spread = math.log(6)
+    both = tuple(
+        Round(time=float(time), traffic={"old": stable, "new": replace(
+            stable, busy=100_000 * math.exp(spread * (1 if time // 8 % 2 else -1)))})
+        for time in range(64)
+    )  # fmt: skip
+    seen = SignalWindow(started=0, analysis="k", rounds=both, probes=AGREEING)
+    assert compare(seen, asked(patience=100)).verdict == "open"
+    assert compare(seen, asked(patience=60)).verdict == "good"
+    worse = compare(window(slower=1.2501, seconds=70), asked(patience=60))
+    assert (worse.verdict, worse.reason) == ("worse", Reason.ANALYSIS_INCONCLUSIVE)
+
+
+def test_few_samples_are_not_promoted_by_patience() -> None:
+    seen = window(seconds=400)
+    thin = tuple(replace(one, traffic={name: Traffic(requests=0.1, busy=500, replicas=1) for name in one.traffic})
+                 for one in seen.rounds)  # fmt: skip
+    assert compare(replace(seen, rounds=thin), QUESTION).verdict == "open"
+
+
+def test_alone_it_must_answer_and_hardly_fail() -> None:
+    alone = replace(QUESTION, alone=True)
+    lonely = tuple(replace(one, traffic={"new": one.traffic["new"]}) for one in window().rounds)
+    seen = replace(window(), rounds=lonely)
+    assert compare(seen, alone).verdict == "good"
+    assert compare(replace(seen, rounds=lonely[:2]), alone).verdict == "open"
+    broken = tuple(replace(one, traffic={"new": Traffic(requests=10, failed=10, replicas=1)}) for one in lonely)
+    assert compare(replace(seen, rounds=broken), alone).reason == Reason.FAILED_INFERENCES
+
+
+def test_after_promotion_only_failures_count() -> None:
+    assert fails_more(window(slower=3.0), QUESTION) is None
+    found = fails_more(window(failed=10.0), QUESTION)
+    assert found is not None
+    assert found.reason == Reason.FAILED_INFERENCES
+    gone = tuple(replace(one, traffic={"new": Traffic(failed=5, replicas=1)}) for one in window(seconds=5).rounds)
+    late = replace(window(), rounds=(*window().rounds, *gone))
+    assert fails_more(late, QUESTION) is not None, "the stable revision's earlier requests are what it is held against"
+
+
+def test_rounds_are_what_the_load_says() -> None:
+    """The generator itself: a mean ratio near the one that was asked for."""
+    seen = list(rounds(Load(slower=2.0, replicas=3, tail=0.5), 5, 400))
+    mine, theirs = (sum(one.traffic[name].busy for one in seen) / sum(one.traffic[name].requests for one in seen)
+                    for name in ("new", "old"))  # fmt: skip
+    assert mine / theirs == pytest.approx(2.0, rel=0.1)

@@ -1,0 +1,164 @@
+"""Requests of the operator's own, to real HTTP servers that speak the Open Inference Protocol."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+from aiohttp import web
+
+from enginewright.clients.probe import ProbeClient
+from enginewright.core.comparison import Limits, Question
+from enginewright.core.probe import Request, Tensor
+from enginewright.observe.prober import COMPARED, MOST_PAIRS, PAIRS, Prober
+from enginewright.observe.window import Window
+
+OLD, NEW = "127.0.0.1", "127.0.0.2"
+QUESTION = Question(key="k", stable="old", candidate="new", model="m", limits=Limits(similarity=0.9))
+REPLICAS = {"old-1": OLD, "new-1": NEW}
+REVISIONS = {"old-1": "old", "new-1": "new"}
+
+
+@dataclass
+class Servers:
+    """What each address answers: two numbers, or an HTTP status."""
+
+    answers: dict[str, tuple[float, float] | int] = field(default_factory=lambda: {OLD: (1.0, 2.0), NEW: (1.0, 2.0)})
+    inputs: tuple[int, ...] = (-1, 4)
+    asked: list[tuple[str, bytes]] = field(default_factory=list)
+    port: int = 0
+
+    async def metadata(self, _: web.Request) -> web.Response:
+        return web.json_response({"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": self.inputs}]})
+
+    async def infer(self, request: web.Request) -> web.Response:
+        address = request.get_extra_info("sockname")[0]
+        body = await request.read()
+        self.asked.append((address, body))
+        said = self.answers[address]
+        if isinstance(said, int):
+            return web.json_response({"error": "no"}, status=said)
+        head = json.dumps({"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2],
+                                        "parameters": {"binary_data_size": 8}}]}).encode()  # fmt: skip
+        return web.Response(body=head + struct.pack("<2f", *said),
+                            headers={"Inference-Header-Content-Length": str(len(head))})  # fmt: skip
+
+
+@pytest.fixture
+async def servers() -> AsyncIterator[Servers]:
+    made = Servers()
+    app = web.Application()
+    app.router.add_get("/v2/models/m", made.metadata)
+    app.router.add_post("/v2/models/m/infer", made.infer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "0.0.0.0", 0).start()
+    made.port = int(runner.addresses[0][1])
+    yield made
+    await runner.cleanup()
+
+
+class PortProbe(ProbeClient):
+    port = 0
+
+    async def metadata(self, address: str, model: str, port: int = 0) -> object:  # type: ignore[override]
+        return await super().metadata(address, model, self.port)
+
+    async def infer(self, address: str, model: str, request: Request, port: int = 0) -> dict[str, Tensor]:
+        return await super().infer(address, model, request, self.port)
+
+
+@pytest.fixture
+async def prober(servers: Servers) -> AsyncIterator[Prober]:
+    async with PortProbe() as client:
+        client.port = servers.port
+        yield Prober(client, lambda: 0.0)
+
+
+def fresh() -> Window:
+    window = Window(0.0)
+    window.analyse("k")
+    return window
+
+
+async def test_both_get_the_same_inputs_in_turns(servers: Servers, prober: Prober) -> None:
+    window = fresh()
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert len(servers.asked) == 2 * PAIRS
+    firsts = [address for address, _ in servers.asked[::2]]
+    assert firsts == [OLD, NEW, OLD, NEW, OLD]
+    for (_, first), (_, second) in zip(servers.asked[::2], servers.asked[1::2], strict=True):
+        assert first == second
+    assert len({body for _, body in servers.asked}) == PAIRS
+    assert window.probes.pairs == PAIRS
+    assert window.probes.similarities == (1.0,) * PAIRS
+
+
+async def test_with_live_traffic_only_outputs_are_compared(servers: Servers, prober: Prober,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    window = fresh()
+    monkeypatch.setattr(window, "thin", lambda *_: False)
+    for _ in range(COMPARED + 5):
+        await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert window.probes.pairs == COMPARED
+
+
+async def test_probes_end(servers: Servers, prober: Prober) -> None:
+    window = fresh()
+    while window.probes.pairs < MOST_PAIRS:
+        await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+        if window.probes.pairs == PAIRS:
+            window._probes = replace(window.probes, pairs=MOST_PAIRS - 1)
+    asked = len(servers.asked)
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert len(servers.asked) == asked
+
+
+async def test_other_answers_are_seen(servers: Servers, prober: Prober) -> None:
+    servers.answers[NEW] = (-1.0, -2.0)
+    window = fresh()
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert window.probes.median == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize(("answer", "flaw"), [(500, "answered 500"), ((float("nan"), 1.0), "not finite")])
+async def test_a_candidate_that_fails_probes_is_seen(
+    servers: Servers, prober: Prober, answer: int | tuple[float, float], flaw: str
+) -> None:
+    servers.answers[NEW] = answer
+    window = fresh()
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert window.probes.flawed == window.probes.pairs == PAIRS
+    assert flaw in window.probes.flaw
+
+
+async def test_inputs_that_the_stable_revision_refuses_blame_nobody(servers: Servers, prober: Prober) -> None:
+    servers.answers = {OLD: 400, NEW: 400}
+    window = fresh()
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert window.probes.pairs == window.probes.flawed == 0
+    assert "not answered by the stable revision: it answered 400" in window.probes.problem
+
+
+async def test_a_model_that_cannot_be_made_inputs_for(servers: Servers, prober: Prober) -> None:
+    servers.inputs = (-1, 40_000_000)
+    window = fresh()
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert "takes more than 4 MiB" in window.probes.problem
+
+
+async def test_a_replica_that_is_away(prober: Prober, unused_tcp_port: int) -> None:
+    async with PortProbe() as client:
+        client.port = unused_tcp_port
+        window = fresh()
+        await Prober(client, lambda: 0.0).round(QUESTION, REPLICAS, REVISIONS, window)
+    assert "not answered by the stable revision" in window.probes.problem
+
+
+@pytest.mark.parametrize(("alone", "asked"), [(False, set[str]()), (True, {NEW})])
+async def test_without_a_stable_replica(servers: Servers, prober: Prober, alone: bool, asked: set[str]) -> None:
+    await prober.round(replace(QUESTION, alone=alone), {"new-1": NEW}, {"new-1": "new"}, fresh())
+    assert {address for address, _ in servers.asked} == asked
