@@ -80,8 +80,9 @@ class JobView:
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentView:
-    """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked.
-    ``fingerprint`` has all 64 digits."""
+    """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked, and
+    ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
+    64 digits."""
 
     name: str
     revision: str
@@ -90,6 +91,7 @@ class DeploymentView:
     observed_generation: int
     created: datetime
     spec_replicas: int
+    replicas_manager: str = ""
     replicas: int = 0
     ready: int = 0
     available: int = 0

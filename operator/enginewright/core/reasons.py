@@ -89,3 +89,4 @@ class Reason(StrEnum):
     STEADY = "Steady"
     HOLDING = "Holding"
     AT_LIMIT = "AtLimit"
+    REPLICAS_CONTESTED = "ReplicasContested"

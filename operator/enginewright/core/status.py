@@ -346,6 +346,19 @@ class PinStatus(StatusModel):
     """True once the spec has asked for something else: the newest wish wins."""
 
 
+class ContestStatus(StatusModel):
+    """Somebody else writes the replicas of the object's Deployments."""
+
+    manager: str
+    """Their field manager."""
+    deployment: str
+    """Where their number was put back."""
+    time: str = Field(json_schema_extra=TIME)
+    """When."""
+    retry: str | None = None
+    """Value of the annotation enginewright.io/retry at that time."""
+
+
 class DecisionStatus(StatusModel):
     """One change of replicas."""
 
@@ -433,6 +446,8 @@ class Status(StatusModel):
     """Revisions that served or were tried, newest first, as many as spec.revisionHistoryLimit says."""
     pin: PinStatus | None = None
     """The revision that an annotation asks for."""
+    contest: ContestStatus | None = None
+    """Who else writes replicas, for an hour after they were put back."""
     autoscaling: AutoscalingStatus | None = None
     """Queue depth and decisions."""
 

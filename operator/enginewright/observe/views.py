@@ -80,12 +80,24 @@ def deployment_view(raw: Raw) -> DeploymentView:
         observed_generation=int(status.get("observedGeneration") or 0),
         created=created(raw),
         spec_replicas=1 if replicas is None else int(replicas),
+        replicas_manager=_replicas_manager(raw),
         replicas=int(status.get("replicas") or 0),
         ready=int(status.get("readyReplicas") or 0),
         available=int(status.get("availableReplicas") or 0),
         deleting=is_deleting(raw),
         progress_deadline_exceeded=condition(raw, "Progressing").get("reason") == "ProgressDeadlineExceeded",
     )
+
+
+def _replicas_manager(raw: Raw) -> str:
+    """Who wrote ``spec.replicas`` last, empty when that was the operator's scaler or nobody. Whoever changes a value
+    owns it alone; several own it only while they agree."""
+    owners = [entry for entry in entries(raw, "metadata", "managedFields")
+              if "f:replicas" in section(entry, "fieldsV1", "f:spec")]
+    if any(entry.get("manager") == labels.FIELD_MANAGER_SCALER for entry in owners):
+        return ""
+    newest = max(owners, key=lambda entry: str(entry.get("time") or ""), default={})
+    return str(newest.get("manager") or "")
 
 
 def service_view(raw: Raw) -> ServiceView:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginewright.core.config import OperatorConfig
+from enginewright.core.decide.contest import hold_back
 from enginewright.core.decide.engine_step import engine_step
 from enginewright.core.decide.history import history_step
 from enginewright.core.decide.pin import choose_goal, say
@@ -41,10 +42,12 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     scale = scale_step(world, serving)
     goal = choose_goal(world, engine)
     rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
+    scale, rollout, contest = hold_back(world, scale, rollout)
     digest = source.memory.digest if goal.world is world else None
     rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
     return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout,
-                                  history=history_step(goal.world, goal.engine, rollout), pin=goal.memory))
+                                  history=history_step(goal.world, goal.engine, rollout), pin=goal.memory,
+                                  contest=contest))
 
 
 __all__ = ["decide"]

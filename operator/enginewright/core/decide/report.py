@@ -22,7 +22,7 @@ from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
 from enginewright.core.problems import Problem, summarise
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.status import PinStatus, StatusModel
+from enginewright.core.status import ContestStatus, PinStatus, StatusModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class Findings:
     rollout: RolloutResult
     history: HistoryResult
     pin: PinStatus | None = None
+    contest: ContestStatus | None = None
 
 
 def report(world: World, found: Findings) -> Plan:
@@ -82,6 +83,7 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
         "placement": blocks.placement_block(found.engine.placement),
         "rollout": found.rollout.memory,
         "pin": found.pin,
+        "contest": found.contest,
         "autoscaling": found.scale.memory,
         "cost": cost,
         "batching": blocks.batching_block(shown),

@@ -28,6 +28,7 @@ class Memory:
     rollout: status.RolloutStatus | None = None
     revisions: tuple[status.RevisionStatus, ...] = ()
     pin: status.PinStatus | None = None
+    contest: status.ContestStatus | None = None
     autoscaling: status.AutoscalingStatus | None = None
 
     @classmethod
@@ -39,6 +40,7 @@ class Memory:
             rollout=status.read(status.RolloutStatus, raw.get("rollout")),
             revisions=status.read_all(status.RevisionStatus, raw.get("revisions")),
             pin=status.read(status.PinStatus, raw.get("pin")),
+            contest=status.read(status.ContestStatus, raw.get("contest")),
             autoscaling=status.read(status.AutoscalingStatus, raw.get("autoscaling")),
         )
 

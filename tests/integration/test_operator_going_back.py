@@ -1,0 +1,113 @@
+"""Going back to a kept revision, and another scaler, on a real apiserver with real controllers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from enginewright.clients.kube import Object
+from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT
+from enginewright.core import labels
+from enginewright.runtime import Operator
+from support.apiserver import Models, eventually, model
+from support.fake_kubelet import FakeKubelet
+from support.operators import embedded
+
+QUICK = {"strategy": "BlueGreen", "analysisSeconds": 0}
+KEPT = f"{labels.MODEL}=minilm,{labels.COMPONENT}={labels.COMPONENT_REVISION}"
+MINE = f"{labels.MODEL}=minilm"
+
+
+@pytest.fixture
+async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
+    async with embedded(operator_kubeconfig, namespace) as running:
+        yield running
+
+
+async def template(models: Models) -> Object:
+    (name,) = await models.names(DEPLOYMENT, MINE)
+    found: Object = (await models.kube.get(DEPLOYMENT, models.namespace, name))["spec"]["template"]
+    return found
+
+
+async def served(models: Models) -> str:
+    """Waits until the newest spec's revision serves alone, and gives its name."""
+    generation = (await models.get())["metadata"]["generation"]
+
+    async def ready() -> str:
+        entry = await models.condition("Ready")
+        assert (entry.get("status"), entry.get("observedGeneration")) == ("True", generation)
+        return str((await models.get())["status"]["rollout"]["stable"])
+
+    return await eventually(ready)
+
+
+async def annotate(models: Models, key: str, value: str | None) -> None:
+    await models.patch({"metadata": {"annotations": {key: value}}})
+
+
+async def test_back_and_forth_without_a_build(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
+    await models.create(model(rollout=QUICK, engine={"maxBatchSize": 8}))
+    first, pods = await served(models), await template(models)
+    await models.patch({"spec": {"engine": {"maxBatchSize": 16}, "serving": {"image": "example/server:2"}}})
+    second = await served(models)
+    assert second != first
+    assert await models.names(CONFIG_MAP, KEPT) == sorted([f"minilm-{first}", f"minilm-{second}"])
+    builds = kubelet.count("build")
+
+    await annotate(models, labels.ROLLBACK_TO, first)
+    told = await models.wait("Ready", "False", "Pinned")
+    assert f"kubectl annotate om minilm {labels.ROLLBACK_TO}-" in told["message"]
+    assert await template(models) == pods
+    revisions = (await models.get())["status"]["revisions"]
+    assert [(entry["revision"], entry["outcome"]) for entry in revisions] == [
+        (first, "Serving"), (second, "Superseded")]
+
+    await annotate(models, labels.ROLLBACK_TO, None)
+    await models.wait("Ready", "True")
+    assert await models.names(DEPLOYMENT, MINE) == [f"minilm-{second}"]
+    assert kubelet.count("build") == builds
+
+
+async def test_an_unknown_revision_is_said_and_changes_nothing(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    await models.create(model(rollout=QUICK))
+    first = await served(models)
+    await annotate(models, labels.ROLLBACK_TO, "0123abcd")
+    told = await models.wait("RolloutComplete", "False", "RollbackTargetUnknown")
+    assert f"kept are {first}" in told["message"]
+    assert await models.names(DEPLOYMENT, MINE) == [f"minilm-{first}"]
+
+
+async def test_another_scaler_is_put_back_once_and_then_said(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    await models.create(model(rollout=QUICK))
+    name = f"minilm-{await served(models)}"
+    path = DEPLOYMENT.path(models.namespace, name, "scale")
+
+    async def scale(replicas: int) -> None:
+        await models.kube._json("patch", DEPLOYMENT, path, query={"fieldManager": "somebody"},
+                                body={"spec": {"replicas": replicas}}, content_type="application/merge-patch+json")
+
+    async def replicas() -> int:
+        return int((await models.kube.get(DEPLOYMENT, models.namespace, name))["spec"]["replicas"])
+
+    async def put_back() -> bool:
+        return await replicas() == 1
+
+    # Nobody owned the replicas: the apiserver notes no manager of the first number, only of what overwrites another's.
+    await scale(3)
+    await eventually(put_back)
+    await scale(4)
+    await eventually(put_back)
+    await scale(5)
+    told = await models.wait("ScalingActive", "False", "ReplicasContested")
+    assert "Field manager somebody" in told["message"]
+    assert await replicas() == 5
+    await annotate(models, labels.RETRY, "now")
+    await models.wait("ScalingActive", "True", "Manual")
+    assert await replicas() == 1
