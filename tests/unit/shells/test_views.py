@@ -162,3 +162,25 @@ def test_the_object_itself() -> None:
     assert (view.name, view.namespace, view.uid, view.generation) == ("x", "ns", "u-1", 4)
     assert (view.resource_version, view.deleting) == ("77", False)
     assert (view.annotations, view.spec, view.status) == ({"a": "b"}, {"suspend": True}, {})
+
+
+def owner(manager: str, replicas: bool = True, time: str = CREATED) -> dict[str, Any]:
+    fields = {"f:replicas": {}} if replicas else {"f:template": {}}
+    return {"manager": manager, "time": time, "fieldsV1": {"f:spec": fields}}
+
+
+@pytest.mark.parametrize(
+    ("managed", "manager"),
+    [
+        ([], ""),
+        ([owner("enginewright", replicas=False)], ""),
+        ([owner("enginewright", replicas=False), owner(labels.FIELD_MANAGER_SCALER)], ""),
+        ([owner("kubectl"), owner("enginewright", replicas=False)], "kubectl"),
+        ([owner("kubectl", time="2026-11-21T10:00:01Z"), owner("kube-controller-manager")], "kubectl"),
+        ([owner("kubectl"), owner(labels.FIELD_MANAGER_SCALER)], ""),  # they agree
+        ([{"manager": "kubelet", "fieldsV1": {"f:status": {}}}, {"manager": "odd"}], ""),
+    ],
+)
+def test_who_wrote_replicas_last(managed: list[dict[str, Any]], manager: str) -> None:
+    view = deployment_view({"metadata": {**META, "managedFields": managed}, "spec": {"replicas": 3}})
+    assert (view.replicas_manager, view.spec_replicas) == (manager, 3)
