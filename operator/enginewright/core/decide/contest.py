@@ -29,7 +29,7 @@ def hold_back(
 ) -> tuple[ScaleResult, RolloutResult, ContestStatus | None]:
     """Both without what would be a fight, and the last time that a foreign number was put back."""
     memory = _recent(world)
-    if sum(not view.deleting for view in world.observed.deployments) > 1:
+    if rollout.memory.candidate or sum(not view.deleting for view in world.observed.deployments) > 1:
         return scale, rollout, memory
     contested = [(action, view) for action in rollout.actions if (view := _foreign(world, action))]
     if not contested:
