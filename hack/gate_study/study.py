@@ -1,9 +1,10 @@
 """One trial: an engine, the gate's verdict on few samples, and the truth from many others.
 
 *Truth* is the same metric over a population of its own, ``POPULATION`` samples that the gate never sees. A sabotaged
-engine counts when the truth is below the bar, or a guard's figure is beyond its limit: a change without effect is no
-sabotage. A sound engine counts when the truth is above the bar by what the number of samples can resolve, ``3/n`` (the
-bound of a perfect engine) and four standard errors.
+engine counts when the truth is below the bar by two standard errors of that population, or a guard's figure is beyond
+its limit: a change without effect is no sabotage, and of one nearer to the bar the truth is not known. A sound engine
+counts when the truth is above the bar by what the number of samples can resolve, ``3/n`` (the bound of a perfect
+engine) and four standard errors.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gate_study.sound import SOUND
 POPULATION = 3000
 TOLERANCES = (0.01, 0.02, 0.05, 0.1)
 _CALIBRATION, _BATCH, _POPULATION_BATCH = 256, 16, 300
-_STANDARD_ERRORS = 4
+_STANDARD_ERRORS, _TRUTH_ERRORS = 4, 2
 # Guards' figures this close to their limits are on neither side.
 _GUARD_MARGIN = 0.02
 
@@ -59,7 +60,7 @@ def trial(changes: Sequence[Change], index: int) -> Trial:
     candidate = _session(change(network, _scales(network), rng))
     gate = _compare(metric, original, candidate, network.samples(count, seed=1), _BATCH)
     truth = _compare(metric, original, candidate, network.samples(POPULATION, seed=2), _POPULATION_BATCH)
-    counts = _wrong(truth, tolerance) if changes is SABOTAGES else _right(truth, tolerance, count)
+    counts = is_wrong(truth, tolerance) if changes is SABOTAGES else _right(truth, tolerance, count)
     return Trial(kind=change.__name__, network=network.kind, metric=metric, tolerance=tolerance, samples=count,
                  counts=counts, passed=gate.passes(tolerance), truth=truth.value, low=gate.low,
                  why=gate.refusal(tolerance))
@@ -73,18 +74,22 @@ def sound(index: int) -> Trial:
     return trial(SOUND, 5_000_000 + index)
 
 
-def _wrong(truth: Accuracy, tolerance: float) -> bool:
-    if truth.mismatch or not truth.finite or truth.value < 1 - tolerance:
+def is_wrong(truth: Accuracy, tolerance: float) -> bool:
+    error = _TRUTH_ERRORS * _spread(truth) / math.sqrt(POPULATION)
+    if truth.mismatch or not truth.finite or truth.value < 1 - tolerance - error:
         return True
     return truth.magnitude_low < magnitude_asked(tolerance) - _GUARD_MARGIN or (
         truth.drowned > MAX_DROWNED + _GUARD_MARGIN)
 
 
 def _right(truth: Accuracy, tolerance: float, count: int) -> bool:
-    spread = float(np.std(truth.scores)) if truth.scores else 0.0
-    resolved = 3 / count + _STANDARD_ERRORS * spread / math.sqrt(count)
+    resolved = 3 / count + _STANDARD_ERRORS * _spread(truth) / math.sqrt(count)
     return (truth.finite and truth.value - resolved >= 1 - tolerance and truth.drowned < MAX_DROWNED - _GUARD_MARGIN
             and truth.magnitude_low - 3 / count - _GUARD_MARGIN >= magnitude_asked(tolerance))
+
+
+def _spread(accuracy: Accuracy) -> float:
+    return float(np.std(accuracy.scores)) if accuracy.scores else 0.0
 
 
 def _session(model: onnx.ModelProto, optimise: bool = True) -> ort.InferenceSession:

@@ -6,7 +6,8 @@ both say 1 when all samples that were seen score 1, and with 64 samples of an en
 Student's "95 %" bound held in 49 %. What is used instead is Gaffke's bound, the α-quantile of ``Σ wᵢ xᵢ`` with
 Dirichlet(1, …, 1) weights over the samples *and one more at 0*: what the unseen may be.
 
-* For agreement (scores of 0 and 1) it is the Clopper–Pearson bound, exactly.
+* For agreement (scores of 0 and 1) the weighted mean of ``k`` ones is Beta(k, n − k + 1), so it is the Clopper–Pearson
+  bound, and computed as such: by simulation it would be off by what one answer more or less does not change.
 * For equal scores it is ``score · α^(1/n)``: about ``3/n`` below. So ``n`` samples never prove more than that.
 * For many samples it is as close as Student's t.
 
@@ -44,6 +45,8 @@ def mean_lower_bound(scores: Array) -> float:
     clipped = np.clip(np.asarray(scores, np.float64), 0.0, 1.0)
     if not clipped.any():
         return 0.0
+    if _right_or_wrong(clipped):
+        return float(stats.beta.ppf(_ALPHA, clipped.sum(), len(clipped) - clipped.sum() + 1))
     means = _shared_out(clipped[None, :])
     low, high = 0.0, float(means.max())
     for _ in range(_HALVINGS):
@@ -55,7 +58,15 @@ def mean_lower_bound(scores: Array) -> float:
 def covers(scores: Array, mean: float) -> npt.NDArray[np.bool_]:
     """Whether the bound of each row of ``scores`` (``[sets, n]``) is at most ``mean``, without searching for it."""
     clipped = np.clip(np.asarray(scores, np.float64), 0.0, 1.0)
+    if _right_or_wrong(clipped):
+        right = clipped.sum(axis=1)
+        exact: npt.NDArray[np.bool_] = stats.beta.cdf(mean, right, clipped.shape[1] - right + 1) >= _ALPHA
+        return np.asarray(exact | (right == 0), np.bool_)
     return _chance(_shared_out(clipped), mean, clipped.shape[1]) >= _ALPHA
+
+
+def _right_or_wrong(scores: Floats) -> bool:
+    return bool(np.isin(scores, (0.0, 1.0)).all())
 
 
 def _chance(means: Floats, mean: float, count: int) -> Floats:
