@@ -228,7 +228,7 @@ class SimulatedCluster(RuleBasedStateMachine):
                 self.cluster.pods[pod.name] = replace(pod, restarts=0)
         self.cluster.broken = {}
         self.cluster.slower, self.cluster.failing, self.cluster.similarity = {}, {}, {}
-        self.cluster.rate = 20.0
+        self.cluster.rate, self.cluster.probed = 20.0, True
 
     @precondition(lambda self: self.cluster.deployments)
     @rule()
