@@ -28,6 +28,7 @@ from enginewright.core.planner.geometry import (
     width,
 )  # fmt: skip
 from enginewright.core.planner.pools import pools
+from enginewright.core.planner.selection import boards_after, seat_groups
 from support.fleets import A30, A100, H100, gpu, used
 
 COMPUTE = {ONE: 1, WIDE: 1, TWO: 2, THREE: 3, FOUR: 4, FULL: 7}
@@ -98,3 +99,12 @@ def test_counting_room_is_as_good_as_a_search(product: str, busy: list[list[int]
     counted = room.fits([*counts, *([0] * (SHAPES - len(counts)))], room.empty, room.uncut)
     assert counted == _fits(tuple(sorted(pool.free)), size, tuple(counts))
     assert len(counts) == WHOLE
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=5), st.lists(st.integers(0, 3), min_size=4,
+                                                                                         max_size=4))
+def test_counting_boards_is_as_seating_groups(boards: list[tuple[int, int]], replicas: list[int]) -> None:
+    groups = tuple((gpus, n) for gpus, n in zip((8, 4, 3, 2), replicas, strict=True) if n)
+    seated = seat_groups(tuple(boards), groups)
+    left = boards_after(tuple(boards), groups)
+    assert left == (seated and (sum(empty for _, empty in seated[0]), sum(uncut for uncut, _ in seated[0])))

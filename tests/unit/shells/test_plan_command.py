@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from enginewright.cli import main
+from enginewright.clients.resources import Resource
 from support.fleets import H100
 from support.nodes import node, pod
 
@@ -164,3 +165,35 @@ def test_without_files_the_cluster_is_asked(capsys: pytest.CaptureFixture[str], 
     code, _, err = run(capsys, "--kubeconfig", str(tmp_path / "nothing"))
     assert code == 2
     assert "no credentials for Kubernetes" in err
+
+
+class FakeClient:
+    """Lists as the apiserver gives them: items without kind."""
+
+    def __init__(self, _: object) -> None:
+        self.asked: list[tuple[str, str | None]] = []
+
+    async def __aenter__(self) -> FakeClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def list_all(self, resource: Resource, namespace: str | None) -> list[dict[str, Any]]:
+        there = {"OptimisedModel": [model("m", 2, "1g.10gb")], "Node": [node("n", H100, count=1, **{"mig-1g.10gb": 2})],
+                 "Pod": [pod("p", "n", {"nvidia.com/mig-1g.10gb": 1})]}[resource.kind]  # fmt: skip
+        assert namespace is None or resource.kind == "OptimisedModel"
+        return [{key: value for key, value in one.items() if key not in ("kind", "apiVersion")} for one in there]
+
+
+def test_models_nodes_and_pods_of_the_cluster(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_configuration(_: object) -> None: ...
+
+    monkeypatch.setattr("enginewright.clients.kube.KubeClient", FakeClient)
+    monkeypatch.setattr("enginewright.clients.credentials.load_configuration", no_configuration)
+    code, out, _ = run(capsys, "-o", "json")
+    assert code == 0
+    assert [(seat["node"], seat["start"]) for seat in json.loads(out)["placements"]] == [("n", 6)]
+    assert [one["why"] for one in json.loads(out)["doesNotFit"]] == ["kept"]

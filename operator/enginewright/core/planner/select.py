@@ -15,9 +15,11 @@ from enginewright.core.planner.selection import Selection
 
 EPSILON = 1e-9
 PRICE_ROUNDS = 6
+# With what is left of the budget: prices that differ more between pools, where replicas may go to several.
+SHAKES, SHAKE = 12, (1.0, 4.0, 0.25, 2.0, 0.5)
 POWERS = (0.8, 1.25)  # of a replica's slices in the order's worth for each slice
 # Of questions whether there is room, 2 µs each. A large fleet needs fewer: one replica more or less weighs less there.
-MOST_BUDGET, LEAST_BUDGET, BUDGET_OF_GPUS = 6000, 300, 30_000
+MOST_BUDGET, LEAST_BUDGET, BUDGET_BY_GPUS_SQUARED = 8000, 300, 3_000_000
 
 
 def select(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[Choice], *,
@@ -36,10 +38,19 @@ def select(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[Choi
         starts.append(_filled(demands, fleet, ways, _order(ways, pressure, prices)))
     starts.sort(key=lambda selection: -selection.worth)
     if budget is None:
-        budget = max(LEAST_BUDGET, min(MOST_BUDGET, BUDGET_OF_GPUS // max(1, sum(len(pool.gpus) for pool in fleet))))
+        gpus = max(1, sum(len(pool.gpus) for pool in fleet))
+        budget = max(LEAST_BUDGET, min(MOST_BUDGET, BUDGET_BY_GPUS_SQUARED // gpus**2))
     for start in starts:
         budget = _mend(start, first, budget)
-    return max(starts, key=lambda selection: selection.worth)
+    best = max(starts, key=lambda selection: selection.worth)
+    for turn in range(SHAKES if len(fleet) > 1 else 0):
+        if budget <= 0:
+            break
+        shaken = [price * SHAKE[(turn * (2 * pool + 1) + pool) % len(SHAKE)] for pool, price in enumerate(prices)]
+        tried = _filled(demands, fleet, ways, _order(ways, pressure, shaken))
+        budget = _mend(tried, first, budget - tried.asked)
+        best = max(best, tried, key=lambda selection: selection.worth)
+    return best
 
 
 def _filled(
