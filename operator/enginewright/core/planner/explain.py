@@ -136,7 +136,9 @@ class _Moves:
     def _fit_elsewhere(self, moving: Sequence[Instance], gpu: GPU) -> bool:
         """On boards of the same product, the largest first."""
         size = slices(gpu.product)
-        free = [self.free[other.name] for other in self.gpus if other is not gpu and other.product == gpu.product]
+        others = [other for other in self.gpus if other is not gpu and other.product == gpu.product]
+        kinds = Counter(self.free[other.name] for other in others)
+        free = [left for left, boards in kinds.items() for _ in range(min(boards, len(moving)))]  # more are not needed
         for instance in sorted(moving, key=lambda i: -cells(gpu.product, i.profile, 0)):
             shape = shape_of(gpu.product, instance.profile)
             found = [(best, board) for board, left in enumerate(free)
