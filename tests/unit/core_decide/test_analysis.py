@@ -320,3 +320,19 @@ def test_limit_of_agreement_follows_from_the_accuracy_gate(metric: str, toleranc
     spec = parse_spec({**SPEC, "accuracy": {"metric": metric, "tolerance": tolerance}})
     assert isinstance(spec, Spec)
     assert least_similarity(spec) == pytest.approx(expected)
+
+
+def test_without_surge_replicas_that_go_down_get_no_stand_ins() -> None:
+    """The old ones may grow only into room that the new ones do not take."""
+    cluster = serving(replicas=4, maxSurge=0, analysisSeconds=20, steps=[{"weight": 50}])
+    new = changed(cluster)
+    go(cluster, 60, "False/Analysing")
+    assert cluster.replicas()[new] == 2
+    cluster.broken = {new: {"phase": "Running"}}
+    for name, pod in cluster.pods.items():
+        if pod.revision == new:
+            cluster.pods[name] = replace(pod, ready=False)
+    for _ in range(5):
+        cluster.step()
+        assert sum(cluster.replicas().values()) <= 4
+        assert len(cluster.pods) <= 4
