@@ -4,16 +4,21 @@ and how it splits requests, is not shown here."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from enginewright.clients.kube import KubeClient
-from enginewright.clients.resources import resource_of_manifest
+from enginewright.clients.resources import DEPLOYMENT, SERVICE, resource_of_manifest
+from enginewright.core import labels
 from enginewright.core.manifests import Owner, routes
 from enginewright.core.spec.gateway import GatewaySpec
 from enginewright.observe.routes import route_weights
 from support import gateway_api
+from support.apiserver import Models, eventually, model
+from support.fake_kubelet import FakeKubelet
+from support.operators import embedded
 
 GATEWAY: dict[str, Any] = {
     "parentRefs": [{"name": "public", "namespace": "edge", "sectionName": "https"}, {"name": "internal"}],
@@ -51,3 +56,64 @@ def contains(whole: Any, part: Any) -> bool:
     if isinstance(part, list):
         return len(whole) == len(part) and all(map(contains, whole, part))
     return bool(whole == part)
+
+
+async def test_from_what_is_missing_to_shares_and_back(
+    operator_kubeconfig: Path, kube: KubeClient, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    """Asked for and not there, then there, then a canary, then not asked for any more; with the rights of the chart."""
+    async with embedded(operator_kubeconfig, namespace, resync=1.0):
+        await models.create(model(rollout={"analysisSeconds": 0}))
+        await models.wait("Ready", "True", "Serving")
+        await models.patch({"spec": {"rollout": {"gateway": GATEWAY}}})
+        said = await models.wait("RolloutComplete", "False", "GatewayNotInstalled")
+        assert "HTTPRoute and GRPCRoute of gateway.networking.k8s.io/v1" in said["message"]
+        await models.wait("Available", "True")
+        await gateway_api.install(kube)
+        try:
+            await _from_installed_to_gone(models)
+        finally:
+            await gateway_api.uninstall(kube)
+
+
+async def _from_installed_to_gone(models: Models) -> None:
+    await models.wait("Ready", "True", "Serving")
+    (first,) = await revisions(models)
+    assert await weights(models) == [{first: 100}, {first: 100}]
+    steps = {"steps": [{"weight": 5}], "autoPromote": False}
+    await models.patch({"spec": {"rollout": steps, "engine": {"precision": "fp32"}}})
+    await models.wait("RolloutComplete", "False", "WaitingForPromotion")
+    (second,) = set(await revisions(models)) - {first}
+
+    async def split() -> bool:
+        assert await weights(models) == [{first: 95, second: 5}] * 2
+        assert await models.names(SERVICE) == sorted(["minilm", f"minilm-{first}", f"minilm-{second}"])
+        service = await models.kube.get(SERVICE, models.namespace, "minilm")
+        return bool(service["spec"]["selector"][labels.REVISION] == first)
+
+    await eventually(split)
+    await models.patch({"metadata": {"annotations": {labels.PROMOTE: second}}})
+    await models.wait("Ready", "True", "Serving")
+
+    async def moved() -> bool:
+        assert await weights(models) == [{second: 100}] * 2
+        return await models.names(SERVICE) == ["minilm", f"minilm-{second}"]
+
+    await eventually(moved)
+    await models.patch({"spec": {"rollout": {"gateway": None}}})
+
+    async def gone() -> bool:
+        return await weights(models) == [] and await models.names(SERVICE) == ["minilm"]
+
+    await eventually(gone)
+    await models.wait("Ready", "True", "Serving")
+
+
+async def revisions(models: Models) -> list[str]:
+    return [name.removeprefix("minilm-") for name in await models.names(DEPLOYMENT)]
+
+
+async def weights(models: Models) -> list[dict[str, int]]:
+    """Of the HTTPRoute and the GRPCRoute."""
+    found = [raw for kind in gateway_api.KINDS for raw in await models.kube.list_all(kind, models.namespace)]
+    return [route_weights(raw, "minilm") for raw in found]

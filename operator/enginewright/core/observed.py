@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from enginewright.core.placement import Placement
+from enginewright.core.routing import GatewayView
 from enginewright_builder.contract import Outcome, Progress
 
 
@@ -261,8 +262,9 @@ class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
     ``monotonic`` the clock of the signal window. ``records`` and ``leases`` are by fingerprint, those of the store that
     the spec names. ``applied`` maps ``Kind/name`` of the children that have no view of their own to look into (Service,
-    PodDisruptionBudget, ResourceClaimTemplate) to their manifest-hash annotation, so that an unchanged child costs no
-    write. ``kept`` is by revision, and read only for an object that is annotated."""
+    PodDisruptionBudget, ResourceClaimTemplate, routes) to their manifest-hash annotation, so that an unchanged child
+    costs no write. ``kept`` is by revision, and read only for an object that is annotated. ``gateway`` is read where
+    the spec asks for one, or revisions have Services that were made for one."""
 
     now: datetime
     monotonic: float = 0.0
@@ -277,6 +279,7 @@ class Observed:
     kept: Mapping[str, KeptRevision] = field(default_factory=dict)
     signals: SignalWindow | None = None
     applied: Mapping[str, str] = field(default_factory=dict)
+    gateway: GatewayView = field(default_factory=GatewayView)
 
     def job(self, name: str) -> JobView | None:
         return next((job for job in self.jobs if job.name == name), None)

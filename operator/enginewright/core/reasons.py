@@ -69,6 +69,7 @@ class Reason(StrEnum):
     ROLLED_BACK = "RolledBack"
     PINNED = "Pinned"
     ROLLBACK_TARGET_UNKNOWN = "RollbackTargetUnknown"
+    GATEWAY_NOT_INSTALLED = "GatewayNotInstalled"
     ENGINE_REFUSED = "EngineRefused"
     SMOKE_TEST_FAILED = "SmokeTestFailed"
     CRASHING = "Crashing"

@@ -30,6 +30,11 @@ def split(candidate: str, stable: str, share: int) -> Weights:
     return {revision: part for revision, part in ((candidate, share), (stable, WHOLE - share)) if part}
 
 
+def part(mine: int, theirs: int) -> int:
+    """The hundredths of the replicas that are mine; rounded down."""
+    return WHOLE * mine // (mine + theirs) if mine else 0
+
+
 def answerable(wanted: Weights, ready: Mapping[str, int]) -> Weights:
     """``wanted``, without the revisions that have no ready address: who is left takes their share. Should none be left,
     whoever else is ready takes it all, the one with the most addresses first; should nobody be ready, the greatest

@@ -40,10 +40,12 @@ from enginewright.core.observed import (
     SignalWindow,
 )
 from enginewright.core.request import source_claims, store_claim
+from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.fields import Raw, annotations_of, controlled_by, labels_of, name_of
 from enginewright.observe.pods import JOB_NAME, pod_view
 from enginewright.observe.reports import JobReports
+from enginewright.observe.routes import observe_routes
 from enginewright.observe.views import (
     claim_view,
     deployment_view,
@@ -93,6 +95,7 @@ class World:
             self._claims(view, spec),
             self._kept(view),
         )
+        gateway, routes = await self._gateway(view, spec, services)
         serving = [pod_view(pod) for pod in pods if labels_of(pod).get(labels.COMPONENT) == labels.COMPONENT_SERVER]
         return Observed(
             now=self._wall(),
@@ -110,7 +113,9 @@ class World:
             applied={
                 **_applied(SERVICE, services), **_applied(DISRUPTION_BUDGET, budgets),
                 **_applied(CLAIM_TEMPLATE, templates),
+                **{key: value for resource, raws in routes.items() for key, value in _applied(resource, raws).items()},
             },
+            gateway=gateway,
         )  # fmt: skip
 
     async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
@@ -122,6 +127,15 @@ class World:
         """Only asked for where the spec wants one: older clusters do not have them."""
         mig = spec.placement.mig if spec is not None else None
         return await self._children(CLAIM_TEMPLATE, view, mine) if mig is not None and mig.dra is not None else []
+
+    async def _gateway(
+        self, view: ObjectView, spec: Spec | None, services: Iterable[Raw]
+    ) -> tuple[GatewayView, Mapping[Resource, list[Object]]]:
+        """Only asked for where the spec wants routes, or did: many clusters do not have them."""
+        gateway = spec.rollout.gateway if spec is not None else None
+        if gateway is None and all(name_of(raw) == view.name for raw in services):
+            return GatewayView(), {}
+        return await observe_routes(self._kube, view, gateway)
 
     async def _jobs(self, namespace: str, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
         pods_of: dict[str, list[Raw]] = defaultdict(list)

@@ -41,6 +41,15 @@ BROKEN = (
            "spec.rollout.steps", "10", "set strategy to Canary", "which only strategy Canary splits"),
     Broken("weights that do not rise", {**SOURCE, "rollout": {"steps": [{"weight": 50}, {"weight": 20}]}},
            "spec.rollout.steps", "50", "such as 10, 25, 50"),
+    Broken("HTTP and gRPC at one host name", {**SOURCE, "rollout": {"gateway": {
+        "parentRefs": [{"name": "public"}], "hostnames": ["a.example", "*.b.example"],
+        "grpcHostnames": ["grpc.example", "x.b.example"]}}},
+           "spec.rollout.gateway.grpcHostnames", "x.b.example", "a host name of its own",
+           "hostnames and grpcHostnames overlap"),
+    Broken("HTTP at a host name of gRPC's wildcard", {**SOURCE, "rollout": {"gateway": {
+        "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["*.example"]}}},
+           "spec.rollout.gateway.grpcHostnames", "*.example", "a host name of its own",
+           "hostnames and grpcHostnames overlap"),
     Broken("tensorrt on a cpu", {**SOURCE, "placement": CPU, "engine": {"backend": "tensorrt"}},
            "spec.engine.backend", "tensorrt", "onnxruntime", "tensorrt needs a GPU"),
     Broken("fp8 on a cpu", {**SOURCE, "placement": CPU, "engine": {"precision": "fp8"}},

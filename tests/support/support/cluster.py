@@ -15,7 +15,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
-from enginewright.core.manifests import read_record, read_revision
+from enginewright.core.manifests import GRPC_ROUTE, HTTP_ROUTE, read_record, read_revision
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
@@ -46,6 +46,8 @@ from enginewright.core.plan import (
     RenewBuild,
     Scale,
 )
+from enginewright.core.routing import GatewayView
+from enginewright.observe.routes import route_weights
 from enginewright_builder.contract import (
     CandidateSummary,
     EngineSummary,
@@ -147,9 +149,11 @@ class LostRaceError(Exception):
 @dataclass
 class Cluster:
     """One object's part of a cluster; two that share ``leases`` and ``records`` are two objects in one namespace.
-    ``broken`` names revisions whose replicas never get ready, with the pod fields that show why. Each replica behind
-    the Service gets ``rate`` requests a second; without, and if ``probed``, probes bring some. ``slower`` multiplies a
-    revision's latency, ``failing`` is the share of its requests that fail, ``similarity`` how alike it answers."""
+    ``kinds`` are those of the Gateway API that the cluster has, ``routes`` the weights in routes, ``slices`` the
+    ready addresses behind revisions' Services. ``broken`` names revisions whose replicas never get ready, with the
+    pod fields that show why. Each replica behind the Service gets ``rate`` requests a second; without, and if
+    ``probed``, probes bring some. ``slower`` multiplies a revision's latency, ``failing`` is the share of its
+    requests that fail, ``similarity`` how alike it answers."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
     name: str = NAME
@@ -171,6 +175,9 @@ class Cluster:
     leases: dict[str, LeaseView] = field(default_factory=dict)
     kept: dict[str, KeptRevision] = field(default_factory=dict)
     signals: SignalWindow | None = None
+    kinds: set[str] = field(default_factory=lambda: {HTTP_ROUTE, GRPC_ROUTE})
+    routes: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    slices: dict[str, int] = field(default_factory=dict)
     broken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     serial: int = 0
     log: list[str] = field(default_factory=list)
@@ -210,8 +217,26 @@ class Cluster:
             kept=dict(self.kept) if labels.ROLLBACK_TO in self.annotations else {},
             signals=self.signals,
             applied=dict(self.applied),
+            gateway=self._gateway(),
             claims={name: ClaimView(name=name, uid=f"c-{name}", phase="Bound") for name in self.claims},
         )
+
+    def _gateway(self) -> GatewayView:
+        """As the shell reads it."""
+        asked = (self.spec.get("rollout") or {}).get("gateway")
+        if not asked and not self._backends():
+            return GatewayView()
+        wanted = {HTTP_ROUTE, *([GRPC_ROUTE] if asked.get("grpcHostnames") else [])} if asked else set()
+        return GatewayView(
+            weights={kind: weights for kind, weights in self.routes.items() if kind in self.kinds},
+            missing=tuple(sorted(wanted - self.kinds, reverse=True)),
+            ready=dict(self.slices),
+        )
+
+    def _backends(self) -> list[str]:
+        """Revisions that have a Service of their own."""
+        start = f"Service/{self.name}-"
+        return [key.removeprefix(start) for key in self.applied if key.startswith(start)]
 
     @property
     def monotonic(self) -> float:
@@ -315,7 +340,10 @@ class Cluster:
             self._apply_deployment(meta)
             return
         self.applied[f"{manifest['kind']}/{meta['name']}"] = meta["annotations"][labels.MANIFEST_HASH]
-        if manifest["kind"] == "Service":
+        if manifest["kind"] in (HTTP_ROUTE, GRPC_ROUTE):
+            assert manifest["kind"] in self.kinds, "there is no such kind"
+            self.routes[manifest["kind"]] = route_weights(manifest, self.name)
+        elif manifest["kind"] == "Service" and meta["name"] == self.name:
             self.service = ServiceView(
                 name=meta["name"], revision=manifest["spec"]["selector"].get(labels.REVISION, "")
             )
@@ -361,6 +389,11 @@ class Cluster:
     def _delete(self, kind: str, name: str) -> None:
         if kind == "Job":
             self.jobs.pop(name, None)
+        elif kind in ("Service", HTTP_ROUTE, GRPC_ROUTE):
+            self.applied.pop(f"{kind}/{name}", None)
+            self.slices.pop(name.removeprefix(f"{self.name}-"), None)
+            if kind != "Service":
+                self.routes.pop(kind, None)
         elif kind == "Pod":
             self.pods.pop(name, None)
         elif kind == "Deployment" and name in self.deployments:
@@ -425,6 +458,7 @@ class Cluster:
                 )
 
     def endpoint_controller(self) -> None:
+        self.slices = {revision: self._ready(revision) for revision in self._backends()}
         if self.service is None:
             return
         selected = self.service.revision
@@ -543,7 +577,8 @@ class Cluster:
         raise AssertionError("the cluster did not settle")
 
     def _seen(self) -> tuple[Any, ...]:
-        return (self.status, dict(self.jobs), dict(self.deployments), dict(self.pods), self.service, self.endpoints)
+        return (self.status, dict(self.jobs), dict(self.deployments), dict(self.pods), self.service, self.endpoints,
+                dict(self.applied), dict(self.slices))
 
     def queue(self, depth: float, *, seconds: int = 3) -> None:
         """``seconds`` scrapes, one a second, of ``depth`` requests in all, spread over the ready replicas."""

@@ -70,6 +70,13 @@ def _placements(draw: st.DrawFn) -> Raw:
     return {"accelerator": "gpu", "gpu": {"products": [product]}, "mig": {"profile": profile, **how}, **common}
 
 
+_gateway = st.fixed_dictionaries(
+    {"parentRefs": st.lists(st.fixed_dictionaries({"name": _NAME}, optional={"namespace": _NAME, "sectionName": _NAME}),
+                            min_size=1, max_size=3),
+     "hostnames": st.lists(st.sampled_from(["a.example", "*.models.example", "x-1.b.c"]), min_size=1, max_size=3)},
+    optional={"grpcHostnames": st.lists(st.sampled_from(["grpc.example", "*.grpc.example"]), max_size=2)})
+
+
 @st.composite
 def valid_specs(draw: st.DrawFn) -> Raw:
     """The raw ``spec`` of an object that the apiserver and the operator take."""
@@ -97,7 +104,8 @@ def valid_specs(draw: st.DrawFn) -> Raw:
                                   {"mode": "fixed", "preferredBatchSizes": [1]}]),
         instances=st.sampled_from([{"mode": "auto"}, {"mode": "fixed", "count": 2}]),
         serving=_serving,
-        rollout=_optional(strategy=st.sampled_from(["Canary", "BlueGreen", "Recreate"]), maxSurge=st.integers(1, 4)),
+        rollout=_optional(strategy=st.sampled_from(["Canary", "BlueGreen", "Recreate"]), maxSurge=st.integers(1, 4),
+                          gateway=_gateway),
         store=st.builds(lambda uri: {"uri": uri}, st.sampled_from(["pvc://store", "pvc://store/a/b"])),
         suspend=st.booleans()))
     spec |= draw(st.sampled_from([{}, {"replicas": 3}, {"autoscaling": {"minReplicas": 1, "maxReplicas": 4}},

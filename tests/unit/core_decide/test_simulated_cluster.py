@@ -16,10 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from enginewright.core import labels
 from enginewright.core.observed import PodView
+from enginewright.core.plan import Apply, Delete, Plan
 from support.cluster import SPEC, Cluster, built, refused, resolved
 
 STRATEGIES = ("Canary", "BlueGreen", "Recreate")
 STEPS: tuple[list[dict[str, int]], ...] = ([], [{"weight": 50}], [{"weight": 20}, {"weight": 70}, {"weight": 100}])
+GATEWAYS: tuple[dict[str, Any] | None, ...] = (
+    None,
+    {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]},
+    {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["grpc.a.example"]},
+)
 EDITS: tuple[dict[str, Any], ...] = (
     {"engine": None},
     {"engine": {"precision": "fp32"}},
@@ -61,13 +67,18 @@ class SimulatedCluster(RuleBasedStateMachine):
         seconds=st.sampled_from([0, 20]),
         surge=st.integers(0, 2),
         steps=st.sampled_from(STEPS),
+        gateway=st.sampled_from(GATEWAYS),
     )
-    def start(self, strategy: str, seconds: int, surge: int, steps: list[dict[str, int]]) -> None:
+    def start(
+        self, strategy: str, seconds: int, surge: int, steps: list[dict[str, int]], gateway: dict[str, Any] | None
+    ) -> None:
         rollout: dict[str, Any] = {"strategy": strategy, "analysisSeconds": seconds, "maxSurge": surge}
         if strategy == "BlueGreen":
             rollout["maxSurge"] = max(1, surge)
         if strategy == "Canary":
             rollout["steps"] = steps
+        if gateway:
+            rollout["gateway"] = gateway
         self.cluster.spec = {**SPEC, "rollout": rollout}
 
     # The operator.
@@ -103,6 +114,7 @@ class SimulatedCluster(RuleBasedStateMachine):
         cluster = self.cluster
         answering = self._answering()
         plan = cluster.plan()
+        self._routes_are_safe(plan)
         assert cluster.plan() == plan, "the same world gives the same plan"
         self._says_the_same_again(plan.status)
         ready = next(entry for entry in plan.status["conditions"] if entry["type"] == "Ready")
@@ -115,6 +127,28 @@ class SimulatedCluster(RuleBasedStateMachine):
         gap_is_meant = gap_is_meant or (rollout["maxSurge"] == 0 and cluster.spec.get("replicas", 1) == 1)
         if answering and not gap_is_meant:
             assert self._answering(), f"the Service selects nothing that answers after {plan.actions}"
+
+    def _routes_are_safe(self, plan: Plan) -> None:
+        """Written apart from the code under test, from the promise: whole shares, to revisions that answer; and nobody
+        is stopped whom a route may still lead to, while somebody else answers."""
+        cluster = self.cluster
+        ready = {revision for revision, count in cluster.slices.items() if count}
+        services = {key.removeprefix("Service/") for key in cluster.applied}
+        routed = {revision for weights in cluster.routes.values() for revision in weights}
+        for action in plan.actions:
+            if isinstance(action, Apply) and action.manifest["kind"] in ("HTTPRoute", "GRPCRoute"):
+                assert action.manifest["kind"] in cluster.kinds
+                (rule,) = action.manifest["spec"]["rules"]
+                weights = {entry["name"].removeprefix("minilm-"): entry["weight"] for entry in rule["backendRefs"]}
+                assert sum(weights.values()) == 100
+                assert not ready or ready >= weights.keys(), (weights, cluster.slices)
+                assert services >= {f"minilm-{revision}" for revision in weights}, (weights, services)
+            if isinstance(action, Apply) and action.manifest["kind"] == "Service":
+                services.add(action.manifest["metadata"]["name"])
+            if isinstance(action, Delete) and action.kind == "Deployment" and "gateway" in cluster.spec["rollout"]:
+                revision = action.name.removeprefix("minilm-")
+                meant = cluster.spec["rollout"]["strategy"] == "Recreate" or not ready - {revision}
+                assert meant or revision not in routed, (action, cluster.routes)
 
     def _says_the_same_again(self, status: Any) -> None:
         """Were nothing of the plan carried out, the next pass would have nothing new to say."""
@@ -245,6 +279,20 @@ class SimulatedCluster(RuleBasedStateMachine):
     def user_edits(self, edit: dict[str, Any]) -> None:
         self.cluster.edit(**edit)
 
+    @rule(gateway=st.sampled_from(GATEWAYS))
+    def user_asks_for_a_gateway_or_not(self, gateway: dict[str, Any] | None) -> None:
+        rollout = {key: value for key, value in self.cluster.spec["rollout"].items() if key != "gateway"}
+        self.cluster.edit(rollout={**rollout, "gateway": gateway} if gateway else rollout)
+
+    @rule(kinds=st.sampled_from([(), ("HTTPRoute",), ("HTTPRoute", "GRPCRoute")]))
+    def the_gateway_api_is_installed_or_not(self, kinds: tuple[str, ...]) -> None:
+        """Routes go with their definition."""
+        cluster = self.cluster
+        cluster.kinds = set(kinds)
+        for kind in set(cluster.routes) - cluster.kinds:
+            del cluster.routes[kind]
+            cluster.applied.pop(f"{kind}/minilm", None)
+
     @rule(value=st.sampled_from(["1", "2"]))
     def user_asks_to_retry(self, value: str) -> None:
         self.cluster.annotations[labels.RETRY] = value
@@ -264,6 +312,7 @@ class SimulatedCluster(RuleBasedStateMachine):
         """Everything is mended: it must come right, and then be still."""
         cluster = self.cluster
         self._mend()
+        cluster.kinds = {"HTTPRoute", "GRPCRoute"}
         cluster.edit(suspend=None, engine=None)
         cluster.signals = None
         for value in ("what failed before", "what was only now seen to have failed"):
@@ -277,11 +326,22 @@ class SimulatedCluster(RuleBasedStateMachine):
         assert cluster.says("Ready") == "True/Serving", cluster.condition("Ready")
         assert not cluster.leases, "nothing is built any more"
         self._strictly_ready()
+        self._routes_are_what_is_asked_for()
         written = cluster.status
         plan = cluster.plan()
         assert not plan.actions
         assert not plan.events
         assert json.loads(json.dumps(plan.status)) == written
+
+
+    def _routes_are_what_is_asked_for(self) -> None:
+        cluster = self.cluster
+        (revision,) = cluster.replicas()
+        gateway = cluster.spec["rollout"].get("gateway")
+        kinds = ["HTTPRoute", *(["GRPCRoute"] if gateway.get("grpcHostnames") else [])] if gateway else []
+        assert cluster.routes == {kind: {revision: 100} for kind in kinds}
+        services = {key for key in cluster.applied if key.startswith("Service/")}
+        assert services == {"Service/minilm", *([f"Service/minilm-{revision}"] if gateway else [])}
 
 
 SimulatedCluster.TestCase.settings = settings(

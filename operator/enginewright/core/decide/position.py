@@ -41,6 +41,11 @@ class Shift:
         return self.world.spec.rollout.strategy == "Canary"
 
     @property
+    def exact(self) -> bool:
+        """Whether routes split the traffic, in shares that need no replicas to match them."""
+        return self.canary and self.world.spec.rollout.gateway is not None
+
+    @property
     def known(self) -> bool:
         """Whether what is remembered is of this rollout."""
         return self.memory.candidate == self.target.revision

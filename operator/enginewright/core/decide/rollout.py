@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from enginewright.core.comparison import Question
 from enginewright.core.conditions import Verdict, bad
@@ -14,6 +14,7 @@ from enginewright.core.observed import DeploymentView, EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
+from enginewright.core.routing import Weights
 from enginewright.core.status import RolloutStatus
 
 PROGRESS_CHECK = 15.0
@@ -31,11 +32,13 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutResult:
-    """``watch`` asks for the replicas to be scraped: ``question`` is what is to be found out."""
+    """``watch`` asks for the replicas to be scraped: ``question`` is what is to be found out. ``traffic`` is how a
+    Gateway is to split what comes through it, if there is one; empty leaves it as it is."""
 
     verdict: Verdict
     memory: RolloutStatus
     actions: tuple[Action, ...] = ()
+    traffic: Weights = field(default_factory=dict)
     requeue: float | None = None
     watch: bool = False
     question: Question | None = None

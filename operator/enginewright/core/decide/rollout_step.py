@@ -11,6 +11,7 @@ from dataclasses import replace
 from enginewright.core.conditions import Verdict, bad, good, unknown
 from enginewright.core.decide import children
 from enginewright.core.decide.engine_step import EngineResult
+from enginewright.core.decide.gateway import not_installed
 from enginewright.core.decide.rollout import (
     PROGRESS_CHECK,
     RolloutResult,
@@ -26,6 +27,7 @@ from enginewright.core.decide.withdraw import withdraw
 from enginewright.core.decide.world import World, count
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
+from enginewright.core.routing import WHOLE
 from enginewright.core.status import RolloutStatus
 
 
@@ -33,6 +35,8 @@ def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: i
     memory = world.memory.rollout or RolloutStatus()
     if world.spec.suspend:
         return RolloutResult(memory=memory, verdict=_suspended(serving, engine.revision))
+    if waiting := not_installed(world, serving, memory, wanted, engine.revision):
+        return waiting
     if given_back := withdraw(world, serving, memory, wanted, engine.revision if engine.record else ""):
         return given_back
     if engine.record is None or engine.placement is None:
@@ -67,6 +71,7 @@ def _keep(world: World, engine: EngineResult, serving: Serving, memory: RolloutS
     return RolloutResult(
         memory=memory,
         actions=actions,
+        traffic={stable.revision: WHOLE} if stable else {},
         verdict=unknown(
             Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_ENGINE, f"Rolls out when the engine is built.{serves}"
         ),
@@ -94,7 +99,7 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
     )
     if _drained(world, serving, target.revision):
         actions += remove_others(serving, {target.revision}, f"revision {target.revision} has taken over")
-    return replace(_judge(world, target, serving, memory), actions=actions)
+    return replace(_judge(world, target, serving, memory), actions=actions, traffic={target.revision: WHOLE})
 
 
 def _wait_for_room(serving: Serving, memory: RolloutStatus, target: Target, pods: int) -> RolloutResult:

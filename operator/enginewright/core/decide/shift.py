@@ -40,10 +40,12 @@ from enginewright.core.decide.rollout import (
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.steps import Split
+from enginewright.core.decide.traffic import shares
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
+from enginewright.core.routing import WHOLE
 from enginewright.core.status import RolledBackStatus, RolloutStatus
 
 
@@ -112,6 +114,7 @@ def _go_on(moving: Shift, at: Position) -> RolloutResult:
     return RolloutResult(
         memory=moving.remember(at, baseline if analysing else None),
         actions=actions,
+        traffic=shares(moving, at, theirs),
         verdict=_verdict(moving, at),
         watch=watched,
         question=moving.question(at.number) if watched else None,
@@ -143,6 +146,9 @@ def _counts(moving: Shift, at: Position) -> tuple[int, int]:
 def _routed(moving: Shift, at: Position) -> str:
     if at.step == SWITCHING:
         return moving.target.revision
+    if moving.exact:
+        # The routes split the traffic; the Service follows when the stable revision is about to go.
+        return children.EVERY if at.step == EXPANDING else moving.stable.revision
     # The stable revision gives up replicas for the first new ones, when there are to be several: they must serve, then.
     growing = moving.splits[at.number].candidate > 1 and moving.available(1)
     shared = at.step != STARTING or at.number > 0 or growing
@@ -178,22 +184,24 @@ def _promote(moving: Shift) -> str:
 
 def _analysing(moving: Shift, at: Position) -> Verdict:
     revision, split = moving.target.revision, moving.splits[at.number]
-    shares = "shares the traffic" if moving.canary else "is ready beside the old one, without live traffic,"
+    how = "shares the traffic" if moving.canary else "is ready beside the old one, without live traffic,"
     if split.weight is not None:
-        shares += f" (step {at.number + 1} of {len(moving.splits)}, {_share(split, moving.target.replicas)})"
+        how += f" (step {at.number + 1} of {len(moving.splits)}, {_share(moving, split)})"
     same = moving.under_analysis and at.number == moving.last
     found = moving.answer.message if same else "no request has been measured yet"
-    message = f"Revision {revision} {shares} and is compared with revision {moving.stable.revision}: {found}."
+    message = f"Revision {revision} {how} and is compared with revision {moving.stable.revision}: {found}."
     if same and moving.answer.starved:
         message += f" Promote it unmeasured with {_promote(moving)}."
         return bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_SAMPLES, message)
     return bad(Condition.ROLLOUT_COMPLETE, Reason.ANALYSING, message)
 
 
-def _share(split: Split, wanted: int) -> str:
+def _share(moving: Shift, split: Split) -> str:
+    if moving.exact:
+        return f"{split.weight} % of what comes through the Gateway"
     if split.share == split.weight:
         return f"{split.share} % of it"
-    near = f"the nearest to {split.weight} % that {count(wanted, 'replica')} allow"
+    near = f"the nearest to {split.weight} % that {count(moving.target.replicas, 'replica')} allow"
     return f"{split.share} % of it, {near}"
 
 
@@ -223,6 +231,7 @@ def _stay_back(moving: Shift, given_up: RolledBackStatus) -> RolloutResult:
             stable=stable.revision, step="RolledBack", analysis=moving.memory.analysis, rolled_back=given_up
         ),
         actions=back_to(moving.world, moving.serving, stable, moving.target.replicas, why),
+        traffic={stable.revision: WHOLE},
         verdict=bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.ROLLED_BACK,

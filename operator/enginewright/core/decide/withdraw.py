@@ -15,6 +15,7 @@ from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Condition, Reason
+from enginewright.core.routing import part, split
 from enginewright.core.status import RolloutStatus
 
 
@@ -28,12 +29,14 @@ def withdraw(world: World, serving: Serving, memory: RolloutStatus, wanted: int,
         return None
     why = f"revision {half.revision} is superseded before it has taken over"
     mine, theirs = _counts(world, serving, stable, half, wanted)
+    share = part(min(mine, serving.answering.get(half.revision, 0)), serving.answering.get(stable.revision, 0))
     return RolloutResult(
         memory=memory,
         requeue=PROGRESS_CHECK,
         actions=children.route(world, children.EVERY, why)
         + children.resize(stable, theirs, why)
         + children.resize(half, mine, why),
+        traffic=split(half.revision, stable.revision, share),
         verdict=bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.DRAINING,

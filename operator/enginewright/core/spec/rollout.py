@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from enginewright.core.spec.base import Remedy, SpecModel
+from enginewright.core.spec.gateway import GatewaySpec
 
 PrometheusUrl = Annotated[
     str,
@@ -19,7 +20,8 @@ class CanaryStep(SpecModel):
     """A share of the traffic, and an analysis at it."""
 
     weight: int = Field(ge=1, le=100)
-    """Per cent of the replicas that are of the new revision: the nearest number of replicas is taken, one at least."""
+    """Per cent of the replicas that are of the new revision: the nearest number of replicas is taken, one at least.
+    With gateway, exactly that much of the traffic that comes through it."""
     analysis_seconds: int | None = Field(default=None, ge=0, le=86_400)
     """How long the analysis at this step should take; absent: as analysisSeconds of the rollout."""
 
@@ -53,6 +55,9 @@ class RolloutSpec(SpecModel):
     """With Canary: rising shares of the traffic, with an analysis at each. None: one replica, analysed once."""
     analysis: AnalysisSpec = Field(default_factory=AnalysisSpec)
     """What the new revision is held to."""
+    gateway: GatewaySpec | None = None
+    """Split the traffic that comes through a Gateway by the weights of routes. Absent: by replicas behind one
+    Service."""
     auto_promote: bool = True
     """Promote after a good analysis without asking. When false, the rollout waits for the annotation
     enginewright.io/promote."""

@@ -84,6 +84,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="steps are shares of the traffic, which only strategy Canary splits; remove them, or set "
                      "strategy to Canary", field=".steps"),
     ),
+    "spec.rollout.gateway": (
+        Rule(rule="!has(self.grpcHostnames) || !self.hostnames.exists(one, self.grpcHostnames.exists(other, "
+                  "one == other || (one.startsWith('*.') && other.endsWith(one.substring(1))) || "
+                  "(other.startsWith('*.') && one.endsWith(other.substring(1)))))",
+             message="hostnames and grpcHostnames overlap, and for one host name a Gateway accepts an HTTPRoute or a "
+                     "GRPCRoute, not both; give gRPC a host name of its own, or leave grpcHostnames out",
+             field=".grpcHostnames"),
+    ),
     "spec.autoscaling": (
         Rule(rule="self.minReplicas <= self.maxReplicas",
              message="minReplicas is greater than maxReplicas; raise maxReplicas or lower minReplicas",

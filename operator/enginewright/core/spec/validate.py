@@ -156,6 +156,11 @@ def _rollout(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.rollout.steps", [step.weight for step in rollout.steps],
                        "are shares of the traffic, which only strategy Canary splits",
                        "remove them, or set strategy to Canary")
+    if rollout.gateway and (both := rollout.gateway.overlap()):
+        yield _problem("spec.rollout.gateway.grpcHostnames", both[1],
+                       f"overlaps with {both[0]} of hostnames; for one host name a Gateway accepts an HTTPRoute or a "
+                       f"GRPCRoute, not both",
+                       "give gRPC a host name of its own, or leave grpcHostnames out")
     weights = [step.weight for step in rollout.steps]
     if weights != sorted(set(weights)):
         yield _problem("spec.rollout.steps", weights, "do not rise", "write each weight greater than the one before, "

@@ -1,0 +1,155 @@
+"""Traffic through a Gateway: the weights in the routes follow the rollout, and the rollout waits for them.
+
+Revisions' Services come first, then the routes, then what the rollout does; a revision is stopped only in a pass that
+sees no route send it traffic any more. The other way round, what is not asked for any more goes: routes, and once they
+are gone, the Services.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from enginewright.core import labels
+from enginewright.core.conditions import bad
+from enginewright.core.decide.rollout import RolloutResult, back_to
+from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.world import LOOK_AGAIN, World, apply_if_changed, earliest
+from enginewright.core.manifests import (
+    GRPC_ROUTE,
+    HTTP_ROUTE,
+    ROUTE_API_VERSION,
+    deployment_name,
+    revision_service,
+    revision_service_name,
+    routes,
+)
+from enginewright.core.plan import Action, Apply, Delete, Scale
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.routing import WHOLE, Weights, answerable
+from enginewright.core.spec.gateway import GatewaySpec
+from enginewright.core.status import RolloutStatus
+
+# No watch tells of a route, so that what follows on one needs another look.
+ROUTE_CHECK = 1.0
+
+
+def not_installed(
+    world: World, serving: Serving, memory: RolloutStatus, wanted: int, goal: str
+) -> RolloutResult | None:
+    """None unless the spec asks for kinds that the cluster lacks. What serves goes on alone, and no rollout to ``goal``
+    starts."""
+    missing = world.observed.gateway.missing
+    if world.spec.rollout.gateway is None or not missing:
+        return None
+    stable = serving.stable
+    actions: tuple[Action, ...] = ()
+    said = "No rollout starts before that"
+    if stable:
+        actions = back_to(world, serving, stable, wanted, "the Gateway API, which the spec asks for, is missing")
+        said += f"; revision {stable.revision} goes on serving behind Service {world.obj.name}"
+        if (memory.stable, memory.step) != (goal, "Complete"):
+            memory = RolloutStatus(stable=stable.revision, rolled_back=memory.rolled_back)
+    kinds = " and ".join(missing)
+    return RolloutResult(
+        memory=memory,
+        actions=actions,
+        traffic={stable.revision: WHOLE} if stable else {},
+        requeue=LOOK_AGAIN,
+        verdict=bad(
+            Condition.ROLLOUT_COMPLETE,
+            Reason.GATEWAY_NOT_INSTALLED,
+            f"spec.rollout.gateway needs {kinds} of {ROUTE_API_VERSION}, which this cluster does not have: install the "
+            f"Gateway API's CustomResourceDefinitions (standard channel, 1.1 or newer), or remove "
+            f"{'spec.rollout.gateway' if HTTP_ROUTE in missing else 'spec.rollout.gateway.grpcHostnames'}. {said}.",
+        ),
+    )
+
+
+def with_routes(world: World, serving: Serving, rollout: RolloutResult) -> RolloutResult:
+    """``rollout`` with the routes that lead to where it wants the traffic."""
+    gateway, seen = world.spec.rollout.gateway, world.observed.gateway
+    if world.spec.suspend:
+        return rollout
+    if gateway is None:
+        gone = _remove_routes(world, set(seen.weights)) or _remove_services(world, frozenset())
+        return replace(rollout, actions=rollout.actions + gone, requeue=_soon(rollout, gone))
+    wanted = rollout.traffic or _as_before(world, serving)
+    # A Service that was just made has nothing behind it yet: that says nothing of its replicas.
+    unclear = any(serving.answering.get(revision) and revision not in seen.ready for revision in wanted)
+    weights = {} if unclear else answerable(wanted, seen.ready)
+    leaving = seen.routed - weights.keys()
+    kept = tuple(action for action in rollout.actions if not _stops(world, action, leaving))
+    running = (*(view.revision for view in serving.alive), *_made(rollout.actions))
+    used = seen.routed.union(weights, running, (view.revision for view in world.observed.deployments))
+    actions = (*_services(world, running), *_routes(world, gateway, weights), *kept, *_remove_services(world, used))
+    return replace(rollout, actions=actions, requeue=_soon(rollout, leaving or unclear))
+
+
+def _soon(rollout: RolloutResult, why: object) -> float | None:
+    return earliest(rollout.requeue, ROUTE_CHECK) if why else rollout.requeue
+
+
+def _as_before(world: World, serving: Serving) -> Weights:
+    """Where nothing is said, traffic stays where it is."""
+    if before := world.observed.gateway.weights.get(HTTP_ROUTE):
+        return before
+    return {serving.stable.revision: WHOLE} if serving.stable else {}
+
+
+def _stops(world: World, action: Action, revisions: frozenset[str]) -> bool:
+    """Whether ``action`` takes the last replica of one of ``revisions``."""
+    names = {deployment_name(world.obj.name, revision) for revision in revisions}
+    match action:
+        case Delete(kind="Deployment", name=name):
+            return name in names
+        case Scale(deployment=name, replicas=0):
+            return name in names
+    return False
+
+
+def _made(planned: tuple[Action, ...]) -> tuple[str, ...]:
+    """Revisions whose Deployment is about to be made."""
+    found = (action.manifest for action in planned if isinstance(action, Apply))
+    return tuple(made["metadata"]["labels"][labels.REVISION] for made in found if made["kind"] == "Deployment")
+
+
+def _services(world: World, revisions: tuple[str, ...]) -> tuple[Action, ...]:
+    """One of each of ``revisions``, before it is ready: the slices behind it say when it is."""
+    actions: tuple[Action, ...] = ()
+    for revision in revisions:
+        manifest = revision_service(world.owner, revision)
+        applied = world.observed.applied.get(f"Service/{manifest['metadata']['name']}")
+        why = f"routes lead to revision {revision} through it"
+        actions += apply_if_changed(manifest, applied, why, force=applied is not None)
+    return actions
+
+
+def _routes(world: World, gateway: GatewaySpec, weights: Weights) -> tuple[Action, ...]:
+    seen = world.observed.gateway.weights
+    shares = ", ".join(f"{share} % to revision {revision}" for revision, share in sorted(weights.items()))
+    actions: tuple[Action, ...] = ()
+    for manifest in routes(world.owner, gateway, weights) if weights else ():
+        kind = manifest["kind"]
+        if kind in world.observed.gateway.missing:
+            continue
+        applied = world.observed.applied.get(f"{kind}/{world.obj.name}") if seen.get(kind) == weights else None
+        actions += apply_if_changed(manifest, applied, f"the Gateway sends {shares}", force=kind in seen)
+    return actions + (() if gateway.grpc_hostnames else _remove_routes(world, set(seen) & {GRPC_ROUTE}))
+
+
+def _remove_routes(world: World, kinds: set[str]) -> tuple[Action, ...]:
+    return tuple(
+        Delete(api_version=ROUTE_API_VERSION, kind=kind, name=world.obj.name, why="the spec does not ask for it")
+        for kind in sorted(kinds)
+    )
+
+
+def _remove_services(world: World, kept: frozenset[str]) -> tuple[Action, ...]:
+    """Of revisions that are not ``kept``. Only children of the object are ever seen here."""
+    names = {world.obj.name, *(revision_service_name(world.obj.name, revision) for revision in kept)}
+    services = [key.removeprefix("Service/") for key in world.observed.applied if key.startswith("Service/")]
+    return tuple(
+        Delete(api_version="v1", kind="Service", name=name, why="no route leads to it any more")
+        for name in sorted(services)
+        if name not in names
+    )
