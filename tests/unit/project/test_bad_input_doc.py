@@ -82,7 +82,7 @@ KNOWN = (
     "digest mismatch", "pickle", "truncated ONNX", "truncated safetensors", "unknown operators", "empty evaluation",
     "wrongly shaped evaluation", "calibration set is the evaluation set", "no rung reaches", "store missing",
     "store read-only", "store full", "image that cannot be pulled", "evicted", "out of memory", "node gone",
-    "operator restarted",
+    "operator restarted", "Gateway API that is asked for and not installed",
 )
 
 
