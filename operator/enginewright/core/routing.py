@@ -12,11 +12,13 @@ WHOLE = 100
 @dataclass(frozen=True, kw_only=True)
 class GatewayView:
     """``weights`` maps the kind of each route that is there to its weights by revision, ``missing`` names kinds that
-    the spec asks for and the cluster does not know, ``ready`` counts ready addresses behind each revision's Service."""
+    the spec asks for and the cluster does not know, ``ready`` counts ready addresses behind each revision's Service.
+    ``refused`` has a sentence for each Gateway that does not take a route."""
 
     weights: Mapping[str, Weights] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     ready: Mapping[str, int] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
     @property
     def routed(self) -> frozenset[str]:

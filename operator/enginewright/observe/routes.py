@@ -12,7 +12,7 @@ from enginewright.core import labels
 from enginewright.core.observed import ObjectView
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec.gateway import GatewaySpec
-from enginewright.observe.fields import Raw, controlled_by, entries, labels_of, section
+from enginewright.observe.fields import Raw, controlled_by, entries, labels_of, name_of, section
 
 
 async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpec | None) -> tuple[
@@ -36,7 +36,21 @@ async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpe
         ENDPOINT_SLICE, view.namespace, labels=f"{labels.MODEL}={view.name},{labels.REVISION}"
     )
     weights = {resource.kind: route_weights(raw, view.name) for resource, raws in found.items() for raw in raws}
-    return GatewayView(weights=weights, missing=tuple(missing), ready=ready_addresses(slices)), found
+    refused = tuple(said for resource, raws in found.items() for raw in raws for said in refusals(resource.kind, raw))
+    ready = ready_addresses(slices)
+    return GatewayView(weights=weights, missing=tuple(missing), ready=ready, refused=refused), found
+
+
+def refusals(kind: str, raw: Raw) -> list[str]:
+    """What Gateways say against a route, a sentence each, in the order of its status."""
+    found = []
+    for parent in entries(raw, "status", "parents"):
+        gateway = section(parent, "parentRef").get("name")
+        for condition in entries(parent, "conditions"):
+            if condition.get("type") in ("Accepted", "ResolvedRefs") and condition.get("status") == "False":
+                said = f"{condition.get('reason')}: {condition.get('message')}".rstrip(".")
+                found.append(f"Gateway {gateway} does not take {kind} {name_of(raw)} ({said}).")
+    return found
 
 
 def route_weights(raw: Raw, owner_name: str) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from enginewright.core.decide import decide
 from enginewright.core.plan import Apply, Delete
 from enginewright.core.routing import GatewayView
 from support.cluster import SPEC, Cluster, built, deeds
@@ -187,6 +188,7 @@ def test_weights_that_somebody_edited_are_put_right() -> None:
     cluster = serving()
     cluster.routes["GRPCRoute"] = {cluster.revision: 10, "other": 90}
     assert deeds(cluster.operate()) == ["Apply GRPCRoute minilm"]
+    assert cluster.says("Ready") == "False/Progressing"
     assert cluster.routes["GRPCRoute"] == {cluster.revision: 100}
 
 
@@ -195,8 +197,11 @@ def test_a_gateway_that_is_asked_for_later() -> None:
     assert cluster.routes == {}
     assert services(cluster) == {"minilm"}
     cluster.edit(rollout={"gateway": GATEWAY})
-    until(cluster, lambda: bool(cluster.routes))
+    step(cluster)
+    step(cluster)
     assert weights(cluster) == {cluster.revision: 100}
+    assert cluster.says("Ready") == "False/Progressing", "the routes were not seen yet"
+    step(cluster)
     assert cluster.says("Ready") == "True/Serving"
 
 
@@ -225,6 +230,15 @@ def test_grpc_host_names_that_are_taken_away_take_the_route_along() -> None:
     cluster.edit(rollout={"gateway": {key: GATEWAY[key] for key in ("parentRefs", "hostnames")}})
     assert deeds(cluster.operate()) == ["Delete GRPCRoute minilm"]
     assert cluster.operate().actions == ()
+
+
+def test_what_a_gateway_has_against_a_route_is_in_the_condition() -> None:
+    cluster = serving()
+    seen = cluster.observe()
+    said = "Gateway public does not take HTTPRoute minilm (NoMatchingParent: no such listener)."
+    plan = decide(cluster.view(), replace(seen, gateway=replace(seen.gateway, refused=(said,))), cluster.config)
+    (condition,) = [entry for entry in plan.status["conditions"] if entry["type"] == "RolloutComplete"]
+    assert (condition["status"], condition["message"].endswith(f". {said}")) == ("True", True)
 
 
 def test_a_route_of_somebody_else_is_not_taken_over() -> None:

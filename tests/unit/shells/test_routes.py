@@ -6,7 +6,7 @@ from typing import Any
 
 from enginewright.core.manifests import Owner, http_route
 from enginewright.core.spec.gateway import GatewaySpec
-from enginewright.observe.routes import ready_addresses, route_weights
+from enginewright.observe.routes import ready_addresses, refusals, route_weights
 
 GATEWAY = GatewaySpec.model_validate({"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]})
 
@@ -28,6 +28,20 @@ def test_absent_weights_are_one_and_foreign_backends_keep_their_name() -> None:
     rules = [{"backendRefs": [{"name": "m-1a2b3c4d", "weight": 5}, {"name": "other"}]}, {}]
     assert route_weights({"spec": {"rules": rules}}, "m") == {"1a2b3c4d": 5, "other": 1}
     assert route_weights({}, "m") == {}
+
+
+def test_what_a_gateway_has_against_a_route_is_said() -> None:
+    def told(**conditions: str) -> dict[str, Any]:
+        listed = [{"type": kind, "status": status, "reason": "NoMatchingParent", "message": "no such listener."}
+                  for kind, status in conditions.items()]  # fmt: skip
+        return {"parentRef": {"name": "public"}, "conditions": listed}
+
+    parents = [told(Accepted="False"), told(Accepted="True"), told(Accepted="True", ResolvedRefs="False"),
+               told(Programmed="False")]  # fmt: skip
+    raw = {"metadata": {"name": "m"}, "status": {"parents": parents}}
+    said = "Gateway public does not take HTTPRoute m (NoMatchingParent: no such listener)."
+    assert refusals("HTTPRoute", raw) == [said, said]
+    assert refusals("HTTPRoute", {}) == []
 
 
 def test_ready_addresses_are_counted_by_pod() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginewright.core import labels
-from enginewright.core.conditions import bad
+from enginewright.core.conditions import Verdict, bad
 from enginewright.core.decide.rollout import RolloutResult, back_to
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import LOOK_AGAIN, World, apply_if_changed, earliest
@@ -81,8 +81,19 @@ def with_routes(world: World, serving: Serving, rollout: RolloutResult) -> Rollo
     kept = tuple(action for action in rollout.actions if not _stops(world, action, leaving))
     running = (*(view.revision for view in serving.alive), *_made(rollout.actions))
     used = seen.routed.union(weights, running, (view.revision for view in world.observed.deployments))
-    actions = (*_services(world, running), *_routes(world, gateway, weights), *kept, *_remove_services(world, used))
-    return replace(rollout, actions=actions, requeue=_soon(rollout, leaving or unclear))
+    routed = _routes(world, gateway, weights)
+    actions = (*_services(world, running), *routed, *kept, *_remove_services(world, used))
+    waits = bool(leaving or unclear or routed)
+    verdict = _told(world, rollout.verdict, waits)
+    return replace(rollout, actions=actions, requeue=_soon(rollout, waits), verdict=verdict)
+
+
+def _told(world: World, verdict: Verdict, waits: bool) -> Verdict:
+    """Complete is only what the routes say, too; and what a Gateway has against them is said whatever happens."""
+    if verdict.ok and waits:
+        verdict = bad(Condition.ROLLOUT_COMPLETE, Reason.PROGRESSING, f"{verdict.message} Routes are written next.")
+    refused = "".join(f" {said}" for said in world.observed.gateway.refused)
+    return replace(verdict, message=f"{verdict.message}{refused}")
 
 
 def _soon(rollout: RolloutResult, why: object) -> float | None:
