@@ -214,6 +214,16 @@ def test_no_route_before_the_services_behind_it_are_known() -> None:
     assert deeds(cluster.operate()) == ["Apply HTTPRoute minilm", "Apply GRPCRoute minilm"]
 
 
+def test_no_route_to_a_revision_that_is_on_its_way_out_and_never_had_a_service() -> None:
+    cluster = serving(gateway=None)
+    cluster.edit(rollout={"gateway": GATEWAY})
+    cluster.act_delete_deployment(f"minilm-{cluster.revision}")
+    cluster.pods = {}
+    assert not [deed for deed in deeds(cluster.plan()) if "Route" in deed]
+    cluster.settle()
+    assert weights(cluster) == {cluster.revision: 100}
+
+
 def test_a_gateway_that_is_not_asked_for_any_more_leaves_nothing_behind() -> None:
     cluster = serving()
     revision = cluster.revision

@@ -7,6 +7,7 @@ are gone, the Services.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from enginewright.core import labels
@@ -73,13 +74,13 @@ def with_routes(world: World, serving: Serving, rollout: RolloutResult) -> Rollo
     if gateway is None:
         gone = _remove_routes(world, set(seen.weights)) or _remove_services(world, frozenset())
         return replace(rollout, actions=rollout.actions + gone, requeue=_soon(rollout, gone))
+    running = (*(view.revision for view in serving.alive), *_made(rollout.actions))
     wanted = rollout.traffic or _as_before(world, serving)
-    # A Service that was just made has nothing behind it yet: that says nothing of its replicas.
-    unclear = any(serving.answering.get(revision) and revision not in seen.ready for revision in wanted)
-    weights = {} if unclear else answerable(wanted, seen.ready)
+    weights = answerable(wanted, seen.ready)
+    if unclear := _unclear(world, serving, wanted, weights.keys() - set(running)):
+        weights = {}
     leaving = seen.routed - weights.keys()
     kept = tuple(action for action in rollout.actions if not _stops(world, action, leaving))
-    running = (*(view.revision for view in serving.alive), *_made(rollout.actions))
     used = seen.routed.union(weights, running, (view.revision for view in world.observed.deployments))
     routed = _routes(world, gateway, weights)
     actions = (*_services(world, running), *routed, *kept, *_remove_services(world, used))
@@ -94,6 +95,14 @@ def _told(world: World, verdict: Verdict, waits: bool) -> Verdict:
         verdict = bad(Condition.ROLLOUT_COMPLETE, Reason.PROGRESSING, f"{verdict.message} Routes are written next.")
     refused = "".join(f" {said}" for said in world.observed.gateway.refused)
     return replace(verdict, message=f"{verdict.message}{refused}")
+
+
+def _unclear(world: World, serving: Serving, wanted: Weights, stopped: Set[str]) -> bool:
+    """Whether the routes had better stay as they are for now. A Service that was just made has nothing behind it yet,
+    which says nothing of its replicas; and of revisions that are ``stopped`` the Service may be gone."""
+    made = any(serving.answering.get(name) and name not in world.observed.gateway.ready for name in wanted)
+    names = {f"Service/{revision_service_name(world.obj.name, revision)}" for revision in stopped}
+    return made or not names <= world.observed.applied.keys()
 
 
 def _soon(rollout: RolloutResult, why: object) -> float | None:
