@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -182,6 +182,51 @@ def test_a_revision_whose_replicas_are_all_down_gets_no_traffic() -> None:
     cluster.endpoint_controller()
     step(cluster)
     assert weights(cluster) == {old: 100}
+
+
+@dataclass
+class OneByOne(Cluster):
+    """One replica gets ready in each step."""
+
+    def kubelet(self) -> None:
+        waiting = sorted(name for name, pod in self.pods.items() if not pod.ready)[1:]
+        held = {name: self.pods[name] for name in waiting}
+        super().kubelet()
+        self.pods |= held
+
+
+def test_a_share_grows_with_the_replicas_that_can_carry_it() -> None:
+    """Up to a step's weight before its analysis, and on to everything after promotion."""
+    spec = {**SPEC, "replicas": 4, "rollout": {"analysisSeconds": 20, "steps": [{"weight": 50}], "gateway": GATEWAY}}
+    cluster = OneByOne(spec=spec)
+    cluster.settle()
+    old, new = cluster.revision, changed(cluster)
+    shares: dict[str, list[int]] = {}
+
+    def note() -> bool:
+        share = weights(cluster).get(new, 0)
+        shares.setdefault(phase(cluster), []).append(share)
+        ready = cluster.slices.get(new, 0), cluster.slices.get(old, 0)
+        if phase(cluster) == "Starting" and all(ready):
+            assert share <= 100 * ready[0] // sum(ready)
+        return complete(cluster)
+
+    until(cluster, note)
+    assert any(0 < share < 50 for share in shares["Starting"])
+    assert set(shares["Analysing"]) == {50}
+    assert any(50 < share < 100 for share in shares["Expanding"])
+
+
+def test_routes_that_lead_back_after_the_switch_are_put_right() -> None:
+    """What serves decides, not what the routes said before."""
+    cluster = serving(replicas=2)
+    old, new = cluster.revision, changed(cluster)
+    until(cluster, lambda: cluster.revision == new)
+    assert old in cluster.replicas()
+    cluster.routes = {kind: {old: 100} for kind in cluster.routes}
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert weights(cluster) == {new: 100}
 
 
 def test_weights_that_somebody_edited_are_put_right() -> None:
