@@ -77,7 +77,7 @@ def sequence(moves: Drill, wanted: Wanted) -> None:
         if bad is not None:
             moves.refuse(bad)
         if index < wanted.kills:
-            moves.kill(abruptly=index % 2 == 1)
+            moves.kill(abruptly=index % 2 == 0)
         if index == 0:
             moves.scale(moves.replicas + 1)
             moves.scale(moves.replicas - 1)

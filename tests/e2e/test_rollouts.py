@@ -20,10 +20,11 @@ def corner(kube: Kube, images: dict[str, str]) -> Iterator[Corner]:
     corner.remove()
 
 
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_and_every_candidate_gets_what_it_deserves(corner: Corner, tmp_path: Path) -> None:
-    wanted = Wanted(equal=1, bad=3, faults=("slow", "wrong", "unrecorded"), kills=2, requests=5_000, rate=50)
+    wanted = Wanted(equal=1, bad=2, faults=("slow", "unrecorded"), kills=1, requests=5_000, rate=50)
     summary = drill(corner, wanted, tmp_path, Console())
     assert summary.good, summary
-    assert (summary.rollouts, summary.rollbacks, summary.kills) == (1, 3, 2)
+    assert (summary.rollouts, summary.rollbacks, summary.kills) == (1, 2, 1)
     assert summary.requests >= wanted.requests
     assert summary.most_pods == 3  # two wanted, and maxSurge 1
