@@ -165,7 +165,7 @@ def test_the_object_itself() -> None:
 
 
 def owner(manager: str, replicas: bool = True, time: str = CREATED) -> dict[str, Any]:
-    fields = {"f:replicas": {}} if replicas else {"f:template": {}}
+    fields: dict[str, Any] = {"f:replicas": {}} if replicas else {"f:template": {}}
     return {"manager": manager, "time": time, "fieldsV1": {"f:spec": fields}}
 
 
