@@ -52,7 +52,7 @@ class OperatorConfig:
     images: Images = field(default_factory=Images)
     server_backends: tuple[str, ...] = ("python",)
     server_python_runtimes: tuple[str, ...] = ("onnxruntime",)
-    # Clients keep gRPC connections for good, past the moment when a replica leaves the Service, and to one replica out of
+    # Clients keep gRPC connections for good, past the moment when a replica leaves the Service, and to one replica of
     # many. Renewed every three seconds (an orderly GOAWAY), they are gone from a replica before its drain is over.
     server_args: tuple[str, ...] = ("--grpc-max-connection-age=3000",)
     pull_policy: PullPolicy = "IfNotPresent"
