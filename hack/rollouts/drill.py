@@ -102,7 +102,7 @@ class Drill:
         self.replicas = replicas
         self.summary.scalings += 1
         self._until(self._full, 120, f"{replicas} replicas")
-        self.good_spec = self._spec()
+        self.good_spec = {**self.good_spec, "replicas": replicas}
 
     def return_to_good(self) -> None:
         self.corner.apply(self.good_spec)
