@@ -17,6 +17,7 @@ from enginewright.act.report import Reporter, refused
 from enginewright.clients.errors import ClientError, Family, LostRaceError, RefusedError
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
+from enginewright.core.decide.history import without_new
 from enginewright.core.labels import fingerprint_label
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Event, Plan
@@ -104,6 +105,8 @@ class Reconciler:
         self, view: ObjectView, observed: Observed, plan: Plan, failure: ClientError | None, log: FilteringBoundLogger
     ) -> None:
         status, events = plan.status, plan.events
+        if failure is not None:
+            status = without_new(status, view.status)
         if isinstance(failure, RefusedError):
             message = f"Kubernetes refused {failure.call}: {failure.message}"
             status = refused(view, status, Reason.API_REFUSED, message, observed.now)

@@ -6,7 +6,9 @@ a ConfigMap, before status says so; one that leaves the history takes it along.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from enginewright.core.conditions import timestamp
 from enginewright.core.decide.engine_step import EngineResult
@@ -41,6 +43,13 @@ def history_step(world: World, goal: EngineResult, rollout: RolloutResult) -> Hi
         entries = _roll_back(entries, goal, memory.rolled_back)
     bounded = _bound(entries, world, {memory.stable, memory.candidate, goal.revision})
     return HistoryResult(memory=bounded, actions=actions + _forget(world, entries, bounded))
+
+
+def without_new(status: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """``status`` of a pass whose actions failed: its history stays as it was, so that the next pass keeps again what
+    this one could not."""
+    rest = {key: value for key, value in status.items() if key != "revisions"}
+    return {**rest, **({"revisions": before["revisions"]} if "revisions" in before else {})}
 
 
 def _keep(world: World, revision: str, placement: Placement, record: EngineRecord) -> tuple[Action, ...]:
