@@ -170,7 +170,7 @@ def _sums(rounds: Sequence[Round], question: Question) -> _Sums:
         stable=stable,
         seconds=watched[-1] - watched[0] if watched else 0.0,
         ratio=_ratio(pairs),
-        doubt=more_failures(_trials(pairs, TOLERABLE if question.alone else stable)),
+        doubt=more_failures(_trials(pairs, TOLERABLE if question.alone else stable, question.alone)),
     )
 
 
@@ -181,13 +181,22 @@ def _add(parts: Iterable[Traffic]) -> Traffic:
     return total
 
 
-def _trials(pairs: Sequence[tuple[Traffic, Traffic]], whole: Traffic) -> Iterable[Trials]:
-    """A second in which the stable revision got no request is held against all it got in the analysis."""
+def _trials(pairs: Sequence[tuple[Traffic, Traffic]], whole: Traffic, alone: bool) -> Iterable[Trials]:
+    """Seconds in which the stable revision got no request are put together with the next in which it did: what it did
+    may be held against the candidate once only. What is left when it gets none any more is held, as one, against all
+    it got."""
+    mine, rounds = Traffic(), 0
     for candidate, stable in pairs:
-        other = stable if stable.requests + stable.failed > 0 else whole
-        yield Trials(
-            candidate.failed, candidate.failed + candidate.requests, other.failed, other.failed + other.requests
-        )
+        mine, rounds = mine + candidate, rounds + (candidate.failed > 0)
+        other = whole if alone else stable
+        if other.requests + other.failed > 0:
+            yield _trial(mine, other, rounds)
+            mine, rounds = Traffic(), 0
+    yield _trial(mine, whole, rounds)
+
+
+def _trial(mine: Traffic, other: Traffic, rounds: int) -> Trials:
+    return Trials(mine.failed, mine.failed + mine.requests, other.failed, other.failed + other.requests, rounds)
 
 
 def _ratio(pairs: Sequence[tuple[Traffic, Traffic]]) -> Interval | None:

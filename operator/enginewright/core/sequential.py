@@ -81,12 +81,14 @@ def _correlation(off: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Trials:
-    """One round on two sides: failures among all requests, failed ones included."""
+    """Failures among all requests, failed ones included, on two sides: of one round, or of several put together, of
+    which ``rounds`` had failures on the one side."""
 
     failed: float
     requests: float
     other_failed: float
     other_requests: float
+    rounds: int = 1
 
 
 def more_failures(rounds: Iterable[Trials]) -> float:
@@ -104,7 +106,7 @@ def more_failures(rounds: Iterable[Trials]) -> float:
         if one.failed + one.other_failed <= 0:
             continue
         for place, proof in enumerate(_proof(*_counted(one))):
-            grown[place] += proof
+            grown[place] += min(proof, max(1, one.rounds) * MOST_PROOF_A_ROUND)
     top = max(grown)
     return top + math.log(sum(math.exp(each - top) for each in grown) / len(grown))
 
@@ -127,7 +129,7 @@ def _proof(failed: int, requests: int, other_failed: int, other_requests: int) -
     for odds in ODDS:
         tilt = math.log(odds)
         tilted = _log_sum([way + case * tilt for way, case in zip(ways, cases, strict=True)])
-        found.append(min(failed * tilt - tilted + plain, MOST_PROOF_A_ROUND))
+        found.append(failed * tilt - tilted + plain)
     return tuple(found)
 
 

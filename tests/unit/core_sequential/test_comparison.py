@@ -184,6 +184,19 @@ def test_after_promotion_only_failures_count() -> None:
     assert fails_more(late, QUESTION) is not None, "the stable revision's earlier requests are what it is held against"
 
 
+@pytest.mark.parametrize("every", [0, 25])
+def test_what_the_stable_revision_did_is_held_against_it_once(every: int) -> None:
+    """Four of a hundred beside none of a hundred is chance, however many rounds it comes in; ``every`` so many of them
+    the stable revision gets a request too, or none at all."""
+    lull = Traffic(requests=5, replicas=1)
+    rounds = [Round(time=float(time), traffic={"old": lull, "new": lull}) for time in range(20)]
+    for time in range(100):
+        mine = replace(lull, failed=float(time % 5 == 0))
+        theirs = Traffic(requests=float(bool(every) and time % every == every - 1), replicas=1)
+        rounds.append(Round(time=20.0 + time, traffic={"old": theirs, "new": mine}))
+    assert fails_more(replace(window(), rounds=tuple(rounds)), QUESTION) is None
+
+
 def test_rounds_are_what_the_load_says() -> None:
     """The generator itself: a mean ratio near the one that was asked for."""
     seen = list(rounds(Load(slower=2.0, replicas=3, tail=0.5), 5, 400))
