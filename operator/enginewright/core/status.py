@@ -264,6 +264,8 @@ class AnalysisStatus(StatusModel):
     """Requests that it failed."""
     seconds: int = 0
     """How long both were watched."""
+    time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When these figures were taken."""
 
 
 class RolloutStatus(StatusModel):

@@ -90,6 +90,26 @@ def test_a_good_candidate_is_promoted_with_figures() -> None:
     assert cluster.revision == new
 
 
+def test_figures_are_refreshed_every_ten_seconds_not_in_every_pass() -> None:
+    cluster = serving(replicas=2, analysisSeconds=1500)
+    new = changed(cluster)
+    go(cluster, 60, "False/Analysing")
+    written, counted = 0, []
+    for _ in range(60):
+        before = cluster.status
+        cluster.step()
+        written += cluster.status != before
+        counted.append(cluster.status["rollout"]["analysis"]["requests"])
+    assert written <= 7
+    assert len(set(counted)) >= 6
+    assert str(counted[-1]) in cluster.condition("RolloutComplete")["message"]
+    cluster.failing = {new: 1.0}
+    cluster.step()
+    cluster.step()
+    cluster.step()
+    assert cluster.says("RolloutComplete") == "False/RolledBack", "what is decided does not wait"
+
+
 def test_other_outputs_of_the_same_source_roll_back_though_it_is_fast() -> None:
     cluster = serving()
     new = changed(cluster)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.contest import hold_back
 from enginewright.core.decide.engine_step import engine_step
+from enginewright.core.decide.evidence import steady
 from enginewright.core.decide.gateway import with_routes
 from enginewright.core.decide.history import history_step
 from enginewright.core.decide.pin import choose_goal, say
@@ -44,7 +45,7 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     goal = choose_goal(world, engine)
     rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
     scale, rollout, contest = hold_back(world, scale, rollout)
-    rollout = with_routes(world, serving, rollout)
+    rollout = steady(world, with_routes(world, serving, rollout))
     digest = source.memory.digest if goal.world is world else None
     rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
     return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout,

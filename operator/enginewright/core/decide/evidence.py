@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from datetime import timedelta
 
 from enginewright.core import labels
 from enginewright.core.comparison import Answer, Limits, Question
+from enginewright.core.conditions import find, parse_timestamp, timestamp
+from enginewright.core.decide.rollout import RolloutResult
+from enginewright.core.decide.scale_step import REFRESH_SECONDS
 from enginewright.core.decide.steps import Split
 from enginewright.core.decide.world import World
 from enginewright.core.request import source_key
@@ -82,6 +87,37 @@ def figures(answer: Answer) -> AnalysisStatus:
         requests=answer.requests,
         failures=answer.failures,
         seconds=round(answer.seconds),
+    )
+
+
+def steady(world: World, found: RolloutResult) -> RolloutResult:
+    """Figures change with every scrape, and every write of status wakes the object for another pass: while nothing
+    else has changed they are refreshed every :data:`REFRESH_SECONDS`."""
+    known, now = world.memory.rollout, found.memory
+    if now.analysis is None:
+        return found
+    if known and known.analysis and _unchanged(world, found):
+        taken = parse_timestamp(known.analysis.time)
+        if taken and timedelta(0) <= world.now - taken < timedelta(seconds=REFRESH_SECONDS):
+            message = str(find(world.obj.status.get("conditions"), found.verdict.type).get("message"))
+            return replace(found, memory=now.model_copy(update={"analysis": known.analysis}),
+                           verdict=replace(found.verdict, message=message))  # fmt: skip
+    if now.analysis.time:
+        return found
+    stamped = now.analysis.model_copy(update={"time": timestamp(world.now)})
+    return replace(found, memory=now.model_copy(update={"analysis": stamped}))
+
+
+def _unchanged(world: World, found: RolloutResult) -> bool:
+    """Whether it is the same moment of the same analysis, and the condition says the same but for figures."""
+    known, now, verdict = world.memory.rollout, found.memory, found.verdict
+    said = find(world.obj.status.get("conditions"), verdict.type)
+    return (
+        known is not None
+        and now.step == "Analysing"
+        and (known.candidate, known.step, known.weight_step) == (now.candidate, now.step, now.weight_step)
+        and (said.get("status"), said.get("reason"), said.get("observedGeneration"))
+        == (verdict.status, verdict.reason, world.obj.generation)
     )
 
 
