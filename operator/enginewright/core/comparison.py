@@ -32,6 +32,8 @@ TOLERABLE: Final = Traffic(requests=99.0, failed=1.0)
 # Answers of both to the same input before promotion, and strays among them that say something.
 COMPARED_PAIRS: Final = 5
 FLAWED_PAIRS: Final = 3
+# Answers of both without one number to compare (text, no detections): more will not have any either.
+FRUITLESS_PAIRS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,8 @@ class Question:
 class Answer:
     """``ratio`` is the candidate's mean latency over the stable revision's, None before it can be told. ``requests``
     and ``failures`` are the candidate's, ``seconds`` how long both were watched. ``message`` says all this, and when
-    the verdict is open, what is missing; ``starved`` says that it is requests, and that probes bring none."""
+    the verdict is open, what is missing; ``starved`` says that it may never come: it is requests, and probes bring
+    none, or it has not come with all patience, and a person has to say what is to be."""
 
     verdict: Literal["good", "worse", "open"]
     message: str
@@ -81,11 +84,13 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """What both did over the whole analysis."""
+    """What both did over the whole analysis: ``seconds`` since the candidate's first sample, ``waited`` since anybody
+    was asked for one."""
 
     candidate: Traffic
     stable: Traffic
     seconds: float
+    waited: float
     ratio: Interval | None
     doubt: float
 
@@ -98,7 +103,7 @@ def compare(window: SignalWindow | None, question: Question) -> Answer:
         return _alone(window, sums, question.limits)
     answer = Answer(
         verdict="open",
-        message=_figures(sums, question.limits),
+        message=f"{_figures(sums, question.limits)}{_left_out(window.probes, question.limits)}",
         ratio=sums.ratio and _exp(sums.ratio),
         requests=round(sums.candidate.requests),
         failures=round(sums.candidate.failed),
@@ -109,7 +114,7 @@ def compare(window: SignalWindow | None, question: Question) -> Answer:
         return replace(answer, verdict="worse", reason=reason, message=message)
     if missing := _missing(window, sums, question.limits):
         few = min(sums.candidate.requests, sums.stable.requests) < question.limits.requests
-        starved = few and bool(window.probes.problem)
+        starved = (few and bool(window.probes.problem)) or sums.waited >= question.limits.patience
         return replace(answer, message=f"{answer.message}; {missing}", starved=starved)
     if sums.doubt <= DOUBT and sums.ratio and sums.ratio.high < math.log1p(question.limits.slowdown):
         return replace(answer, verdict="good")
@@ -133,10 +138,10 @@ def _alone(window: SignalWindow, sums: _Sums, limits: Limits) -> Answer:
         message = f"{failed:.0f} of {whole:.0f} inferences failed."
         return replace(answer, verdict="worse", reason=Reason.FAILED_INFERENCES, message=message)
     if sums.candidate.requests < limits.requests:
-        starved = bool(window.probes.problem)
+        starved = bool(window.probes.problem) or sums.waited >= limits.patience
         return replace(answer, message=f"{answer.message}; {limits.requests} requests are needed", starved=starved)
     if sums.seconds < limits.watched or sums.doubt > DOUBT:
-        return answer
+        return replace(answer, starved=sums.waited >= limits.patience)
     return replace(answer, verdict="good")
 
 
@@ -169,6 +174,7 @@ def _sums(rounds: Sequence[Round], question: Question) -> _Sums:
         candidate=candidate,
         stable=stable,
         seconds=watched[-1] - watched[0] if watched else 0.0,
+        waited=rounds[-1].time - rounds[0].time if rounds else 0.0,
         ratio=_ratio(pairs),
         doubt=more_failures(_trials(pairs, TOLERABLE if question.alone else stable, question.alone)),
     )
@@ -299,10 +305,21 @@ def _missing(window: SignalWindow, sums: _Sums, limits: Limits) -> str:
     if fewest < limits.requests:
         tried = f"; {window.probes.problem}" if window.probes.problem else ""
         return f"{limits.requests} requests of each are needed{tried}"
-    awaited = limits.similarity is not None and not window.probes.problem
+    awaited = limits.similarity is not None and not window.probes.problem and not fruitless(window.probes)
     if awaited and len(window.probes.similarities) < COMPARED_PAIRS:
         return "its outputs are being compared"
     return f"it is watched for {limits.watched:.0f} s at least" if sums.seconds < limits.watched else ""
+
+
+def fruitless(probes: ProbeResults) -> bool:
+    """Whether the outputs are not such as can be compared."""
+    return not probes.similarities and probes.pairs - probes.flawed >= FRUITLESS_PAIRS
+
+
+def _left_out(probes: ProbeResults, limits: Limits) -> str:
+    if limits.similarity is None or not fruitless(probes):
+        return ""
+    return f"; outputs were not compared: {probes.pairs} answers of both hold no numbers to compare"
 
 
 def _figures(sums: _Sums, limits: Limits) -> str:

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from enginewright.clients.errors import ClientError
 from enginewright.clients.probe import ProbeClient
-from enginewright.core.comparison import Question
+from enginewright.core.comparison import Question, fruitless
 from enginewright.core.probe import Match, ProbeError, Request, Tensor, make_request, match
 from enginewright.observe.window import Window
 
-# Pairs for the comparison of outputs, one a second, however much live traffic there is.
+# Similarities for the comparison of outputs, one pair a second, however much live traffic there is; they end with so
+# many pairs, whatever they brought.
 COMPARED: Final = 8
+MOST_COMPARED: Final = 300
 # Pairs a second while live traffic is thin, within this many seconds of each.
 PAIRS: Final = 5
 BUDGET: Final = 0.7
@@ -57,12 +59,12 @@ class Prober:
             window.cannot_probe(f"probes are not answered by the stable revision: {error}")
 
     def _wanted(self, question: Question, window: Window) -> int:
-        done = window.probes.pairs
+        done, similar = window.probes.pairs, len(window.probes.similarities)
         if done >= MOST_PAIRS:
             return 0
         if window.thin((question.stable, question.candidate), self._clock()):
             return PAIRS
-        return 1 if done < COMPARED else 0
+        return 1 if similar < COMPARED and done < MOST_COMPARED and not fruitless(window.probes) else 0
 
     async def _pair(self, question: Question, ends: Ends, metadata: Mapping[str, Any], window: Window) -> None:
         """Raises what the stable revision's failure raises: it says nothing of the candidate."""

@@ -163,6 +163,22 @@ def test_what_cannot_be_measured_is_promoted_by_a_person() -> None:
     assert cluster.revision == new
 
 
+def test_a_person_ends_an_analysis_that_cannot_end() -> None:
+    """Traffic will never bring so many requests."""
+    cluster = serving(analysis={"minRequests": 100_000})
+    new = changed(cluster)
+    go(cluster, 60, "False/Analysing")
+    cluster.annotations[labels.PROMOTE] = new
+    go(cluster, 60)
+    assert cluster.says("RolloutComplete") == "False/Analysing"
+    del cluster.annotations[labels.PROMOTE]
+    go(cluster, 300, "False/WaitingForSamples")
+    assert "100000 requests of each are needed" in cluster.condition("RolloutComplete")["message"]
+    cluster.annotations[labels.PROMOTE] = new
+    cluster.settle()
+    assert cluster.revision == new
+
+
 def test_a_person_cannot_promote_what_is_being_measured() -> None:
     cluster = serving()
     new = changed(cluster)

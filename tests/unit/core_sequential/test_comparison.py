@@ -65,6 +65,14 @@ def window(*, seconds: int = 40, slower: float = 1.0, probes: ProbeResults = AGR
     return SignalWindow(started=0, analysis="k", rounds=both, probes=probes)
 
 
+def unread(seconds: int, *names: str) -> SignalWindow:
+    """As :func:`window`, with no metrics of the revisions ``names``."""
+    seen = window(seconds=seconds)
+    rounds = (replace(one, traffic={name: part for name, part in one.traffic.items() if name not in names})
+              for one in seen.rounds)  # fmt: skip
+    return replace(seen, rounds=tuple(rounds))
+
+
 def asked(**limits: float) -> Question:
     return replace(QUESTION, limits=Limits(**limits))  # type: ignore[arg-type]
 
@@ -90,6 +98,35 @@ def test_what_is_missing_is_said(seen: SignalWindow, question: Question, words: 
     assert answer.verdict == "open"
     assert words in answer.message
     assert not answer.starved
+
+
+@pytest.mark.parametrize(
+    ("seen", "question", "words"),
+    [
+        (window(seconds=302), asked(requests=10_000), "10000 requests of each are needed"),
+        (window(seconds=302, probes=ProbeResults(pairs=8, flawed=4, similarities=(1.0,) * 4)), asked(similarity=0.9),
+         "its outputs are being compared"),
+        (unread(302, "new"), QUESTION, "60 requests of each are needed"),
+        (unread(302, "new", "old"), QUESTION, "60 requests of each are needed"),
+        (unread(302, "new"), replace(QUESTION, alone=True), "60 requests are needed"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_with_all_patience_is_left_to_a_person(
+    seen: SignalWindow, question: Question, words: str
+) -> None:
+    answer = compare(seen, question)
+    assert (answer.verdict, answer.starved) == ("open", True)
+    assert words in answer.message
+    assert not compare(replace(seen, rounds=seen.rounds[:300]), question).starved
+
+
+def test_outputs_without_numbers_are_not_waited_for() -> None:
+    silent = ProbeResults(pairs=16)
+    answer = compare(window(probes=silent), asked(similarity=0.9))
+    assert answer.verdict == "good"
+    assert "outputs were not compared: 16 answers of both hold no numbers to compare" in answer.message
+    assert compare(window(probes=replace(silent, pairs=15)), asked(similarity=0.9)).verdict == "open"
+    assert "not compared" not in compare(window(probes=silent), QUESTION).message, "nobody asked for it"
 
 
 def test_outputs_that_cannot_be_compared_do_not_block_live_traffic() -> None:

@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 
 from enginewright.clients.probe import ProbeClient
-from enginewright.core.comparison import Limits, Question
+from enginewright.core.comparison import FRUITLESS_PAIRS, Limits, Question
+from enginewright.core.observed import ProbeResults
 from enginewright.core.probe import Request, Tensor
-from enginewright.observe.prober import COMPARED, MOST_PAIRS, PAIRS, Prober
+from enginewright.observe.prober import COMPARED, MOST_COMPARED, MOST_PAIRS, PAIRS, Prober
 from enginewright.observe.window import Window
 
 OLD, NEW = "127.0.0.1", "127.0.0.2"
@@ -104,6 +105,25 @@ async def test_with_live_traffic_only_outputs_are_compared(servers: Servers, pro
     for _ in range(COMPARED + 5):
         await prober.round(QUESTION, REPLICAS, REVISIONS, window)
     assert window.probes.pairs == COMPARED
+
+
+@pytest.mark.parametrize(
+    ("had", "more"),
+    [
+        (ProbeResults(pairs=8, flawed=4, similarities=(1.0,) * 4), 4),
+        (ProbeResults(pairs=FRUITLESS_PAIRS), 0),
+        (ProbeResults(pairs=MOST_COMPARED - 1, similarities=(1.0,)), 1),
+    ],
+)
+async def test_outputs_are_asked_for_until_enough_can_be_compared(
+    servers: Servers, prober: Prober, monkeypatch: pytest.MonkeyPatch, had: ProbeResults, more: int
+) -> None:
+    window = fresh()
+    monkeypatch.setattr(window, "thin", lambda *_: False)
+    window._probes = had
+    for _ in range(COMPARED):
+        await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert window.probes.pairs - had.pairs == more
 
 
 async def test_probes_end(servers: Servers, prober: Prober) -> None:
