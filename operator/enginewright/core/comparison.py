@@ -164,6 +164,12 @@ def fails_more(window: SignalWindow | None, question: Question) -> Answer | None
     return Answer(verdict="worse", reason=Reason.FAILED_INFERENCES, message=_failures(sums))
 
 
+def proven_worse(answer: Answer) -> Answer | None:
+    """While a person is waited for: one that is shown to be worse, not one that is no longer shown to be good."""
+    proven = answer.verdict == "worse" and answer.reason in (Reason.FAILED_INFERENCES, Reason.SLOWER)
+    return answer if proven else None
+
+
 def _sums(rounds: Sequence[Round], question: Question) -> _Sums:
     pairs = [
         (one.traffic.get(question.candidate, Traffic()), one.traffic.get(question.stable, Traffic())) for one in rounds

@@ -226,6 +226,18 @@ def test_a_restarted_operator_begins_the_analysis_anew() -> None:
     assert cluster.revision == new
 
 
+def test_while_a_person_is_waited_for_no_guess_gives_it_up() -> None:
+    cluster = serving(autoPromote=False)
+    new = changed(cluster)
+    go(cluster, 60, "False/WaitingForPromotion")
+    assert cluster.signals is not None
+    cluster.signals, cluster.slower = replace(cluster.signals, rounds=()), {new: 1.2501}
+    go(cluster, 350)
+    assert cluster.says("RolloutComplete") == "False/WaitingForPromotion"
+    cluster.signals, cluster.slower = replace(cluster.signals, rounds=()), {new: 3.0}
+    go(cluster, 60, "False/RolledBack")
+
+
 def test_a_candidate_that_fails_after_its_promotion_is_rolled_back() -> None:
     cluster = serving(replicas=4, analysisSeconds=20)
     old = cluster.revision

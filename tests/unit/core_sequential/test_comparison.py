@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from enginewright.core.comparison import Limits, Question, compare, fails_more
+from enginewright.core.comparison import Limits, Question, compare, fails_more, proven_worse
 from enginewright.core.observed import ProbeResults, Round, SignalWindow, Traffic
 from enginewright.core.reasons import Reason
 from support.traffic import AGREEING, QUESTION, Load, rounds, watch
@@ -219,6 +219,25 @@ def test_after_promotion_only_failures_count() -> None:
     gone = tuple(replace(one, traffic={"new": Traffic(failed=5, replicas=1)}) for one in window(seconds=5).rounds)
     late = replace(window(), rounds=(*window().rounds, *gone))
     assert fails_more(late, QUESTION) is not None, "the stable revision's earlier requests are what it is held against"
+
+
+@pytest.mark.parametrize(
+    ("seen", "question", "reason"),
+    [
+        (window(slower=2.0), QUESTION, Reason.SLOWER),
+        (window(failed=10.0), QUESTION, Reason.FAILED_INFERENCES),
+        (window(slower=1.2501, seconds=70), asked(patience=60), None),
+        (window(p99=10.9), asked(milliseconds=10), None),
+        (window(probes=ProbeResults(pairs=6, similarities=(0.2,) * 6)), asked(similarity=0.9), None),
+        (window(), QUESTION, None),
+        (window(seconds=2), QUESTION, None),
+    ],
+)
+def test_while_a_person_is_waited_for_only_proof_counts(
+    seen: SignalWindow, question: Question, reason: Reason | None
+) -> None:
+    found = proven_worse(compare(seen, question))
+    assert (found and found.reason) == reason
 
 
 @pytest.mark.parametrize("every", [0, 25])

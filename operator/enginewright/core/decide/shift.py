@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginewright.core import labels
-from enginewright.core.comparison import Answer, fails_more
+from enginewright.core.comparison import Answer, fails_more, proven_worse
 from enginewright.core.conditions import Verdict, bad, parse_timestamp, timestamp
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import restarted, restarts, starting_trouble
@@ -77,7 +77,7 @@ def _trouble(moving: Shift) -> Trouble | None:
     if moving.under_analysis and (found := restarted(moving.world, revision, moving.memory.restarts or 0)):
         return found
     if moving.under_analysis:
-        return _as_trouble(moving.answer)
+        return _as_trouble(moving.answer if moving.memory.step == ANALYSING else proven_worse(moving.answer))
     # Load shifts from one to the other now, so that latencies are not to be compared any more.
     promoted = moving.known and moving.memory.step in (EXPANDING, SWITCHING)
     return _as_trouble(fails_more(moving.world.observed.signals, moving.question(moving.last))) if promoted else None
