@@ -259,7 +259,7 @@ async def test_sweep_measures_chooses_and_leaves_nothing(artifact: Artifact, tmp
         objective=ObjectiveRequest(latency_ms=500),
         batching=BatchingRequest(max_queue_delay_us=0),
         instances=InstancesRequest(),
-        budget_seconds=12,
+        budget_seconds=40,
         max_measurements=4,
         progress=lambda fraction, detail: steps.append(fraction),
     )
