@@ -41,11 +41,12 @@ from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.steps import Split
 from enginewright.core.decide.traffic import shares
+from enginewright.core.decide.withdraw import WRONG, give_share_back, shares_traffic
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.routing import WHOLE
+from enginewright.core.routing import WHOLE, Weights
 from enginewright.core.status import RolledBackStatus, RolloutStatus
 
 
@@ -225,20 +226,32 @@ def _roll_back(moving: Shift, trouble: Trouble) -> RolloutResult:
 
 def _stay_back(moving: Shift, given_up: RolledBackStatus) -> RolloutResult:
     stable = moving.stable
-    why = f"revision {given_up.revision} was rolled back: {given_up.reason}"
+    actions, traffic, meanwhile = _retreat(moving, given_up)
     return RolloutResult(
         memory=RolloutStatus(
             stable=stable.revision, step="RolledBack", analysis=moving.memory.analysis, rolled_back=given_up
         ),
-        actions=back_to(moving.world, moving.serving, stable, moving.target.replicas, why),
-        traffic={stable.revision: WHOLE},
+        actions=actions,
+        traffic=traffic,
+        requeue=PROGRESS_CHECK if meanwhile else None,
         verdict=bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.ROLLED_BACK,
             f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message} Revision "
-            f"{stable.revision} goes on serving. {RETRY_HINT}",
+            f"{stable.revision} goes on serving.{meanwhile} {RETRY_HINT}",
         ),
     )
+
+
+def _retreat(moving: Shift, given_up: RolledBackStatus) -> tuple[tuple[Action, ...], Weights, str]:
+    """Actions, shares, and what is to be said of a revision that cannot go at once."""
+    world, serving, stable, half = moving.world, moving.serving, moving.stable, moving.candidate
+    wanted, why = moving.target.replicas, f"revision {given_up.revision} was rolled back: {given_up.reason}"
+    if half and shares_traffic(world, serving, half):
+        wrong = given_up.reason in WRONG
+        if found := give_share_back(world, serving, stable, half, wanted, why, wrong=wrong):
+            return *found, f" Until it has all its replicas, {given_up.revision} keeps a part of the traffic."
+    return back_to(world, serving, stable, wanted, why), {stable.revision: WHOLE}, ""
 
 
 def _recreate(moving: Shift) -> RolloutResult:
