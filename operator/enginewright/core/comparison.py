@@ -85,7 +85,7 @@ class Answer:
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
     """What both did over the whole analysis: ``seconds`` since the candidate's first sample, ``waited`` since anybody
-    was asked for one."""
+    was asked for one. ``cure`` when it is the stable revision that is shown to fail more."""
 
     candidate: Traffic
     stable: Traffic
@@ -93,6 +93,7 @@ class _Sums:
     waited: float
     ratio: Interval | None
     doubt: float
+    cure: bool
 
 
 def compare(window: SignalWindow | None, question: Question) -> Answer:
@@ -113,15 +114,19 @@ def compare(window: SignalWindow | None, question: Question) -> Answer:
         reason, message = worse
         return replace(answer, verdict="worse", reason=reason, message=message)
     if missing := _missing(window, sums, question.limits):
-        few = min(sums.candidate.requests, sums.stable.requests) < question.limits.requests
+        few = _fewest(sums) < question.limits.requests
         starved = (few and bool(window.probes.problem)) or sums.waited >= question.limits.patience
         return replace(answer, message=f"{answer.message}; {missing}", starved=starved)
-    if sums.doubt <= DOUBT and sums.ratio and sums.ratio.high < math.log1p(question.limits.slowdown):
+    if sums.doubt <= DOUBT and (sums.cure or _fast(sums, question.limits)):
         return replace(answer, verdict="good")
     if sums.seconds >= question.limits.patience:
         return _best_guess(answer, sums, question.limits)
     unclear = "its failures are not told from chance yet" if sums.doubt > DOUBT else "too close to tell yet"
     return replace(answer, message=f"{answer.message}; {unclear}")
+
+
+def _fast(sums: _Sums, limits: Limits) -> bool:
+    return sums.ratio is not None and sums.ratio.high < math.log1p(limits.slowdown)
 
 
 def _alone(window: SignalWindow, sums: _Sums, limits: Limits) -> Answer:
@@ -176,13 +181,16 @@ def _sums(rounds: Sequence[Round], question: Question) -> _Sums:
     ]
     watched = [one.time for one in rounds if question.candidate in one.traffic]
     candidate, stable = _add(pair[0] for pair in pairs), _add(pair[1] for pair in pairs)
+    doubt = more_failures(_trials(pairs, TOLERABLE if question.alone else stable, question.alone))
+    mirrored = [(theirs, mine) for mine, theirs in pairs]
     return _Sums(
         candidate=candidate,
         stable=stable,
         seconds=watched[-1] - watched[0] if watched else 0.0,
         waited=rounds[-1].time - rounds[0].time if rounds else 0.0,
         ratio=_ratio(pairs),
-        doubt=more_failures(_trials(pairs, TOLERABLE if question.alone else stable, question.alone)),
+        doubt=doubt,
+        cure=not question.alone and more_failures(_trials(mirrored, candidate, False)) >= -math.log(ALPHA),
     )
 
 
@@ -259,6 +267,9 @@ def _worse(window: SignalWindow, sums: _Sums, question: Question) -> tuple[Reaso
         return Reason.FAILED_INFERENCES, _failures(sums)
     if flaw := _disagreement(window.probes, limits):
         return Reason.OUTPUTS_DIFFER, flaw
+    if sums.cure:
+        # What answers and does not fail is better than what fails, however fast that is.
+        return None
     if sums.ratio and sums.ratio.low > math.log1p(limits.slowdown):
         return Reason.SLOWER, f"It is slower than the stable revision: {_figures(sums, limits)}."
     return _slow_tail(window.rounds, question)
@@ -307,14 +318,18 @@ def _disagreement(probes: ProbeResults, limits: Limits) -> str:
 
 def _missing(window: SignalWindow, sums: _Sums, limits: Limits) -> str:
     """Which samples, or how much time is missing; empty when nothing is."""
-    fewest = min(sums.candidate.requests, sums.stable.requests)
-    if fewest < limits.requests:
+    if _fewest(sums) < limits.requests:
         tried = f"; {window.probes.problem}" if window.probes.problem else ""
         return f"{limits.requests} requests of each are needed{tried}"
     awaited = limits.similarity is not None and not window.probes.problem and not fruitless(window.probes)
     if awaited and len(window.probes.similarities) < COMPARED_PAIRS:
         return "its outputs are being compared"
     return f"it is watched for {limits.watched:.0f} s at least" if sums.seconds < limits.watched else ""
+
+
+def _fewest(sums: _Sums) -> float:
+    """Of the stable revision failures count as well: else one that fails always would stand in its own cure's way."""
+    return min(sums.candidate.requests, sums.stable.requests + sums.stable.failed)
 
 
 def fruitless(probes: ProbeResults) -> bool:
@@ -332,11 +347,12 @@ def _figures(sums: _Sums, limits: Limits) -> str:
     count = f"over {sums.seconds:.0f} s, {sums.candidate.requests:.0f} requests"
     if sums.candidate.failed:
         count += f", {sums.candidate.failed:.0f} failed"
+    cure = f"; the stable revision fails more ({sums.stable.failed:.0f})" if sums.cure else ""
     if sums.ratio is None:
-        return f"latency ratio unknown {count}"
+        return f"latency ratio unknown {count}{cure}"
     ratio = _exp(sums.ratio)
     limit = 1 + limits.slowdown
-    return f"latency ratio {ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}, limit {limit:.2f}) {count}"
+    return f"latency ratio {ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}, limit {limit:.2f}) {count}{cure}"
 
 
 def _failures(sums: _Sums) -> str:

@@ -163,6 +163,15 @@ def test_what_cannot_be_measured_is_promoted_by_a_person() -> None:
     assert cluster.revision == new
 
 
+def test_what_replaces_a_revision_that_fails_always_is_promoted() -> None:
+    cluster = serving(replicas=2)
+    old = cluster.revision
+    cluster.failing, cluster.probed = {old: 1.0}, False
+    new = changed(cluster)
+    go(cluster, 120, "True/Complete")
+    assert cluster.revision == new
+
+
 def test_a_person_ends_an_analysis_that_cannot_end() -> None:
     """Traffic will never bring so many requests."""
     cluster = serving(analysis={"minRequests": 100_000})

@@ -253,6 +253,27 @@ def test_what_the_stable_revision_did_is_held_against_it_once(every: int) -> Non
     assert fails_more(replace(window(), rounds=tuple(rounds)), QUESTION) is None
 
 
+@pytest.mark.parametrize(
+    ("stable", "candidate", "verdict"),
+    [
+        (Traffic(failed=20.0, replicas=1), Traffic(), "good"),
+        (Traffic(requests=10.0, failed=10.0, busy=20_000, replicas=1), Traffic(), "good"),
+        (Traffic(requests=10.0, failed=10.0, replicas=1), Traffic(failed=20.0), "worse"),
+        (Traffic(failed=20.0, replicas=1), Traffic(failed=20.0), "open"),
+        (Traffic(replicas=1), Traffic(), "open"),
+    ],
+)
+def test_a_broken_stable_revision_does_not_stand_in_its_cures_way(
+    stable: Traffic, candidate: Traffic, verdict: str
+) -> None:
+    """Those of its requests that are answered are answered fast."""
+    mine = candidate if candidate.failed else Traffic(requests=20.0, busy=100_000, replicas=1)
+    both = tuple(Round(time=float(time), traffic={"old": stable, "new": mine}) for time in range(40))
+    answer = compare(SignalWindow(started=0, analysis="k", rounds=both, probes=ProbeResults(problem="no")), QUESTION)
+    assert answer.verdict == verdict
+    assert ("the stable revision fails more" in answer.message) == (verdict == "good")
+
+
 def test_rounds_are_what_the_load_says() -> None:
     """The generator itself: a mean ratio near the one that was asked for."""
     seen = list(rounds(Load(slower=2.0, replicas=3, tail=0.5), 5, 400))
