@@ -49,7 +49,8 @@ class SmokeTestError(Exception):
 
 def distance(datatype: str, answer: bytes, reference: bytes) -> float:
     """``‖answer − reference‖ / ‖reference‖`` over all entries, the bare norm where the reference is zero; of whole
-    numbers the share of entries that differ. Infinite for another size, NaN or infinite where the answer is."""
+    numbers the share of entries that differ. Infinite for another size, NaN or infinite where the answer is and the
+    reference is not: what is finite in neither (masked logits) is left out."""
     if len(answer) != len(reference):
         return math.inf
     if datatype not in FLOATING:
@@ -59,6 +60,10 @@ def distance(datatype: str, answer: bytes, reference: bytes) -> float:
     width = 2 if datatype in ("FP16", "BF16") else 4 if datatype == "FP32" else 8
     for start in range(0, len(answer), CHUNK * width):
         one, other = (numbers(datatype, data[start:start + CHUNK * width]) for data in (answer, reference))
+        if not math.isfinite(math.hypot(*other)):
+            pairs = [(mine, theirs) for mine, theirs in zip(one, other, strict=True)
+                     if math.isfinite(mine) or math.isfinite(theirs)]
+            one, other = [mine for mine, _ in pairs], [theirs for _, theirs in pairs]
         gaps.append(math.dist(one, other))
         sizes.append(math.hypot(*other))
     size = math.hypot(*sizes)

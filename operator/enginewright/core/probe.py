@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -139,22 +139,31 @@ def match(first: Mapping[str, Tensor], second: Mapping[str, Tensor], same_model:
         if other is None or other.shape != tensor.shape:
             shape = "is missing" if other is None else f"has shape {list(other.shape)} instead of {list(tensor.shape)}"
             return Match(flaw=f"output {name} {shape}") if same_model else Match()
-        if _finite(tensor) and not _finite(other):
+        if _spoilt(tensor.values, other.values):
             return Match(flaw=f"output {name} holds numbers that are not finite")
-    cosines = [_cosine(tensor.values, second[name].values) for name, tensor in first.items() if tensor.values]
+    pairs = [_finite(tensor.values, second[name].values) for name, tensor in first.items()]
+    cosines = [_cosine(mine, theirs) for mine, theirs in pairs if mine]
     return Match(similarity=min(cosines, default=None))
 
 
-def _finite(tensor: Tensor) -> bool:
-    return all(map(math.isfinite, tensor.values))
+def _spoilt(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Whether ``second`` is not finite where ``first`` is."""
+    return any(math.isfinite(mine) and not math.isfinite(theirs) for mine, theirs in zip(first, second, strict=False))
+
+
+def _finite(first: Sequence[float], second: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Without the places where neither is finite, as masked logits are in any engine. Where only ``first`` is not, it
+    counts as nought; empty where it is not finite anywhere, so that there is nothing to hold ``second`` against."""
+    if not any(map(math.isfinite, first)):
+        return (), ()
+    kept = [(mine, theirs) for mine, theirs in zip(first, second, strict=False) if math.isfinite(theirs)]
+    return tuple(mine if math.isfinite(mine) else 0.0 for mine, _ in kept), tuple(theirs for _, theirs in kept)
 
 
 def _cosine(first: tuple[float, ...], second: tuple[float, ...]) -> float:
     if first == second:
         return 1.0
     scale = max(map(abs, (*first, *second)))
-    if not math.isfinite(scale):
-        return 0.0
     mine, theirs = [value / scale for value in first], [value / scale for value in second]
     size = math.hypot(*mine) * math.hypot(*theirs)
     return sum(map(float.__mul__, mine, theirs)) / size if size else 0.0

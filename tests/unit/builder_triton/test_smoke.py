@@ -70,6 +70,17 @@ def test_distance_sees_one_number_that_is_none(wrong: float) -> None:
     assert not math.isfinite(smoke.distance("FP32", answer.tobytes(), reference.tobytes()))
 
 
+@pytest.mark.parametrize("masked", [np.nan, np.inf, -np.inf])
+def test_what_is_finite_in_neither_is_left_out(masked: float) -> None:
+    reference = np.array([3, 4, masked], np.float32)
+    answers = [np.array(numbers, np.float32) for numbers in ((3, 4, masked), (3, 3, masked), (3, 4, 0), (3, masked, 4))]
+    found = [smoke.distance("FP32", answer.tobytes(), reference.tobytes()) for answer in answers]
+    assert found[:2] == [0.0, pytest.approx(0.2)]
+    assert not any(map(math.isfinite, found[2:]))
+    output = recorded([[np.tile(reference, (1, 1))], [np.tile(reference, (5, 1))]], np.tile(reference, (3, 1)))
+    assert output["outputs"][0]["measured"] == 0.0
+
+
 def test_distance_of_another_size_is_no_number() -> None:
     assert smoke.distance("FP32", bytes(8), bytes(4)) == math.inf
 

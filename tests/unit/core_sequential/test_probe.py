@@ -115,3 +115,24 @@ def test_what_is_wrong_whatever_the_weights() -> None:
     assert "instead of [2]" in match(one(1, 2), one(1, 2, 3), same_model=True).flaw
     assert "is missing" in match(one(1, 2), {}, same_model=True).flaw
     assert match(one(1, 2), one(1, 2, 3), same_model=False) == Match()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((1.0, 2.0, -math.inf), (1.0, 2.000001, -math.inf), Match(similarity=1.0)),
+        ((1.0, 0.0, -math.inf), (0.0, 1.0, -math.inf), Match(similarity=0.0)),
+        ((3.0, 4.0, math.nan), (3.0, 4.0, math.nan), Match(similarity=1.0)),
+        ((3.0, 4.0, math.nan), (3.0, 4.0, -math.inf), Match(similarity=1.0)),
+        ((3.0, 4.0, 1.0), (3.0, 4.0, -math.inf), Match(flaw="output y holds numbers that are not finite")),
+        ((math.nan, 4.0), (4.0, math.nan), Match(flaw="output y holds numbers that are not finite")),
+        ((1.0, -math.inf), (1.0, 1.0), Match(similarity=math.sqrt(0.5))),
+        ((math.nan, math.nan), (1.0, math.inf), Match()),
+    ],
+)
+def test_what_is_finite_in_neither_is_left_out(
+    first: tuple[float, ...], second: tuple[float, ...], expected: Match
+) -> None:
+    found = match(one(*first), one(*second), same_model=True)
+    assert found.flaw == expected.flaw
+    assert found.similarity == (None if expected.similarity is None else pytest.approx(expected.similarity))
