@@ -138,18 +138,71 @@ def test_a_spec_that_changes_during_the_way_back(edit: dict[str, Any]) -> None:
 
 
 def test_a_spec_that_changes_in_a_step_that_gave_most_of_the_traffic_away() -> None:
-    asked = {"strategy": "Canary", "steps": [{"weight": 80, "analysisSeconds": 300}], "autoPromote": False}
+    cluster, _, _ = eighty()
+    cluster.edit(**THIRD, rollout={"analysisSeconds": 10})
+    assert min(move(cluster) for _ in range(250)) >= WANTED
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def eighty(**rollout: Any) -> tuple[SlowCluster, str, str]:
+    """In the analysis of a step that shrank the stable revision to one replica."""
+    asked = {"strategy": "Canary", "steps": [{"weight": 80, "analysisSeconds": 300}], **rollout}
     cluster = SlowCluster(spec={**SPEC, **FIRST, "replicas": WANTED, "rollout": asked})
     cluster.settle()
+    first = cluster.revision
     cluster.edit(**SECOND)
     for _ in range(200):
         move(cluster)
         if cluster.status["rollout"].get("step") == "Analysing":
-            break
-    assert cluster.status["rollout"].get("step") == "Analysing"
-    cluster.edit(**THIRD, rollout={"analysisSeconds": 10})
-    assert min(move(cluster) for _ in range(250)) >= WANTED
+            return cluster, first, cluster.status["rollout"]["candidate"]
+    raise AssertionError("never analysed")
+
+
+@pytest.mark.parametrize("begun", [half_way, eighty])
+def test_blue_green_that_is_set_in_the_middle_of_a_canary(begun: Callable[[], tuple[SlowCluster, str, str]]) -> None:
+    cluster, _, second = begun()
+    cluster.edit(rollout={"strategy": "BlueGreen", "analysisSeconds": 10})
+    assert min(move(cluster) for _ in range(120)) >= WANTED
     assert cluster.says("Ready") == "True/Serving"
+    assert cluster.revision == second
+
+
+def test_blue_green_that_is_set_in_the_middle_of_exact_shares() -> None:
+    gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
+    cluster, first, second = eighty(gateway=gateway)
+    assert cluster.routes["HTTPRoute"] == {first: 20, second: 80}
+    cluster.edit(rollout={"strategy": "BlueGreen", "analysisSeconds": 10, "gateway": gateway})
+    for _ in range(120):
+        move(cluster)
+        share = cluster.routes["HTTPRoute"].get(first, 0)
+        assert share <= 100 * cluster.slices.get(first, 0) // WANTED + 1, "no more than its replicas can take"
+    assert cluster.routes["HTTPRoute"] == {second: 100}
+
+
+@pytest.mark.parametrize("begun", [half_way, eighty])
+def test_recreate_that_is_set_in_the_middle_of_a_canary(begun: Callable[[], tuple[SlowCluster, str, str]]) -> None:
+    cluster, first, second = begun()
+    cluster.edit(rollout={"strategy": "Recreate"})
+    for _ in range(150):
+        behind = move(cluster)
+        if second not in cluster.replicas():
+            break
+        assert behind >= WANTED
+    assert cluster.replicas() == {first: WANTED}, "what is not proven does not take over"
+    assert "takes all traffic before" in cluster.condition("RolloutComplete")["message"]
+    for _ in range(40):
+        move(cluster)
+    assert cluster.says("Ready") == "True/Serving"
+    assert cluster.revision == second
+
+
+def test_recreate_does_not_wait_for_a_stable_revision_that_crashes() -> None:
+    cluster, first, second = eighty()
+    one_crashes(cluster, first)
+    cluster.edit(rollout={"strategy": "Recreate"})
+    for _ in range(40):
+        move(cluster)
+    assert cluster.replicas() == {second: WANTED}
 
 
 def test_a_gateway_takes_the_share_away_as_the_stable_replicas_come_back() -> None:

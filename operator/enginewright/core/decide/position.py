@@ -46,6 +46,12 @@ class Shift:
         return self.canary and self.world.spec.rollout.gateway is not None
 
     @property
+    def lent(self) -> bool:
+        """Whether another strategy was set in the middle of a canary, and the stable revision is not yet back at full
+        strength: the candidate may not lose a share of the traffic that it has."""
+        return not self.canary and not self.serving.full(self.stable, self.target.replicas)
+
+    @property
     def known(self) -> bool:
         """Whether what is remembered is of this rollout."""
         return self.memory.candidate == self.target.revision

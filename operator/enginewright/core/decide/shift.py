@@ -147,6 +147,8 @@ def _counts(moving: Shift, at: Position) -> tuple[int, int]:
 def _routed(moving: Shift, at: Position) -> str:
     if at.step == SWITCHING:
         return moving.target.revision
+    if moving.lent and moving.target.revision in moving.serving.traffic:
+        return children.EVERY
     if moving.exact:
         # The routes split the traffic; the Service follows when the stable revision is about to go.
         return children.EVERY if at.step == EXPANDING else moving.stable.revision
@@ -226,7 +228,8 @@ def _roll_back(moving: Shift, trouble: Trouble) -> RolloutResult:
 
 def _stay_back(moving: Shift, given_up: RolledBackStatus) -> RolloutResult:
     stable = moving.stable
-    actions, traffic, meanwhile = _retreat(moving, given_up)
+    why = f"revision {given_up.revision} was rolled back: {given_up.reason}"
+    actions, traffic, meanwhile = _retreat(moving, why, wrong=given_up.reason in WRONG)
     return RolloutResult(
         memory=RolloutStatus(
             stable=stable.revision, step="RolledBack", analysis=moving.memory.analysis, rolled_back=given_up
@@ -243,19 +246,21 @@ def _stay_back(moving: Shift, given_up: RolledBackStatus) -> RolloutResult:
     )
 
 
-def _retreat(moving: Shift, given_up: RolledBackStatus) -> tuple[tuple[Action, ...], Weights, str]:
-    """Actions, shares, and what is to be said of a revision that cannot go at once."""
+def _retreat(moving: Shift, why: str, *, wrong: bool = False) -> tuple[tuple[Action, ...], Weights, str]:
+    """Actions, shares, and what is to be said of a candidate that cannot go at once."""
     world, serving, stable, half = moving.world, moving.serving, moving.stable, moving.candidate
-    wanted, why = moving.target.replicas, f"revision {given_up.revision} was rolled back: {given_up.reason}"
-    if half and shares_traffic(world, serving, half):
-        wrong = given_up.reason in WRONG
-        if found := give_share_back(world, serving, stable, half, wanted, why, wrong=wrong):
-            return *found, f" Until it has all its replicas, {given_up.revision} keeps a part of the traffic."
+    wanted = moving.target.replicas
+    shared = half and shares_traffic(world, serving, half)
+    found = give_share_back(world, serving, stable, half, wanted, why, wrong=wrong) if half and shared else None
+    if found:
+        return *found, f" Until it has all its replicas, {moving.target.revision} keeps a part of the traffic."
     return back_to(world, serving, stable, wanted, why), {stable.revision: WHOLE}, ""
 
 
 def _recreate(moving: Shift) -> RolloutResult:
     """The old replicas free the device before the new ones ask for it; the gap is what Recreate means."""
+    if moving.candidate and not starting_trouble(moving.world, moving.stable, moving.stable.revision):
+        return _turn_back(moving)
     going = tuple(
         children.remove(other, "strategy Recreate stops the old first")
         for other in moving.serving.alive
@@ -270,5 +275,24 @@ def _recreate(moving: Shift) -> RolloutResult:
             Reason.DRAINING,
             f"Strategy Recreate: {count(moving.stable.replicas, 'replica')} of revision {moving.stable.revision} stop "
             f"before revision {moving.target.revision} starts.",
+        ),
+    )
+
+
+def _turn_back(moving: Shift) -> RolloutResult:
+    """Recreate was set while another strategy's candidate runs: it goes first, and starts anew when the old ones have
+    stopped. Else the stable revision, shrunk for it, would be stopped for one that nothing has shown to be good."""
+    revision, stable = moving.target.revision, moving.stable.revision
+    actions, traffic, meanwhile = _retreat(moving, "strategy Recreate runs one revision at a time")
+    return RolloutResult(
+        memory=RolloutStatus(stable=stable, candidate=revision, step="Draining"),
+        actions=actions,
+        traffic=traffic,
+        requeue=PROGRESS_CHECK,
+        verdict=bad(
+            Condition.ROLLOUT_COMPLETE,
+            Reason.DRAINING,
+            f"Strategy Recreate: revision {revision}, whose rollout had begun, stops and revision {stable} takes all "
+            f"traffic before they change places.{meanwhile}",
         ),
     )

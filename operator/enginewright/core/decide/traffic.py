@@ -17,7 +17,8 @@ def shares(moving: Shift, at: Position, staying: int) -> Weights:
     if at.step == SWITCHING:
         return split(target, stable, WHOLE)
     if not moving.canary:
-        return split(target, stable, 0)
+        lent = moving.lent and target in moving.world.observed.gateway.routed
+        return split(target, stable, _part(moving, moving.serving.answering.get(stable, 0)) if lent else 0)
     wanted, held = _share(moving.splits[at.number]), _part(moving, staying)
     if at.step in (ANALYSING, WAITING):
         return split(target, stable, wanted)
