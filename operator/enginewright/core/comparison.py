@@ -70,7 +70,8 @@ class Answer:
     """``ratio`` is the candidate's mean latency over the stable revision's, None before it can be told. ``requests``
     and ``failures`` are the candidate's, ``seconds`` how long both were watched. ``message`` says all this, and when
     the verdict is open, what is missing; ``starved`` says that it may never come: it is requests, and probes bring
-    none, or it has not come with all patience, and a person has to say what is to be."""
+    none, or it has not come with all patience, and a person has to say what is to be. ``uncompared`` is why outputs
+    were not compared that should have been."""
 
     verdict: Literal["good", "worse", "open"]
     message: str
@@ -80,6 +81,7 @@ class Answer:
     failures: int = 0
     seconds: float = 0.0
     starved: bool = False
+    uncompared: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,8 @@ def compare(window: SignalWindow | None, question: Question) -> Answer:
         return _alone(window, sums, question.limits)
     answer = Answer(
         verdict="open",
-        message=f"{_figures(sums, question.limits)}{_left_out(window.probes, question.limits)}",
+        message=_figures(sums, question.limits),
+        uncompared=_uncompared(window.probes, question.limits),
         ratio=sums.ratio and _exp(sums.ratio),
         requests=round(sums.candidate.requests),
         failures=round(sums.candidate.failed),
@@ -113,6 +116,8 @@ def compare(window: SignalWindow | None, question: Question) -> Answer:
     if worse := _worse(window, sums, question):
         reason, message = worse
         return replace(answer, verdict="worse", reason=reason, message=message)
+    if answer.uncompared and _fewest(sums) >= question.limits.requests:
+        answer = replace(answer, message=f"{answer.message}; outputs were not compared: {answer.uncompared}")
     if missing := _missing(window, sums, question.limits):
         few = _fewest(sums) < question.limits.requests
         starved = (few and bool(window.probes.problem)) or sums.waited >= question.limits.patience
@@ -321,7 +326,7 @@ def _missing(window: SignalWindow, sums: _Sums, limits: Limits) -> str:
     if _fewest(sums) < limits.requests:
         tried = f"; {window.probes.problem}" if window.probes.problem else ""
         return f"{limits.requests} requests of each are needed{tried}"
-    awaited = limits.similarity is not None and not window.probes.problem and not fruitless(window.probes)
+    awaited = limits.similarity is not None and not _uncompared(window.probes, limits)
     if awaited and len(window.probes.similarities) < COMPARED_PAIRS:
         return "its outputs are being compared"
     return f"it is watched for {limits.watched:.0f} s at least" if sums.seconds < limits.watched else ""
@@ -337,10 +342,12 @@ def fruitless(probes: ProbeResults) -> bool:
     return not probes.similarities and probes.pairs - probes.flawed >= FRUITLESS_PAIRS
 
 
-def _left_out(probes: ProbeResults, limits: Limits) -> str:
-    if limits.similarity is None or not fruitless(probes):
+def _uncompared(probes: ProbeResults, limits: Limits) -> str:
+    if limits.similarity is None or len(probes.similarities) >= COMPARED_PAIRS:
         return ""
-    return f"; outputs were not compared: {probes.pairs} answers of both hold no numbers to compare"
+    if fruitless(probes):
+        return f"{probes.pairs} answers of both hold no numbers to compare"
+    return probes.problem
 
 
 def _figures(sums: _Sums, limits: Limits) -> str:

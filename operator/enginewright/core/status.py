@@ -266,6 +266,8 @@ class AnalysisStatus(StatusModel):
     """How long both were watched."""
     time: str | None = Field(default=None, json_schema_extra=TIME)
     """When these figures were taken."""
+    uncompared: str | None = None
+    """Why outputs were not compared that should have been."""
 
 
 class RolloutStatus(StatusModel):

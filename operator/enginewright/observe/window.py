@@ -19,6 +19,8 @@ SIMILARITIES: Final = 64
 # Fewer live requests than these in the last seconds are too few to wait for.
 RECENT: Final = 10
 LIVE_REQUESTS: Final = 20
+# So many probes in a row that the stable revision does not answer are a problem; fewer may be one stall.
+UNANSWERED: Final = 5
 
 
 class Window:
@@ -33,6 +35,7 @@ class Window:
         self._rounds: deque[Round] = deque(maxlen=ROUNDS)
         self._probes = ProbeResults()
         self._probed: deque[float] = deque(maxlen=1000)
+        self._unanswered = 0
 
     def add(self, sample: Sample) -> None:
         self._samples.append(sample)
@@ -52,6 +55,7 @@ class Window:
         self._rounds.clear()
         self._probes = ProbeResults()
         self._probed.clear()
+        self._unanswered = 0
 
     def count(self, time: float, scraped: Mapping[str, ReplicaMetrics], revisions: Mapping[str, str],
               quantile: float = 0.99) -> None:  # fmt: skip
@@ -70,6 +74,7 @@ class Window:
         """Both revisions were sent the same input."""
         seen = self._probes
         self._probed.append(time)
+        self._unanswered = 0
         similar = () if match.similarity is None else (match.similarity,)
         self._probes = replace(
             seen,
@@ -81,7 +86,10 @@ class Window:
         )
 
     def cannot_probe(self, problem: str) -> None:
-        self._probes = replace(self._probes, problem=problem)
+        """It is one when it has happened :data:`UNANSWERED` times in a row."""
+        self._unanswered += 1
+        if self._unanswered >= UNANSWERED:
+            self._probes = replace(self._probes, problem=problem)
 
     def thin(self, revisions: Iterable[str], now: float) -> bool:
         """Whether one of ``revisions`` gets too few live requests to be compared by; our own do not count."""

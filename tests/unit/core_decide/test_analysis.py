@@ -120,6 +120,16 @@ def test_other_outputs_of_the_same_source_roll_back_though_it_is_fast() -> None:
     assert "cosine 0.300 (median of 5, limit 0.900)" in message
 
 
+def test_outputs_that_were_not_compared_are_said_after_the_promotion_too() -> None:
+    cluster = serving(replicas=3, autoPromote=False)
+    cluster.probed = False
+    changed(cluster)
+    go(cluster, 60, "False/WaitingForPromotion")
+    message = cluster.condition("RolloutComplete")["message"]
+    assert "; outputs were not compared: probes are not answered." in message
+    assert cluster.status["rollout"]["analysis"]["uncompared"] == "probes are not answered"
+
+
 @pytest.mark.parametrize(
     ("compare", "source", "kept"),
     [("auto", "a", False), ("auto", "c", True), ("always", "c", False), ("never", "a", True)],

@@ -130,7 +130,11 @@ def test_outputs_without_numbers_are_not_waited_for() -> None:
 
 
 def test_outputs_that_cannot_be_compared_do_not_block_live_traffic() -> None:
-    assert compare(window(probes=ProbeResults(problem="no inputs")), asked(similarity=0.9)).verdict == "good"
+    answer = compare(window(probes=ProbeResults(problem="no inputs")), asked(similarity=0.9))
+    assert answer.verdict == "good"
+    assert answer.message.endswith("; outputs were not compared: no inputs")
+    late = replace(AGREEING, problem="no inputs")
+    assert not compare(window(probes=late), asked(similarity=0.9)).uncompared, "they were"
 
 
 def test_starved_is_what_gets_no_requests_and_no_probes() -> None:

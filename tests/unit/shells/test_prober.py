@@ -15,7 +15,7 @@ from enginewright.core.comparison import FRUITLESS_PAIRS, Limits, Question
 from enginewright.core.observed import ProbeResults
 from enginewright.core.probe import Request, Tensor
 from enginewright.observe.prober import COMPARED, MOST_COMPARED, MOST_PAIRS, PAIRS, Prober
-from enginewright.observe.window import Window
+from enginewright.observe.window import UNANSWERED, Window
 
 OLD, NEW = "127.0.0.1", "127.0.0.2"
 QUESTION = Question(key="k", stable="old", candidate="new", model="m", limits=Limits(similarity=0.9))
@@ -158,15 +158,31 @@ async def test_a_candidate_that_fails_probes_is_seen(
 async def test_inputs_that_the_stable_revision_refuses_blame_nobody(servers: Servers, prober: Prober) -> None:
     servers.answers = {OLD: 400, NEW: 400}
     window = fresh()
+    for _ in range(UNANSWERED - 1):
+        await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+        assert not window.probes.problem, "it may be one stall"
     await prober.round(QUESTION, REPLICAS, REVISIONS, window)
     assert window.probes.pairs == window.probes.flawed == 0
     assert "not answered by the stable revision: it answered 400" in window.probes.problem
 
 
+async def test_stalls_that_are_not_in_a_row_are_no_problem(servers: Servers, prober: Prober) -> None:
+    window = fresh()
+    for _ in range(2 * UNANSWERED):
+        servers.answers[OLD] = 400
+        await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+        servers.answers[OLD] = (1.0, 2.0)
+        await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    servers.answers[OLD] = 400
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert not window.probes.problem
+
+
 async def test_a_model_that_cannot_be_made_inputs_for(servers: Servers, prober: Prober) -> None:
     servers.inputs = (-1, 40_000_000)
     window = fresh()
-    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    for _ in range(UNANSWERED):
+        await prober.round(QUESTION, REPLICAS, REVISIONS, window)
     assert "takes more than 4 MiB" in window.probes.problem
 
 
@@ -174,7 +190,8 @@ async def test_a_replica_that_is_away(prober: Prober, unused_tcp_port: int) -> N
     async with PortProbe() as client:
         client.port = unused_tcp_port
         window = fresh()
-        await Prober(client, lambda: 0.0).round(QUESTION, REPLICAS, REVISIONS, window)
+        for _ in range(UNANSWERED):
+            await Prober(client, lambda: 0.0).round(QUESTION, REPLICAS, REVISIONS, window)
     assert "not answered by the stable revision" in window.probes.problem
 
 

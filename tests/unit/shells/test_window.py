@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.observed import ProbeResults, Sample, Traffic
 from enginewright.core.probe import Match
-from enginewright.observe.window import ROUNDS, SAMPLES, SIMILARITIES, Counters, Window
+from enginewright.observe.window import ROUNDS, SAMPLES, SIMILARITIES, UNANSWERED, Counters, Window
 
 
 def test_samples_are_bounded_and_oldest_first() -> None:
@@ -143,7 +143,9 @@ def test_traffic_is_thin_when_one_side_gets_little_and_probes_do_not_count() -> 
 
 def test_a_probe_that_works_again_ends_the_problem() -> None:
     window = Window(0.0)
-    window.cannot_probe("refused")
+    for _ in range(UNANSWERED):
+        assert window.probes.problem == ""
+        window.cannot_probe("refused")
     assert window.probes.problem == "refused"
     window.probed(1.0, Match())
     assert window.probes.problem == ""

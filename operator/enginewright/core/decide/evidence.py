@@ -87,6 +87,7 @@ def figures(answer: Answer) -> AnalysisStatus:
         requests=answer.requests,
         failures=answer.failures,
         seconds=round(answer.seconds),
+        uncompared=answer.uncompared or None,
     )
 
 
@@ -130,6 +131,8 @@ def told(figures: AnalysisStatus | None) -> str:
     if figures is None:
         return ""
     count = f"{figures.requests} requests, {figures.failures} failed, in {figures.seconds} s"
+    if figures.uncompared:
+        count += f"; outputs were not compared: {figures.uncompared}"
     if figures.ratio is None or figures.low is None or figures.high is None:
         return f" It passed its analysis: {count}."
     return (
