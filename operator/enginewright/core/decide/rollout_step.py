@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, unknown
 from enginewright.core.decide import children
+from enginewright.core.decide.analysis import starting_trouble
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.gateway import not_installed
 from enginewright.core.decide.rollout import (
@@ -145,6 +147,8 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
         stable=proven, candidate=revision, step="Draining" if full else "Starting", rolled_back=memory.rolled_back
     )
     verdict = starting(world, target, deployed, wanted)
+    if world.spec.rollout.strategy == "Recreate" and starting_trouble(world, deployed, revision):
+        verdict = replace(verdict, message=f"{verdict.message}{_way_out(world, revision)}")
     if full:
         verdict = bad(
             Condition.ROLLOUT_COMPLETE,
@@ -152,3 +156,15 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
             f"Revision {revision} took over; revision {', '.join(others)} stops.",
         )
     return RolloutResult(memory=memory, requeue=PROGRESS_CHECK, verdict=verdict)
+
+
+def _way_out(world: World, revision: str) -> str:
+    """Recreate has stopped what could be gone back to, so that somebody has to ask for it; empty where nothing is
+    kept."""
+    kept = [entry.revision for entry in world.memory.revisions if entry.promotion_time and entry.revision != revision]
+    if not kept:
+        return ""
+    return (
+        f" Strategy Recreate keeps nothing running to roll back to; go back to revision {kept[0]} with kubectl "
+        f"annotate om {world.obj.name} {labels.ROLLBACK_TO}={kept[0]}, or change the spec."
+    )
