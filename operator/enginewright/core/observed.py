@@ -32,8 +32,8 @@ class ObjectView:
 class PodView:
     """A child pod. ``waiting_reason`` is the first container's that waits (``ImagePullBackOff``…), ``exit_code`` and
     ``terminated_reason`` (``OOMKilled``…) the last termination of its main or init container, ``failed_container``
-    its name. ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or
-    empty."""
+    its name. ``restarts`` are those of all containers, ``side_restarts`` those of them that are not of the main one.
+    ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty."""
 
     name: str
     phase: str
@@ -52,6 +52,7 @@ class PodView:
     terminated_message: str = ""
     exit_code: int | None = None
     restarts: int = 0
+    side_restarts: int = 0
     unschedulable: str = ""
     disrupted: bool = False
 

@@ -46,7 +46,8 @@ def pod_view(raw: Raw) -> PodView:
         terminated_reason=str(terminated.get("reason") or ""),
         terminated_message=str(terminated.get("message") or ""),
         exit_code=terminated.get("exitCode"),
-        restarts=sum(int(status.get("restartCount") or 0) for status in statuses),
+        restarts=_restarts(statuses),
+        side_restarts=_restarts(status for status in statuses if status.get("name") != main_container(raw)),
         unschedulable=str(scheduled.get("message") or "Unschedulable") if unschedulable else "",
         disrupted=has_condition(raw, "DisruptionTarget"),
     )
@@ -68,6 +69,10 @@ def has_ended(raw: Raw) -> bool:
 def main_container(raw: Raw) -> str:
     containers = entries(raw, "spec", "containers")
     return str(containers[0].get("name")) if containers else ""
+
+
+def _restarts(statuses: Iterable[Raw]) -> int:
+    return sum(int(status.get("restartCount") or 0) for status in statuses)
 
 
 def _waiting(statuses: Iterable[Raw]) -> Raw:

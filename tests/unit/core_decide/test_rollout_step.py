@@ -243,6 +243,18 @@ def test_a_restart_during_the_analysis_rolls_back() -> None:
     assert (selected(cluster), cluster.replicas()) == (old, {old: 1})
 
 
+def test_a_second_try_to_verify_during_the_analysis_is_no_restart() -> None:
+    """As of a replica that was evicted, whose volume was not attached at once on the other node."""
+    cluster, _, new = analysing()
+    name = next(pod.name for pod in cluster.pods.values() if pod.revision == new)
+    cluster.pods[name] = replace(cluster.pods[name], restarts=1, side_restarts=1, failed_container="verify")
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/Analysing"
+    cluster.pods[name] = replace(cluster.pods[name], restarts=2)
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+
+
 def test_a_restart_before_the_analysis_does_not_count() -> None:
     cluster = serving()
     new = changed(cluster)
@@ -252,6 +264,51 @@ def test_a_restart_before_the_analysis_does_not_count() -> None:
             cluster.pods[pod.name] = replace(pod, restarts=1)
     until(cluster, lambda: cluster.says("Ready") == "True/Serving", rounds=90)
     assert cluster.revision == new
+
+
+def readiness_goes(cluster: Cluster, revision: str) -> None:
+    for pod in list(cluster.pods.values()):
+        if pod.revision == revision:
+            cluster.pods[pod.name] = replace(pod, ready=False)
+    cluster.operate()
+
+
+def test_readiness_that_comes_and_goes_rolls_back() -> None:
+    cluster, old, new = analysing()
+    for _ in range(2):
+        readiness_goes(cluster, new)
+        assert step(cluster) == "Starting"
+        cluster.operate()
+        until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
+    assert cluster.status["rollout"]["falls"] == 2
+    readiness_goes(cluster, new)
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+    message = cluster.condition("RolloutComplete")["message"]
+    for word in ("ReplicasNotReady", "3 times", f"kubectl describe pod -l enginewright.io/revision={new}"):
+        assert word in message
+    assert cluster.replicas() == {old: 1}
+
+
+def test_a_replica_that_is_evicted_does_not_count_against_its_revision() -> None:
+    cluster, _, new = analysing()
+    for _ in range(4):
+        for name in [pod.name for pod in cluster.pods.values() if pod.revision == new]:
+            del cluster.pods[name]
+        cluster.operate()
+        assert step(cluster) == "Starting"
+        until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
+    assert "falls" not in cluster.status["rollout"]
+
+
+def test_more_replicas_wanted_during_the_analysis_are_no_fall() -> None:
+    cluster = serving(strategy="BlueGreen", replicas=1)
+    changed(cluster)
+    until(cluster, lambda: step(cluster) == "Analysing")
+    cluster.edit(replicas=3)
+    cluster.step()
+    assert step(cluster) == "Starting"
+    until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
+    assert "falls" not in cluster.status["rollout"]
 
 
 def test_failed_inferences_roll_back_with_figures() -> None:

@@ -79,6 +79,16 @@ def test_termination(status: dict[str, Any], container_name: str, reason: str, c
     assert (view.failed_container, view.terminated_reason, view.exit_code) == (container_name, reason, code)
 
 
+def test_restarts_of_the_main_container_are_told_from_others() -> None:
+    view = pod_view({
+        "metadata": META,
+        "spec": {"containers": [{"name": "server"}, {"name": "proxy"}]},
+        "status": {"initContainerStatuses": [container("verify", restarts=1)],
+                   "containerStatuses": [container("proxy", restarts=2), container("server", restarts=4)]},
+    })  # fmt: skip
+    assert (view.restarts, view.side_restarts) == (7, 3)
+
+
 def test_an_unschedulable_pod_says_what_the_scheduler_said() -> None:
     said = "0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb."
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
