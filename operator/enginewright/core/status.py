@@ -285,6 +285,8 @@ class RolloutStatus(StatusModel):
     """Steps of spec.rollout.steps that the candidate has passed."""
     restarts: int | None = None
     """Restarts of the candidate's pods when its analysis began."""
+    falls: int | None = None
+    """How often replicas of the candidate that were under analysis were ready no more."""
     analysis: AnalysisStatus | None = None
     """Figures of the analysis."""
     stable_source: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enginewright.core import labels
 from enginewright.core.decide.jobs import Trouble, pod_trouble
 from enginewright.core.decide.repair import refusal
 from enginewright.core.decide.serving import pods_of
@@ -14,8 +13,6 @@ from enginewright.core.request import server_image
 
 # A replica that restarts so often before it is ready will not get ready.
 CRASHES = 3
-# Nor does one that is ready in turns carry traffic.
-FALLS = 3
 
 
 def restarts(observed: Observed, revision: str) -> int:
@@ -49,17 +46,6 @@ def restarted(world: World, revision: str, before: int) -> Trouble | None:
     if restarts(world.observed, revision) <= before:
         return None
     return _crash(max(pods_of(world.observed, revision), key=_server_restarts))
-
-
-def flapping(revision: str, falls: int) -> Trouble | None:
-    """A revision whose replicas are ready and not ready in turns without a restart: no analysis of it ever ends."""
-    if falls < FALLS:
-        return None
-    return Trouble(
-        reason=Reason.REPLICAS_NOT_READY,
-        message=f"Replicas that had been ready were not {falls} times during the analysis: kubectl describe pod "
-        f"-l {labels.REVISION}={revision} says what their readiness probe found.",
-    )
 
 
 def waiting_trouble(world: World, placement: Placement | None, revision: str) -> Trouble | None:

@@ -7,13 +7,15 @@ from functools import cached_property
 
 from enginewright.core import labels
 from enginewright.core.comparison import Answer, Question, compare
-from enginewright.core.conditions import timestamp
+from enginewright.core.conditions import parse_timestamp, timestamp
 from enginewright.core.decide.evidence import figures, question
+from enginewright.core.decide.jobs import Trouble
 from enginewright.core.decide.rollout import Target
-from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.serving import Serving, pods_of
 from enginewright.core.decide.steps import Split, splits
 from enginewright.core.decide.world import World
 from enginewright.core.observed import DeploymentView
+from enginewright.core.reasons import Reason
 from enginewright.core.status import AnalysisStatus, RolloutStatus
 
 STARTING, ANALYSING, WAITING, EXPANDING, SWITCHING = (
@@ -23,6 +25,8 @@ STARTING, ANALYSING, WAITING, EXPANDING, SWITCHING = (
     "Expanding",
     "Switching",
 )
+# A revision whose replicas were ready and then not so often is given up.
+FALLS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,18 @@ class Shift:
     def answer(self) -> Answer:
         return compare(self.world.observed.signals, self.question(self.last))
 
+    @cached_property
+    def falls(self) -> int:
+        """Falls out of an analysis, one that is seen now included. A replica that went away altogether is no fall: it
+        was evicted or its node was drained."""
+        before = (self.memory.falls or 0) if self.known else 0
+        if not self.under_analysis or self.available(self.splits[self.last].candidate):
+            return before
+        began = parse_timestamp(self.memory.step_start_time)
+        pods = pods_of(self.world.observed, self.target.revision)
+        fallen = any(not pod.ready and pod.created and began and pod.created < began for pod in pods)
+        return before + fallen
+
     def available(self, replicas: int) -> bool:
         return self.serving.full(self.candidate, replicas)
 
@@ -90,6 +106,7 @@ class Shift:
             step_start_time=self.memory.step_start_time if same else timestamp(self.world.now),
             weight_step=position.number or None,
             restarts=restarted,
+            falls=self.falls or None,
             analysis=self._figures(position),
             rolled_back=self.memory.rolled_back,
         )
@@ -150,3 +167,14 @@ def _wished(moving: Shift) -> bool:
     wish = moving.world.obj.annotations.get(labels.PROMOTE, "")
     fingerprint = moving.target.record.fingerprint
     return wish == moving.target.revision or (len(wish) >= 8 and fingerprint.startswith(wish))
+
+
+def flapping(moving: Shift) -> Trouble | None:
+    """Replicas that are ready in turns, without a restart: no analysis of them ever ends."""
+    if not moving.under_analysis or moving.falls < FALLS:
+        return None
+    return Trouble(
+        reason=Reason.REPLICAS_NOT_READY,
+        message=f"Replicas stopped being ready {moving.falls} times during the analysis: kubectl describe pod "
+        f"-l {labels.REVISION}={moving.target.revision} says what their readiness probe found.",
+    )

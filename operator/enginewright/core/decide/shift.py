@@ -26,6 +26,7 @@ from enginewright.core.decide.position import (
     WAITING,
     Position,
     Shift,
+    flapping,
     position_of,
 )
 from enginewright.core.decide.rollout import (
@@ -76,6 +77,8 @@ def _trouble(moving: Shift) -> Trouble | None:
     if found := starting_trouble(moving.world, moving.candidate, revision):
         return found
     if moving.under_analysis and (found := restarted(moving.world, revision, moving.memory.restarts or 0)):
+        return found
+    if found := flapping(moving):
         return found
     if moving.under_analysis:
         return _as_trouble(moving.answer if moving.memory.step == ANALYSING else proven_worse(moving.answer))
