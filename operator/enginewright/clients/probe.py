@@ -13,7 +13,8 @@ from enginewright.clients.errors import TransientError
 from enginewright.core.labels import HTTP_PORT
 from enginewright.core.probe import ProbeError, Request, Tensor, read_answer
 
-LARGEST_ANSWER: Final = 16 << 20
+# Bytes. What is larger is not compared: that is done number by number, in the loop that serves all objects.
+LARGEST_ANSWER: Final = 1 << 20
 
 
 class ProbeClient:
@@ -41,12 +42,14 @@ class ProbeClient:
             raise ProbeError("its metadata is no JSON object")
         return found
 
-    async def infer(self, address: str, model: str, request: Request, port: int = HTTP_PORT) -> dict[str, Tensor]:
-        """Raises :class:`TransientError` and :class:`ProbeError` as above."""
+    async def infer(self, address: str, model: str, request: Request, port: int = HTTP_PORT
+                    ) -> dict[str, Tensor] | None:  # fmt: skip
+        """None for an answer of more than :data:`LARGEST_ANSWER`. Raises :class:`TransientError` and
+        :class:`ProbeError` as above."""
         headers = {"Inference-Header-Content-Length": str(request.json_bytes),
                    "Content-Type": "application/octet-stream"}  # fmt: skip
         body, length = await self._ask("POST", f"{_url(address, port, model)}/infer", request.body, headers)
-        return read_answer(body, length)
+        return read_answer(body, length) if len(body) <= LARGEST_ANSWER else None
 
     async def _ask(
         self, method: str, url: str, data: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -58,7 +61,7 @@ class ProbeClient:
                 self._session.request(method, url, data=data, headers=headers) as response,
             ):
                 body = await response.content.read(LARGEST_ANSWER)
-                while not response.content.at_eof() and len(body) < LARGEST_ANSWER:
+                while not response.content.at_eof() and len(body) <= LARGEST_ANSWER:
                     body += await response.content.read(LARGEST_ANSWER)
                 length = response.headers.get("Inference-Header-Content-Length")
                 if response.status != 200:

@@ -346,7 +346,7 @@ def _uncompared(probes: ProbeResults, limits: Limits) -> str:
     if limits.similarity is None or len(probes.similarities) >= COMPARED_PAIRS:
         return ""
     if fruitless(probes):
-        return f"{probes.pairs} answers of both hold no numbers to compare"
+        return f"{probes.pairs} answers of both hold no numbers to compare, or too many"
     return probes.problem
 
 

@@ -26,6 +26,7 @@ BUDGET: Final = 0.7
 # In one analysis: what cannot be told by then is not for want of samples.
 MOST_PAIRS: Final = 3000
 Ends = tuple[str, str]
+Answered = dict[str, Tensor] | None
 
 
 class Prober:
@@ -60,15 +61,16 @@ class Prober:
 
     def _wanted(self, question: Question, window: Window) -> int:
         done, similar = window.probes.pairs, len(window.probes.similarities)
-        if done >= MOST_PAIRS:
+        if window.tries >= MOST_PAIRS:
             return 0
         if window.thin((question.stable, question.candidate), self._clock()):
             return PAIRS
         return 1 if similar < COMPARED and done < MOST_COMPARED and not fruitless(window.probes) else 0
 
     async def _pair(self, question: Question, ends: Ends, metadata: Mapping[str, Any], window: Window) -> None:
-        """Raises what the stable revision's failure raises: it says nothing of the candidate."""
-        seed = window.probes.pairs
+        """Raises what the stable revision's failure raises: it says nothing of the candidate. Another input is next
+        then: it may be this one that the model refuses."""
+        seed = window.tries
         request = make_request(metadata, seed)
         if seed % 2:
             theirs = await self._try(ends[1], question.model, request)
@@ -76,13 +78,17 @@ class Prober:
         else:
             mine = await self._client.infer(ends[0], question.model, request)
             theirs = await self._try(ends[1], question.model, request)
-        found = Match(flaw=theirs) if isinstance(theirs, str) else match(
-            mine, theirs, question.limits.similarity is not None)  # fmt: skip
-        window.probed(self._clock(), found)
+        window.probed(self._clock(), _compared(mine, theirs, question.limits.similarity is not None))
 
-    async def _try(self, address: str, model: str, request: Request) -> dict[str, Tensor] | str:
+    async def _try(self, address: str, model: str, request: Request) -> Answered | str:
         """The answer, or what went wrong."""
         try:
             return await self._client.infer(address, model, request)
         except (ClientError, ProbeError) as error:
             return str(error)
+
+
+def _compared(mine: Answered, theirs: Answered | str, same_model: bool) -> Match:
+    if isinstance(theirs, str):
+        return Match(flaw=theirs)
+    return Match() if mine is None or theirs is None else match(mine, theirs, same_model)

@@ -19,6 +19,8 @@ SIMILARITIES: Final = 64
 # Fewer live requests than these in the last seconds are too few to wait for.
 RECENT: Final = 10
 LIVE_REQUESTS: Final = 20
+# 99.9 / 100 is not 0.999.
+QUANTILE_DIGITS: Final = 9
 # So many probes in a row that the stable revision does not answer are a problem; fewer may be one stall.
 UNANSWERED: Final = 5
 
@@ -36,6 +38,7 @@ class Window:
         self._probes = ProbeResults()
         self._probed: deque[float] = deque(maxlen=1000)
         self._unanswered = 0
+        self._failed = 0
 
     def add(self, sample: Sample) -> None:
         self._samples.append(sample)
@@ -56,6 +59,7 @@ class Window:
         self._probes = ProbeResults()
         self._probed.clear()
         self._unanswered = 0
+        self._failed = 0
 
     def count(self, time: float, scraped: Mapping[str, ReplicaMetrics], revisions: Mapping[str, str],
               quantile: float = 0.99) -> None:  # fmt: skip
@@ -65,7 +69,7 @@ class Window:
             return
         traffic: dict[str, Traffic] = {}
         for pod, growth in grown.items():
-            seen = replace(growth, p99=scraped[pod].quantiles.get(quantile))
+            seen = replace(growth, p99=scraped[pod].quantiles.get(round(quantile, QUANTILE_DIGITS)))
             revision = revisions[pod]
             traffic[revision] = traffic.get(revision, Traffic()) + seen
         self._rounds.append(Round(time=time, traffic=traffic))
@@ -88,6 +92,7 @@ class Window:
     def cannot_probe(self, problem: str) -> None:
         """It is one when it has happened :data:`UNANSWERED` times in a row."""
         self._unanswered += 1
+        self._failed += 1
         if self._unanswered >= UNANSWERED:
             self._probes = replace(self._probes, problem=problem)
 
@@ -97,6 +102,11 @@ class Window:
         ours = sum(now - time <= RECENT for time in self._probed)
         live = (sum(one.traffic.get(name, Traffic()).requests for one in recent) - ours for name in revisions)
         return min(live, default=0.0) < LIVE_REQUESTS
+
+    @property
+    def tries(self) -> int:
+        """Probes that were answered, and those that were not."""
+        return self._probes.pairs + self._failed
 
     @property
     def probes(self) -> ProbeResults:

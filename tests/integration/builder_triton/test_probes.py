@@ -33,6 +33,9 @@ async def test_made_up_inputs_are_answered(server: TritonServer) -> None:
         other = await client.infer("127.0.0.1", "multiply", make_request(metadata, 2), http)
         with pytest.raises(ProbeError, match="answered 4"):
             await client.infer("127.0.0.1", "no-such-model", request, http)
+    assert first
+    assert again
+    assert other
     assert first["y"].shape == (1, 8, 4)
     assert match(first, again, same_model=True) == Match(similarity=1.0)
     found = match(first, other, same_model=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from aiohttp import web
 
-from enginewright.clients.probe import ProbeClient
+from enginewright.clients.probe import LARGEST_ANSWER, ProbeClient
 from enginewright.core.comparison import FRUITLESS_PAIRS, Limits, Question
 from enginewright.core.observed import ProbeResults
 from enginewright.core.probe import Request, Tensor
@@ -25,10 +25,11 @@ REVISIONS = {"old-1": "old", "new-1": "new"}
 
 @dataclass
 class Servers:
-    """What each address answers: two numbers, or an HTTP status."""
+    """What each address answers: two numbers, ``repeats`` times over, or an HTTP status."""
 
     answers: dict[str, tuple[float, float] | int] = field(default_factory=lambda: {OLD: (1.0, 2.0), NEW: (1.0, 2.0)})
     inputs: tuple[int, ...] = (-1, 4)
+    repeats: int = 1
     asked: list[tuple[str, bytes]] = field(default_factory=list)
     port: int = 0
 
@@ -42,9 +43,10 @@ class Servers:
         said = self.answers[address]
         if isinstance(said, int):
             return web.json_response({"error": "no"}, status=said)
-        head = json.dumps({"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2],
-                                        "parameters": {"binary_data_size": 8}}]}).encode()  # fmt: skip
-        return web.Response(body=head + struct.pack("<2f", *said),
+        count = 2 * self.repeats
+        head = json.dumps({"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, count],
+                                        "parameters": {"binary_data_size": 4 * count}}]}).encode()  # fmt: skip
+        return web.Response(body=head + self.repeats * struct.pack("<2f", *said),
                             headers={"Inference-Header-Content-Length": str(len(head))})  # fmt: skip
 
 
@@ -68,7 +70,7 @@ class PortProbe(ProbeClient):
     async def metadata(self, address: str, model: str, port: int = 0) -> object:  # type: ignore[override]
         return await super().metadata(address, model, self.port)
 
-    async def infer(self, address: str, model: str, request: Request, port: int = 0) -> dict[str, Tensor]:
+    async def infer(self, address: str, model: str, request: Request, port: int = 0) -> dict[str, Tensor] | None:
         return await super().infer(address, model, request, self.port)
 
 
@@ -164,6 +166,26 @@ async def test_inputs_that_the_stable_revision_refuses_blame_nobody(servers: Ser
     await prober.round(QUESTION, REPLICAS, REVISIONS, window)
     assert window.probes.pairs == window.probes.flawed == 0
     assert "not answered by the stable revision: it answered 400" in window.probes.problem
+
+
+async def test_another_input_is_tried_where_one_is_refused(servers: Servers, prober: Prober) -> None:
+    servers.answers = {OLD: 400, NEW: 400}
+    window = fresh()
+    for _ in range(4):
+        await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert len({body for _, body in servers.asked}) == 4
+
+
+async def test_answers_that_are_large_are_not_compared(servers: Servers, prober: Prober) -> None:
+    window = fresh()
+    servers.repeats = LARGEST_ANSWER // 8 - 100
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert window.probes.similarities == (1.0,) * PAIRS
+    servers.repeats = LARGEST_ANSWER // 8
+    servers.answers[NEW] = (-1.0, -2.0)
+    await prober.round(QUESTION, REPLICAS, REVISIONS, window)
+    assert (window.probes.pairs, window.probes.flawed) == (2 * PAIRS, 0)
+    assert len(window.probes.similarities) == PAIRS
 
 
 async def test_stalls_that_are_not_in_a_row_are_no_problem(servers: Servers, prober: Prober) -> None:

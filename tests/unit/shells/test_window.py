@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,3 +151,14 @@ def test_a_probe_that_works_again_ends_the_problem() -> None:
     assert window.probes.problem == "refused"
     window.probed(1.0, Match())
     assert window.probes.problem == ""
+
+
+@pytest.mark.parametrize("percentile", [99.0, 95.0, 99.9, 99.99, 57.0])
+def test_any_percentile_finds_its_quantile(percentile: float) -> None:
+    window = Window(0.0)
+    window.analyse("k")
+    for time in range(2):
+        exported = {float(f"0.{str(percentile).replace('.', '')}".rstrip("0")): 7.0}
+        scraped = {"p": replace(counted(10.0 * time), quantiles=exported)}
+        window.count(float(time), scraped, {"p": "new"}, percentile / 100)
+    assert window.view().rounds[-1].traffic["new"].p99 == 7.0
