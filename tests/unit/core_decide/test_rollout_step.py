@@ -479,6 +479,34 @@ def test_suspend_leaves_a_rollout_where_it_is() -> None:
     assert cluster.revision == new
 
 
+@pytest.mark.parametrize(
+    ("gateway", "share"),
+    [
+        (None, "(1 of 4 replicas)"),
+        ({"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}, "(25 % of what comes through the Gateway)"),
+    ],
+)
+def test_a_share_that_nobody_watches_is_named(gateway: dict[str, Any] | None, share: str) -> None:
+    cluster = serving(replicas=3, **({"gateway": gateway} if gateway else {}))
+    new = changed(cluster)
+    until(cluster, lambda: step(cluster) == "Analysing")
+    cluster.step()
+    cluster.edit(suspend=True)
+    cluster.operate()
+    message = cluster.condition("RolloutComplete")["message"]
+    assert f"Revision {new}, which is not proven, keeps its share of the traffic {share}" in message
+
+
+def test_suspended_before_anything_was_shared_names_no_share() -> None:
+    cluster = serving()
+    changed(cluster)
+    cluster.edit(suspend=True)
+    cluster.operate()
+    assert cluster.condition("RolloutComplete")["message"] == (
+        "spec.suspend is true: no rollout is started or continued."
+    )
+
+
 def test_suspended_object_that_serves_is_ready() -> None:
     cluster = serving()
     cluster.edit(suspend=True)

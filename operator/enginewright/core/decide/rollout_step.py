@@ -36,7 +36,7 @@ from enginewright.core.status import RolloutStatus
 def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: int) -> RolloutResult:
     memory = world.memory.rollout or RolloutStatus()
     if world.spec.suspend:
-        return RolloutResult(memory=memory, verdict=_suspended(serving, engine.revision))
+        return RolloutResult(memory=memory, verdict=_suspended(world, serving, engine.revision))
     if waiting := not_installed(world, serving, memory, wanted, engine.revision):
         return waiting
     if given_back := withdraw(world, serving, memory, wanted, engine.revision if engine.record else ""):
@@ -51,11 +51,24 @@ def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: i
     return shift(world, target, serving.stable, serving, memory)
 
 
-def _suspended(serving: Serving, revision: str) -> Verdict:
+def _suspended(world: World, serving: Serving, revision: str) -> Verdict:
     if serving.stable and serving.stable.revision == revision and len(serving.alive) == 1:
         return good(Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} serves; no other revision runs.")
-    return bad(
-        Condition.ROLLOUT_COMPLETE, Reason.SUSPENDED, "spec.suspend is true: no rollout is started or continued."
+    said = f"spec.suspend is true: no rollout is started or continued.{_unwatched(world, serving)}"
+    return bad(Condition.ROLLOUT_COMPLETE, Reason.SUSPENDED, said)
+
+
+def _unwatched(world: World, serving: Serving) -> str:
+    """Of revisions that a suspended rollout left with a part of the traffic: a sentence each."""
+    if serving.stable is None:
+        return ""
+    shares = {name: f"{ready} of {sum(serving.traffic.values())} replicas" for name, ready in serving.traffic.items()}
+    for weights in world.observed.gateway.weights.values():
+        shares |= {name: f"{share} % of what comes through the Gateway" for name, share in weights.items() if share}
+    return "".join(
+        f" Revision {name}, which is not proven, keeps its share of the traffic ({share}), and nobody watches it."
+        for name, share in sorted(shares.items())
+        if name != serving.stable.revision
     )
 
 
