@@ -15,12 +15,13 @@ import grpc
 import grpc.aio
 
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
+# gRPC's own retries stay as every client has them: without a policy, only of requests that no server has seen, as when a
+# connection is renewed while they are on their way. Other retries are ours to make and to count.
 OPTIONS = (
     # Channels of one process otherwise share one connection to one address, and a Service balances connections.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    ("grpc.enable_retries", 0),  # retries are ours to make and to count
 )
 
 
