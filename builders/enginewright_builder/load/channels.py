@@ -15,8 +15,8 @@ import grpc
 import grpc.aio
 
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
-# gRPC's own retries stay as every client has them: without a policy, only of requests that no server has seen, as when a
-# connection is renewed while they are on their way. Other retries are ours to make and to count.
+# gRPC's own retries stay as every client has them: without a policy, only of requests that no server has seen, as when
+# a connection is renewed while they are on their way. Other retries are ours to make and to count.
 OPTIONS = (
     # Channels of one process otherwise share one connection to one address, and a Service balances connections.
     ("grpc.use_local_subchannel_pool", 1),
