@@ -487,7 +487,8 @@ def test_suspend_leaves_a_rollout_where_it_is() -> None:
     ],
 )
 def test_a_share_that_nobody_watches_is_named(gateway: dict[str, Any] | None, share: str) -> None:
-    cluster = serving(replicas=3, **({"gateway": gateway} if gateway else {}))
+    through: dict[str, Any] = {"gateway": gateway} if gateway else {}
+    cluster = serving(replicas=3, **through)
     new = changed(cluster)
     until(cluster, lambda: step(cluster) == "Analysing")
     cluster.step()
