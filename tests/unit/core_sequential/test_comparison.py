@@ -30,6 +30,7 @@ LOADS = {
 }
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("name", LOADS)
 def test_twice_as_slow_is_rolled_back_a_hundred_times_of_a_hundred(name: str) -> None:
     found = [watch(replace(LOADS[name], slower=2.0), seed, seconds=310) for seed in range(RUNS)]
@@ -37,6 +38,7 @@ def test_twice_as_slow_is_rolled_back_a_hundred_times_of_a_hundred(name: str) ->
     assert statistics.median(answer.seconds for answer in found) < 100
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("name", LOADS)
 def test_as_fast_is_promoted_ninety_nine_times_of_a_hundred(name: str) -> None:
     found = [watch(LOADS[name], seed, seconds=310) for seed in range(RUNS)]

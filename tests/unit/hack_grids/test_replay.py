@@ -48,6 +48,7 @@ def recorded() -> list[Grid]:
     return list(read_all(FOLDER))
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("grid", recorded(), ids=lambda grid: grid.name)
 def test_the_search_reaches_the_best_of_every_recorded_grid(grid: Grid) -> None:
     medians_of = {cell: grid.median(cell) for cell in grid.repeats}
@@ -126,6 +127,7 @@ def test_the_coarse_grid_is_a_part_of_the_whole() -> None:
     assert set(coarse_grid(AXES)) < set(AXES.cells())
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("kind", ["cpu", "gpu", "contended"])
 def test_the_search_is_not_fitted_to_the_recorded_grids(kind: str) -> None:
     """Servers out of another model than its own. Their points are noisy, so the best of a whole grid is partly luck."""
