@@ -20,7 +20,7 @@ demo-clean: venv ## Remove everything that the demo made
 test: ## Everything: static checks, unit, golden, property, integration and end-to-end tests
 	hack/dev/check.sh
 
-test-unit: venv ## Unit, golden and property tests (about a minute, no server, no cluster; not the studies of make test)
+test-unit: venv ## Unit, golden and property tests (two minutes on two cores; no server, no cluster, not the studies of make test)
 	$(VENV)/bin/pytest -q -m "not triton and not torch and not study" tests/unit tests/golden
 
 test-triton: venv ## Tests of the builder that export with PyTorch or start a real tritonserver
