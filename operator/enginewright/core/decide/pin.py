@@ -98,8 +98,8 @@ def _spec_of(world: World, kept: KeptRevision) -> Spec | None:
 
 def _served_key(spec: Spec) -> str:
     """16 hex digits over all of a spec that decides what is served."""
-    live = {"replicas", "autoscaling", "rollout", "suspend", "revision_history_limit"}
-    return hashlib.sha256(canonical(spec.model_dump(mode="json", exclude=live)).encode()).hexdigest()[:16]
+    served = {key: value for key, value in spec.model_dump(mode="json", by_alias=True).items() if key not in LIVE}
+    return hashlib.sha256(canonical(served).encode()).hexdigest()[:16]
 
 
 def _release(world: World) -> str:
