@@ -24,6 +24,16 @@ def building(**spec: Any) -> Cluster:
     return cluster
 
 
+def out_of_time() -> Cluster:
+    """A cluster whose build had begun and did not end before its deadline."""
+    cluster = building()
+    cluster.progress("build engines", 0.4)
+    cluster.operate()
+    cluster.fail(of="build", reason="DeadlineExceeded")
+    cluster.operate()
+    return cluster
+
+
 def build_job(cluster: Cluster) -> str:
     return cluster.running("build")[0].name
 
@@ -262,11 +272,7 @@ def test_what_the_cluster_did_is_tried_for_ever(pods: tuple[PodView, ...]) -> No
 
 
 def test_deadline_waits_for_a_new_spec() -> None:
-    cluster = building()
-    cluster.progress("build engines", 0.4)
-    cluster.operate()
-    cluster.fail(of="build", reason="DeadlineExceeded")
-    cluster.operate()
+    cluster = out_of_time()
     assert cluster.says("EngineBuilt") == "False/BuildDeadlineExceeded"
     assert "buildBudgetSeconds" in cluster.condition("EngineBuilt")["message"]
     cluster.wait(3600)
@@ -287,11 +293,7 @@ def test_deadline_waits_for_a_new_spec() -> None:
 )
 def test_what_concerns_replicas_alone_does_not_revive_a_failed_build(change: dict[str, Any]) -> None:
     """An autoscaler that writes /scale would otherwise spend a device on it each time."""
-    cluster = building()
-    cluster.progress("build engines", 0.4)
-    cluster.operate()
-    cluster.fail(of="build", reason="DeadlineExceeded")
-    cluster.operate()
+    cluster = out_of_time()
     cluster.edit(**change)
     cluster.operate()
     assert not cluster.running("build")
@@ -308,11 +310,7 @@ def test_what_concerns_replicas_alone_does_not_revive_a_failed_build(change: dic
     [{"engine": {"queueName": "q"}}, {"placement": {"accelerator": "cpu", "nodeSelector": {"pool": "b"}}}],
 )
 def test_what_a_build_depends_on_revives_it(change: dict[str, Any]) -> None:
-    cluster = building()
-    cluster.progress("build engines", 0.4)
-    cluster.operate()
-    cluster.fail(of="build", reason="DeadlineExceeded")
-    cluster.operate()
+    cluster = out_of_time()
     cluster.edit(**change)
     cluster.operate()
     assert len(cluster.running("build")) == 1
