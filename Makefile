@@ -20,8 +20,12 @@ demo-clean: venv ## Remove everything that the demo made
 test: ## Everything: static checks, unit, golden, property, integration and end-to-end tests
 	hack/dev/check.sh
 
-test-unit: venv ## Unit, golden and property tests (two minutes on two cores; no server, no cluster, not the studies of make test)
-	$(VENV)/bin/pytest -q -m "not triton and not torch and not study" tests/unit tests/golden
+test-unit: venv ## Unit, golden and property tests (a minute on two cores; no server, no cluster, not the studies of make test)
+	$(VENV)/bin/pytest -q -n "$$(nproc)" -m "not triton and not torch and not study" tests/unit tests/golden
+
+.PHONY: fuzz
+fuzz: venv ## The property tests with new examples, many more of them (ARGS="-k simulated")
+	$(VENV)/bin/pytest -q -n "$$(nproc)" --timeout 3600 --hypothesis-profile fuzz -m "not triton and not torch" tests/unit $(ARGS)
 
 test-triton: venv ## Tests of the builder that export with PyTorch or start a real tritonserver
 	$(VENV)/bin/pytest -q -m "triton or torch" tests/unit tests/integration

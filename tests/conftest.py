@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-# A busy machine is no defect: timing never decides a test.
-settings.register_profile("enginewright", deadline=None)
+# A busy machine is no defect: timing never decides a test. The same examples every time: a run is green or red for what
+# changed, not by luck. `make fuzz` looks for new ones.
+settings.register_profile("enginewright", deadline=None, derandomize=True)
+settings.register_profile("fuzz", deadline=None, derandomize=False, max_examples=1000, print_blob=True)
 settings.load_profile("enginewright")

@@ -139,6 +139,24 @@ def test_recreate_frees_the_device_first() -> None:
     assert cluster.revision != old
 
 
+def test_recreate_without_replicas_says_the_same_until_the_old_deployment_has_gone() -> None:
+    """The operator may be killed between what it says and what it does."""
+    cluster = serving(strategy="Recreate")
+    old = cluster.revision
+    cluster.edit(**NEW)
+    cluster.edit(replicas=0)
+    while any(pod.ready for pod in cluster.pods.values()):
+        cluster.operate()
+        cluster.deployment_controller()
+        cluster.kubelet()
+        cluster.endpoint_controller()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    plan = cluster.plan()
+    assert f"Delete Deployment minilm-{old}" in deeds(plan)
+    cluster.status = dict(plan.status)
+    assert cluster.plan().status == plan.status
+
+
 @pytest.mark.parametrize(
     "edit",
     [{"serving": {"image": "example/triton:2"}}, {"placement": {"accelerator": "cpu", "nodeSelector": {"zone": "a"}}}],

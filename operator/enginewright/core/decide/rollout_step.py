@@ -118,7 +118,11 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
 
 
 def _wait_for_room(serving: Serving, memory: RolloutStatus, target: Target, pods: int) -> RolloutResult:
-    memory = RolloutStatus(candidate=target.revision, step="Draining", rolled_back=memory.rolled_back)
+    """What was proven stays remembered: until its Deployment has gone, a pass that comes again says the same."""
+    memory = RolloutStatus(
+        stable=memory.stable, candidate=target.revision, step="Draining", rolled_back=memory.rolled_back
+    )
+    old = count(pods, "old replica") if pods else count(len(serving.alive), "old Deployment")
     return RolloutResult(
         memory=memory,
         requeue=PROGRESS_CHECK,
@@ -126,7 +130,7 @@ def _wait_for_room(serving: Serving, memory: RolloutStatus, target: Target, pods
         verdict=bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.DRAINING,
-            f"Strategy Recreate: {count(pods, 'old replica')} to stop before revision {target.revision} starts.",
+            f"Strategy Recreate: {old} to stop before revision {target.revision} starts.",
         ),
     )
 
