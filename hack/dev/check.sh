@@ -65,7 +65,7 @@ step lint "$VENV/bin/ruff" check .
 step types "$VENV/bin/mypy"
 step imports "$VENV/bin/lint-imports" --no-logo
 step generated make --no-print-directory verify
-tests unit -m "not triton and not torch" tests/unit tests/golden
+tests unit -n "$(nproc)" -m "not triton and not torch" tests/unit tests/golden
 
 if ((failed)); then
   warn "tests with servers and clusters not started: mend the above first"
