@@ -130,7 +130,7 @@ def web() -> Iterator[Callable[[Handler], str]]:
                 """Nothing on the test's output."""
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Requests)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         servers.append((server, thread))
         return f"http://127.0.0.1:{server.server_port}/model.onnx"

@@ -7,6 +7,7 @@ fingerprint unless it is named in ``EXCLUDED``.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import types
 import typing
@@ -44,11 +45,16 @@ def inner(hint: Any) -> Any:
     return hint
 
 
+@functools.cache
+def hints_of(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
 def made(hint: Any, dice: random.Random, name: str = "") -> Any:
     """Any value of the type, whole in every field."""
     hint = inner(hint)
     if dataclasses.is_dataclass(hint):
-        hints = typing.get_type_hints(hint)
+        hints = hints_of(hint)
         return hint(**{f.name: made(hints[f.name], dice, f.name) for f in dataclasses.fields(hint)})  # type: ignore[operator]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
@@ -70,7 +76,7 @@ def atom(kind: type, dice: random.Random, name: str) -> Any:
 def leaves(kind: Any, value: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
     """Path, type and value of every field that holds no further fields; of a tuple also its elements'."""
     if dataclasses.is_dataclass(value):
-        hints = typing.get_type_hints(type(value))
+        hints = hints_of(type(value))
         for field in dataclasses.fields(value):
             yield from leaves(inner(hints[field.name]), getattr(value, field.name), (*path, field.name))
         return
