@@ -187,12 +187,18 @@ class ClaimView:
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One scrape round over all ready replicas at ``time`` (seconds on a monotonic clock). ``pending`` maps a pod
-    that answered to its queued requests; ``missing`` counts ready replicas that did not answer in time."""
+    that answered to its queued requests; ``missing`` counts ready replicas that did not answer in time. ``arrived`` is
+    how many requests came since the sample before, over all replicas, None when that cannot be told (a first scrape, a
+    counter that was reset, a replica that did not answer); ``inflight`` those in execution, None when unknown.
+    ``starting`` has the age in seconds of each replica that is not ready yet."""
 
     time: float
     ready: int
     pending: Mapping[str, float] = field(default_factory=dict)
     missing: int = 0
+    arrived: float | None = None
+    inflight: float | None = None
+    starting: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Replicas from queue depth: pure arithmetic over a window of samples.
+"""Replicas from queue depth alone, where nothing measured is known: pure arithmetic over a window of samples.
 
 The rule is the Kubernetes HorizontalPodAutoscaler's for an average value (``desired = ceil(total / target)``, a
 tolerance around the target, a stabilisation window each way: kubernetes.io, "Horizontal Pod Autoscaling", algorithm
@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
 
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
-from enginewright.core.spec import AutoscalingSpec
+from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 
 # Samples whose median is taken; at one scrape a second a spike must last two seconds to count.
 SMOOTHING_SAMPLES = 3
@@ -28,50 +27,7 @@ SMOOTHING_SAMPLES = 3
 SAMPLES_TO_SCALE_UP = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScaleLimits:
-    """What the user asked for. Windows in seconds; ``target`` is queued requests per replica; a sample older than
-    ``stale_after`` seconds is not believed."""
-
-    min_replicas: int = 1
-    max_replicas: int = 1
-    target: float = 4.0
-    tolerance: float = 0.1
-    up_window: float = 0.0
-    down_window: float = 300.0
-    stale_after: float = 10.0
-
-    def clamp(self, replicas: int) -> int:
-        return max(self.min_replicas, min(self.max_replicas, replicas))
-
-
-def limits_of(autoscaling: AutoscalingSpec) -> ScaleLimits:
-    """Prometheus scrapes every 15 to 60 seconds, so its samples may be that much older."""
-    return ScaleLimits(
-        min_replicas=autoscaling.min_replicas,
-        max_replicas=autoscaling.max_replicas,
-        target=autoscaling.target_queue_depth,
-        tolerance=autoscaling.tolerance,
-        up_window=autoscaling.scale_up_stabilization_seconds,
-        down_window=autoscaling.scale_down_stabilization_seconds,
-        stale_after=10.0 if autoscaling.source == "direct" else 90.0,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaleDecision:
-    """``replicas`` to run now. ``recommendation`` is this moment's wish before stabilisation, to be kept in the signal
-    window; ``queue_depth`` the smoothed total over all replicas, None when unknown. ``message`` holds the figures."""
-
-    replicas: int
-    recommendation: int
-    reason: Reason
-    message: str
-    hold: bool = False
-    queue_depth: float | None = None
-
-
-def decide_replicas(window: SignalWindow | None, current: int, limits: ScaleLimits, now: float) -> ScaleDecision:
+def by_queue(window: SignalWindow | None, current: int, limits: ScaleLimits, now: float) -> ScaleDecision:
     """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock."""
     samples = _believable(window, limits, now)
     if window is None or not samples:

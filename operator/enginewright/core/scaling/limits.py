@@ -1,0 +1,51 @@
+"""What the user allows, and what the scaler answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enginewright.core.reasons import Reason
+from enginewright.core.spec import AutoscalingSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLimits:
+    """What the user asked for. Windows in seconds; ``target`` is queued requests per replica; a sample older than
+    ``stale_after`` seconds is not believed."""
+
+    min_replicas: int = 1
+    max_replicas: int = 1
+    target: float = 4.0
+    tolerance: float = 0.1
+    up_window: float = 0.0
+    down_window: float = 300.0
+    stale_after: float = 10.0
+
+    def clamp(self, replicas: int) -> int:
+        return max(self.min_replicas, min(self.max_replicas, replicas))
+
+
+def limits_of(autoscaling: AutoscalingSpec) -> ScaleLimits:
+    """Prometheus scrapes every 15 to 60 seconds, so its samples may be that much older."""
+    return ScaleLimits(
+        min_replicas=autoscaling.min_replicas,
+        max_replicas=autoscaling.max_replicas,
+        target=autoscaling.target_queue_depth,
+        tolerance=autoscaling.tolerance,
+        up_window=autoscaling.scale_up_stabilization_seconds,
+        down_window=autoscaling.scale_down_stabilization_seconds,
+        stale_after=10.0 if autoscaling.source == "direct" else 90.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleDecision:
+    """``replicas`` to run now. ``recommendation`` is this moment's wish before stabilisation, to be kept in the signal
+    window; ``queue_depth`` the smoothed total over all replicas, None when unknown. ``message`` holds the figures."""
+
+    replicas: int
+    recommendation: int
+    reason: Reason
+    message: str
+    hold: bool = False
+    queue_depth: float | None = None
