@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -24,6 +26,7 @@ from support.apiserver import eventually
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="module")]
 
+RULES = Path(__file__).resolve().parents[3] / "charts" / "enginewright" / "files" / "rules.yaml"
 POD = "queued-0a1b2c3d-6f7c8d-x2x4z"
 QUEUED = 3
 # Longer than Prometheus needs to scrape twice: the requests wait for a batch that never fills.
@@ -46,9 +49,11 @@ async def prometheus(patient: TritonServer, tmp_path_factory: pytest.TempPathFac
     program = shutil.which("prometheus")
     assert program, "install Debian's package prometheus: hack/bin-deps.sh"
     directory = tmp_path_factory.mktemp("prometheus")
-    target = {"targets": [patient.metrics_address], "labels": {"namespace": "models", "pod": POD}}
+    labels = {"namespace": "models", "pod": POD, "optimisedmodel": "queued"}
+    target = {"targets": [patient.metrics_address], "labels": labels}
     (directory / "prometheus.yml").write_text(yaml.safe_dump({
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(RULES)],
         "scrape_configs": [{"job_name": "triton", "static_configs": [target]}]}))
     address = f"127.0.0.1:{_free_port()}"
     with (directory / "log").open("wb") as log:
@@ -89,10 +94,27 @@ async def test_what_waits_in_triton_is_what_the_operator_reads(patient: TritonSe
         tensor.set_data_from_numpy(np.ones((1, 2, 8), np.float32))
         waiting = [asyncio.create_task(server.infer("queued", [tensor])) for _ in range(QUEUED)]
         await eventually(lambda: reads({POD: float(QUEUED)}))
+        await eventually(lambda: _recorded(prometheus, QUEUED))
         await asyncio.gather(*waiting)
         await eventually(lambda: reads({POD: 0.0}))
         assert await client.pending(prometheus, "elsewhere", "queued") == {}
         assert await client.pending(prometheus, "models", "queue") == {}
+
+
+async def _recorded(prometheus: str, depth: float) -> bool:
+    """Whether the recording rule, which autoscalers read, says ``depth``."""
+    query = {"query": 'enginewright:queue_depth:sum{namespace="models",optimisedmodel="queued"}'}
+    async with httpx.AsyncClient() as http:
+        found = (await http.get(f"{prometheus}/api/v1/query", params=query)).json()["data"]["result"]
+    return [float(entry["value"][1]) for entry in found] == [depth]
+
+
+async def test_rules_name_only_what_triton_exports(patient: TritonServer) -> None:
+    async with httpx.AsyncClient() as http:
+        page = (await http.get(f"http://{patient.metrics_address}/metrics")).text
+    asked = set(re.findall(r"nv_[a-z_]+", RULES.read_text()))
+    assert len(asked) > 5
+    assert asked <= set(re.findall(r"^nv_[a-z_]+", page, re.MULTILINE))
 
 
 async def test_a_prometheus_that_is_gone_is_transient() -> None:

@@ -29,7 +29,8 @@ EVERYTHING = {
     "podLabels": {"team": "inference"},
     "env": [{"name": "NO_COLOR", "value": "1"}],
     "serviceAccount": {"annotations": {"note": "mine"}},
-    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}}},
+    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
+                "podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
 }
 CASES: dict[str, dict[str, Any]] = {"default": {}, "everything": EVERYTHING}
@@ -102,8 +103,9 @@ def test_the_apiserver_admits_all_of_it(objects: Objects, control_plane: Path) -
     kubectl("apply", "-f", "-", stdin=manifest("v1", "ServiceAccount", "probe"))
     for values in CASES.values():
         found = objects(values)
-        # No Prometheus operator here, so nobody knows this kind.
-        found.pop("ServiceMonitor", None)
+        # No Prometheus operator here, so nobody knows these kinds.
+        for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule"):
+            found.pop(kind, None)
         # Pod security judges pods; a Deployment that can make none would be taken with a warning.
         for deployment in found["Deployment"]:
             pod = deployment["spec"]["template"]

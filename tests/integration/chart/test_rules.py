@@ -1,0 +1,68 @@
+"""Rules and examples for those who bring their own Prometheus and autoscaler."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.kubectl import Kubectl
+
+ROOT = Path(__file__).resolve().parents[3]
+RULES = ROOT / "charts" / "enginewright" / "files" / "rules.yaml"
+EXAMPLES = ROOT / "docs" / "examples"
+CASES = Path(__file__).parent / "rules.test.yaml"
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+@pytest.mark.parametrize("command", [["check", "rules", "--lint-fatal", str(RULES)], ["test", "rules", str(CASES)]])
+def test_promtool_agrees(command: list[str]) -> None:
+    promtool = shutil.which("promtool")
+    assert promtool, "install Debian's package prometheus: hack/bin-deps.sh"
+    done = subprocess.run([promtool, *command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_chart_carries_the_same_rules(objects: Any) -> None:
+    rendered = objects({"metrics": {"prometheusRule": {"enabled": True}}})["PrometheusRule"][0]
+    assert rendered["spec"] == load(RULES)
+
+
+def test_rules_name_only_what_the_operator_exports() -> None:
+    asked = set(re.findall(r"\benginewright_[a-z_]+", RULES.read_text()))
+    assert asked
+    documented = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    assert {name for name in asked if f"`{name}`" not in documented} == set()
+
+
+def test_examples_ask_for_what_is_recorded() -> None:
+    recorded = {rule["record"] for group in load(RULES)["groups"] for rule in group["rules"] if "record" in rule}
+    adapter, keda = load(EXAMPLES / "prometheus-adapter.yaml"), load(EXAMPLES / "keda.yaml")
+    (rule,) = adapter["rules"]["external"]
+    assert rule["seriesQuery"] in recorded
+    (metric,) = load(EXAMPLES / "hpa.yaml")["spec"]["metrics"]
+    assert metric["external"]["metric"]["name"] == rule["name"]["as"]
+    (trigger,) = keda["spec"]["triggers"]
+    assert set(re.findall(r"enginewright:[a-z_:]+", trigger["metadata"]["query"])) <= recorded
+
+
+@pytest.mark.parametrize("example", ["hpa.yaml", "keda.yaml"])
+def test_examples_scale_what_the_definition_defines(example: str) -> None:
+    crd = load(ROOT / "crds" / "enginewright.io_optimisedmodels.yaml")["spec"]
+    target = load(EXAMPLES / example)["spec"]["scaleTargetRef"]
+    (version,) = crd["versions"]
+    assert target["apiVersion"] == f"{crd['group']}/{version['name']}"
+    assert target["kind"] == crd["names"]["kind"]
+    assert version["subresources"]["scale"]
+
+
+def test_the_apiserver_admits_the_autoscaler(control_plane: Path) -> None:
+    assert Kubectl(control_plane, "default").admits(load(EXAMPLES / "hpa.yaml")) == ""
