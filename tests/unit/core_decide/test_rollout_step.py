@@ -504,16 +504,23 @@ def test_suspend_leaves_a_rollout_where_it_is() -> None:
         ({"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}, "(25 % of what comes through the Gateway)"),
     ],
 )
-def test_a_share_that_nobody_watches_is_named(gateway: dict[str, Any] | None, share: str) -> None:
+@pytest.mark.parametrize(
+    ("edit", "kind"),
+    [({"suspend": True}, "RolloutComplete"), ({"engine": {"precision": "fp8"}}, "Ready")],
+    ids=["suspended", "invalid"],
+)
+def test_a_share_that_nobody_watches_is_named(
+    edit: dict[str, Any], kind: str, gateway: dict[str, Any] | None, share: str
+) -> None:
     through: dict[str, Any] = {"gateway": gateway} if gateway else {}
     cluster = serving(replicas=3, **through)
     new = changed(cluster)
     until(cluster, lambda: step(cluster) == "Analysing")
     cluster.step()
-    cluster.edit(suspend=True)
+    cluster.edit(**edit)
     cluster.operate()
-    message = cluster.condition("RolloutComplete")["message"]
-    assert f"Revision {new}, which is not proven, keeps its share of the traffic {share}" in message
+    message = cluster.condition(kind)["message"]
+    assert f". Revision {new}, which is not proven, keeps its share of the traffic {share}" in message
 
 
 def test_suspended_before_anything_was_shared_names_no_share() -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, merge
 from enginewright.core.decide import blocks
+from enginewright.core.decide.analysis import waiting_trouble
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.history import HistoryResult
 from enginewright.core.decide.proof import accuracy_verdict, objective_verdict
 from enginewright.core.decide.readiness import available_verdict, ready_verdict
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.scale_step import ScaleResult
-from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.serving import Serving, unwatched
 from enginewright.core.decide.source_step import SourceResult
-from enginewright.core.decide.world import Memory, World, earliest
+from enginewright.core.decide.world import LOOK_AGAIN, Memory, World, earliest
 from enginewright.core.events import decision_event, transitions
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
@@ -43,6 +44,9 @@ def report(world: World, found: Findings) -> Plan:
     accuracy = accuracy_verdict(world.spec, found.engine)
     first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
     ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first)
+    waiting = _waiting(world, found, ready)
+    if waiting:
+        ready = replace(ready, message=f"{ready.message} {waiting}")
     verdicts = (
         ready,
         available_verdict(found.serving, found.engine.revision),
@@ -63,11 +67,21 @@ def report(world: World, found: Findings) -> Plan:
             "conditions": merge(old, verdicts, world.obj.generation, world.now),
             **_blocks(world, found, ready),
         },
-        requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue),
+        requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue,
+                               # Room comes and goes on nodes, which nobody watches.
+                               LOOK_AGAIN if waiting else None),
         recommendation=found.scale.recommendation,
         watch_queue=found.scale.watch or found.rollout.watch,
         question=found.rollout.question,
     )
+
+
+def _waiting(world: World, found: Findings, ready: Verdict) -> str:
+    """Why replicas beside those that serve do not start: after the rollout no other condition says it."""
+    if ready.reason != Reason.REPLICAS_NOT_READY:
+        return ""
+    trouble = waiting_trouble(world, found.engine.placement, found.engine.revision)
+    return trouble.message if trouble and trouble.reason == Reason.UNSCHEDULABLE else ""
 
 
 def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
@@ -115,10 +129,13 @@ def _candidates(world: World, found: Findings) -> list[Any]:
 
 
 def refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -> Plan:
-    """A spec that makes no sense changes nothing but what is said: what serves goes on serving."""
+    """A spec that makes no sense changes nothing but what is said: what serves goes on serving, and a revision that is
+    half rolled out keeps its share."""
     serving = Serving.of(observed, Memory.of(obj.status).rollout)
     served = serving.stable.revision if serving.stable else ""
-    verdicts = (bad(Condition.READY, Reason.INVALID_SPEC, summarise(problems)), available_verdict(serving, served))
+    held = unwatched(observed, serving)
+    said = f"{summarise(problems)}.{held}" if held else summarise(problems)
+    verdicts = (bad(Condition.READY, Reason.INVALID_SPEC, said), available_verdict(serving, served))
     old = obj.status.get("conditions")
     spoken = {verdict.type for verdict in verdicts}
     kept = [entry for entry in old if entry.get("type") not in spoken] if isinstance(old, list) else []

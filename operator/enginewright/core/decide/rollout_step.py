@@ -23,7 +23,7 @@ from enginewright.core.decide.rollout import (
     route_safely,
     starting,
 )
-from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.serving import Serving, unwatched
 from enginewright.core.decide.shift import shift
 from enginewright.core.decide.withdraw import withdraw
 from enginewright.core.decide.world import World, count
@@ -54,22 +54,8 @@ def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: i
 def _suspended(world: World, serving: Serving, revision: str) -> Verdict:
     if serving.stable and serving.stable.revision == revision and len(serving.alive) == 1:
         return good(Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} serves; no other revision runs.")
-    said = f"spec.suspend is true: no rollout is started or continued.{_unwatched(world, serving)}"
+    said = f"spec.suspend is true: no rollout is started or continued.{unwatched(world.observed, serving)}"
     return bad(Condition.ROLLOUT_COMPLETE, Reason.SUSPENDED, said)
-
-
-def _unwatched(world: World, serving: Serving) -> str:
-    """Of revisions that a suspended rollout left with a part of the traffic: a sentence each."""
-    if serving.stable is None:
-        return ""
-    shares = {name: f"{ready} of {sum(serving.traffic.values())} replicas" for name, ready in serving.traffic.items()}
-    for weights in world.observed.gateway.weights.values():
-        shares |= {name: f"{share} % of what comes through the Gateway" for name, share in weights.items() if share}
-    return "".join(
-        f" Revision {name}, which is not proven, keeps its share of the traffic ({share}), and nobody watches it."
-        for name, share in sorted(shares.items())
-        if name != serving.stable.revision
-    )
 
 
 def _keep(world: World, engine: EngineResult, serving: Serving, memory: RolloutStatus, wanted: int) -> RolloutResult:

@@ -60,3 +60,18 @@ def _stable(
 
 def pods_of(observed: Observed, revision: str) -> tuple[PodView, ...]:
     return tuple(pod for pod in observed.pods if pod.revision == revision and not pod.deleting)
+
+
+def unwatched(observed: Observed, serving: Serving) -> str:
+    """Of revisions that a rollout which does not go on left with a part of the traffic: a sentence each, with a space
+    before it."""
+    if serving.stable is None:
+        return ""
+    shares = {name: f"{ready} of {sum(serving.traffic.values())} replicas" for name, ready in serving.traffic.items()}
+    for weights in observed.gateway.weights.values():
+        shares |= {name: f"{share} % of what comes through the Gateway" for name, share in weights.items() if share}
+    return "".join(
+        f" Revision {name}, which is not proven, keeps its share of the traffic ({share}), and nobody watches it."
+        for name, share in sorted(shares.items())
+        if name != serving.stable.revision
+    )
