@@ -7,18 +7,16 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
-from enginewright import __version__, logs, plan_command
+from enginewright import __version__, logs, plan_command, simulate_command
 from enginewright.clients.errors import ClientError
-from enginewright.core.labels import API_VERSION, KIND
-from enginewright.core.problems import Problem
-from enginewright.core.spec import Spec, parse_spec, validate, validate_name
 from enginewright.settings import SettingsError, read_settings
+from enginewright.validate_command import check_files
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 EXIT_REFUSED: Final = 1
@@ -35,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
     check.set_defaults(act=check_files)
     plan_command.arguments(verbs.add_parser("plan", help="where replicas would fit, and which MIG layout would help"))
+    simulate_command.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
     verbs.add_parser("version", help="print the version").set_defaults(act=print_version)
     return top
 
@@ -111,40 +110,3 @@ def print_crd(_: argparse.Namespace) -> int:
 def print_version(_: argparse.Namespace) -> int:
     print(__version__)
     return 0
-
-
-def check_files(options: argparse.Namespace) -> int:
-    """0 when every OptimisedModel in the files is good, 1 when one is not, 2 when a file cannot be read."""
-    found = refused = 0
-    for path in options.files:
-        try:
-            documents = list(_documents(path))
-        except (OSError, yaml.YAMLError) as error:
-            print(f"{path}: {error}", file=sys.stderr)
-            return EXIT_USAGE
-        for document in documents:
-            name, problems = _check(document)
-            found += 1
-            refused += bool(problems)
-            print(f"{path}: {name}: {'refused' if problems else 'good'}")
-            for problem in problems:
-                print(f"  {problem}")
-    if not found:
-        print(f"no {API_VERSION} {KIND} in {', '.join(map(str, options.files))}", file=sys.stderr)
-        return EXIT_USAGE
-    return EXIT_REFUSED if refused else 0
-
-
-def _documents(path: Path) -> Iterator[dict[str, Any]]:
-    text = sys.stdin.read() if str(path) == "-" else path.read_text()
-    for document in yaml.safe_load_all(text):
-        if isinstance(document, dict) and document.get("kind") == KIND:
-            yield document
-
-
-def _check(document: dict[str, Any]) -> tuple[str, Sequence[Problem]]:
-    name = str((document.get("metadata") or {}).get("name") or "")
-    bad_name = validate_name(name)
-    spec = parse_spec(document.get("spec") or {})
-    problems = validate(spec) if isinstance(spec, Spec) else spec
-    return name or "(no name)", [*([bad_name] if bad_name else []), *problems]

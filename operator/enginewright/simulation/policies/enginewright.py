@@ -1,0 +1,27 @@
+"""The operator's own scaler, the very code that runs in production."""
+
+from __future__ import annotations
+
+from enginewright.core.observed import Sample
+from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
+from enginewright.observe.window import Window
+from enginewright.simulation.policies.base import Seen
+
+
+class Enginewright:
+    """One sample a second, as the operator's scraper takes it."""
+
+    def __init__(self, limits: ScaleLimits, capacity: Capacity) -> None:
+        self._limits = limits
+        self._capacity = capacity
+        self._window = Window(started=0.0)
+        self.initial = limits.min_replicas
+
+    def decide(self, seen: Seen) -> int:
+        self._window.add(
+            Sample(time=seen.time, ready=seen.ready, pending=seen.pending, arrived=float(seen.arrived),
+                   inflight=float(seen.inflight), starting=seen.starting)
+        )  # fmt: skip
+        found = decide_replicas(self._window.view(), seen.desired, self._limits, seen.time, self._capacity)
+        self._window.recommend(seen.time, found.recommendation)
+        return found.replicas

@@ -1,0 +1,158 @@
+"""When requests came: a CSV with a TIMESTAMP column, or range data of a Prometheus."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from enginewright.simulation.errors import InputError
+from enginewright.simulation.luck import stream
+from enginewright.simulation.prometheus import arrivals_of_range
+
+COLUMN = "TIMESTAMP"
+# Seconds since 1970 in milliseconds would be the year 5138.
+MILLISECONDS = 1e11
+FORMS = "write ISO 8601 such as 2023-11-16 18:15:46.68 or 2023-11-16T18:15:46Z, or seconds such as 1700158546.68"
+# A pause is told when it is this long and so many times the mean distance of two requests.
+PAUSE, PAUSE_RATIO = 300.0, 100.0
+# A copy of a request is moved at most as far as this neighbour of it.
+NEIGHBOURS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """``arrivals`` are seconds from the first request. ``notes`` say what a reader should know."""
+
+    name: str
+    arrivals: Sequence[float]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        return self.arrivals[-1] - self.arrivals[0]
+
+
+def read_trace(path: Path, seed: int = 0) -> Trace:
+    """Raises :class:`InputError`. ``seed`` places the requests of range data, which only tells rates."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}; give a CSV with a column {COLUMN}, or Prometheus range "
+                         "data as JSON") from error  # fmt: skip
+    if not text.strip():
+        raise InputError(f"{path}: is empty; give a CSV with a column {COLUMN} and one line for each request")
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}:{error.lineno}: is not JSON: {error.msg}; give the whole answer of Prometheus to "
+                             "query_range") from error  # fmt: skip
+        return Trace(name=path.name, arrivals=arrivals_of_range(data, str(path), seed))
+    return _from_csv(path, text)
+
+
+def _from_csv(path: Path, text: str) -> Trace:
+    times = list(_times(path, text))
+    if not times:
+        raise InputError(f"{path}: has no request below its header; give one line for each request")
+    start = times[0]
+    arrivals = [time - start for time in times]
+    return Trace(name=path.name, arrivals=arrivals, notes=_pauses(arrivals))
+
+
+def _times(path: Path, text: str) -> Iterator[float]:
+    rows = csv.reader(text.splitlines())
+    header = [cell.strip() for cell in next(rows)]
+    if COLUMN not in header:
+        raise InputError(f"{path}:1: has no column {COLUMN}, but {', '.join(header)[:80]}; name the column of arrival "
+                         f"times {COLUMN}")  # fmt: skip
+    column, before, zoned = header.index(COLUMN), -math.inf, None
+    for line, row in enumerate(rows, 2):
+        if not row:
+            continue
+        cell = row[column].strip() if column < len(row) else ""
+        time, has_zone = _seconds(cell, f"{path}:{line}")
+        if zoned not in (None, has_zone):
+            raise InputError(f"{path}:{line}: {COLUMN} {cell} {'has' if has_zone else 'lacks'} a time zone, unlike "
+                             "those before it; write all with one, or all without")  # fmt: skip
+        if time < before:
+            raise InputError(f"{path}:{line}: {COLUMN} {cell} is {before - time:g} s before the line above it; sort "
+                             f"the file by {COLUMN}")  # fmt: skip
+        before, zoned = time, has_zone
+        yield time
+
+
+def _seconds(cell: str, where: str) -> tuple[float, bool]:
+    """(seconds since 1970, whether a time zone was given)."""
+    if not cell:
+        raise InputError(f"{where}: {COLUMN} is empty; {FORMS}, or remove the line")
+    try:
+        number = float(cell)
+    except ValueError:
+        pass
+    else:
+        if not math.isfinite(number):
+            raise InputError(f"{where}: {COLUMN} {cell} is no time; {FORMS}")
+        if abs(number) >= MILLISECONDS:
+            raise InputError(f"{where}: {COLUMN} {cell} is not in seconds; divide milliseconds by 1,000")
+        return number, False
+    try:
+        time = datetime.fromisoformat(cell)
+    except ValueError as error:
+        raise InputError(f"{where}: {COLUMN} {cell[:60]} is in another format; {FORMS}") from error
+    if time.tzinfo is None:
+        # No zone, no daylight saving: a clock that runs evenly.
+        return (time - datetime(1970, 1, 1)).total_seconds(), False
+    return time.timestamp(), True
+
+
+def _pauses(arrivals: Sequence[float]) -> tuple[str, ...]:
+    if len(arrivals) < 3:
+        return ()
+    usual = (arrivals[-1] - arrivals[0]) / len(arrivals)
+    long = max(PAUSE, PAUSE_RATIO * usual)
+    found = [(after - before, before) for before, after in itertools.pairwise(arrivals)
+             if after - before > long]  # fmt: skip
+    if not found:
+        return ()
+    longest, since = max(found)
+    return (f"Pauses without requests: {len(found)}, the longest of {longest:.0f} s from second {since:.0f} on; they "
+            "are simulated as silence. If requests are missing there, cut the trace.",)  # fmt: skip
+
+
+def scaled(arrivals: Sequence[float], factor: float, seed: int) -> Sequence[float]:
+    """``factor`` times as many requests in the same time; what is left of the factor is drawn by lot.
+
+    The copies of a request stand for other clients who come at about the same time: each is moved by chance up to as
+    far as the twentieth request before or after (the nearer one, so that a burst keeps its edges). So rates grow by the
+    factor over seconds, while within them requests come as independently as those of many clients do: counts spread as
+    a superposition's, where copies beside their originals would make bursts that no client made.
+    """
+    if not 0 < factor < math.inf:
+        raise InputError(f"--rate-scale: got {factor:g}; write a number above 0")
+    if factor == 1.0:
+        return arrivals
+    draw = stream("scale", seed).random
+    whole, rest = divmod(factor, 1.0)
+    last, end = len(arrivals) - 1, arrivals[-1]
+    made: list[float] = []
+    for number, came in enumerate(arrivals):
+        copies = int(whole) + (draw() < rest)
+        if copies:
+            made.append(came)
+        if copies > 1:
+            before = came - arrivals[max(0, number - NEIGHBOURS)]
+            after = arrivals[min(last, number + NEIGHBOURS)] - came
+            room = min(before, after) or max(before, after)
+            made.extend(min(end, max(0.0, came + (2 * draw() - 1) * room)) for _ in range(copies - 1))
+    if not made:
+        raise InputError(f"--rate-scale {factor:g}: leaves no request of {len(arrivals)}; write a larger one")
+    made.sort()
+    start = made[0]
+    return [came - start for came in made] if start else made
