@@ -141,6 +141,21 @@ def done(operator: Operator) -> float:
     return float(operator.metrics.passes.labels("ok")._value.get())
 
 
+async def test_no_pod_starts_where_no_replica_is_wanted(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """A Deployment without ``replicas`` gets one from the apiserver, before anybody can scale it."""
+    await models.create(model(replicas=0))
+    await models.wait("RolloutComplete", "True", "Complete")
+    await settled(operator)
+    assert await models.names(POD, f"{MINE},{labels.COMPONENT}={labels.COMPONENT_SERVER}") == []
+    assert await models.names(DEPLOYMENT, MINE) == []
+    await models.patch({"spec": {"replicas": 2}})
+    await models.wait("Ready", "True", "Serving")
+    (deployment,) = await models.kube.list_all(DEPLOYMENT, models.namespace, labels=MINE)
+    assert deployment["spec"]["replicas"] == 2
+
+
 @pytest.mark.parametrize("chosen", [DEPLOYMENT, SERVICE], ids=lambda resource: resource.kind)
 async def test_a_deleted_child_comes_back(
     operator: Operator, models: Models, kubelet: FakeKubelet, chosen: Resource

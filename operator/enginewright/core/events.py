@@ -45,6 +45,7 @@ UNDER_WAY = frozenset(
         Reason.WAITING_FOR_QUEUE,
         Reason.PROGRESSING,
         Reason.ANALYSING,
+        Reason.WAITING_FOR_REPLICAS,
         Reason.WAITING_FOR_SAMPLES,
         Reason.WAITING_FOR_PROMOTION,
         Reason.DRAINING,

@@ -78,6 +78,7 @@ class Reason(StrEnum):
     OBJECTIVE_MISSED = "ObjectiveMissed"
     OUTPUTS_DIFFER = "OutputsDiffer"
     ANALYSIS_INCONCLUSIVE = "AnalysisInconclusive"
+    WAITING_FOR_REPLICAS = "WaitingForReplicas"
     WAITING_FOR_SAMPLES = "WaitingForSamples"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
     REPLICAS_NOT_READY = "ReplicasNotReady"

@@ -540,17 +540,6 @@ def test_suspended_object_that_serves_is_ready() -> None:
     assert cluster.says("Ready") == "True/Serving"
 
 
-def test_zero_replicas_serve_nothing_and_say_so() -> None:
-    cluster = serving()
-    cluster.edit(replicas=0)
-    cluster.settle()
-    assert cluster.says("Ready") == "False/NoReplica"
-    assert cluster.says("Available") == "False/NoReplica"
-    cluster.edit(replicas=1)
-    cluster.settle()
-    assert cluster.says("Ready") == "True/Serving"
-
-
 @pytest.mark.parametrize("kind", ["Deployment", "Service", "PodDisruptionBudget"])
 def test_lost_child_is_made_again(kind: str) -> None:
     cluster = serving()
@@ -576,44 +565,6 @@ def test_meddled_replicas_are_put_right_and_a_proven_revision_keeps_its_pods() -
     cluster.deployments[name] = replace(cluster.deployments[name], spec_replicas=5)
     plan = cluster.operate()
     assert deeds(plan) == [f"Scale {name} 1"]
-
-
-@pytest.mark.parametrize("strategy", ["Canary", "BlueGreen", "Recreate"])
-def test_a_new_spec_at_zero_replicas_settles(strategy: str) -> None:
-    cluster = serving(strategy=strategy)
-    old = cluster.revision
-    cluster.edit(replicas=0)
-    cluster.settle()
-    cluster.edit(engine={"precision": "fp32"})
-    cluster.settle()
-    assert cluster.revision != old
-    assert cluster.replicas() == {cluster.revision: 0}
-    assert cluster.says("RolloutComplete") == "True/Complete"
-    assert {**cluster.status["rollout"], "stableSource": ""} == {
-        "stable": cluster.revision, "step": "Complete", "stableSource": ""}  # fmt: skip
-    assert cluster.says("Ready") == "False/NoReplica"
-    assert cluster.plan().requeue_after is None
-    cluster.edit(replicas=2)
-    cluster.settle()
-    assert cluster.replicas() == {cluster.revision: 2}
-    assert cluster.says("Ready") == "True/Serving"
-
-
-def test_what_was_given_up_does_not_come_back_at_zero_replicas() -> None:
-    cluster = serving(analysisSeconds=0)
-    old = cluster.revision
-    cluster.edit(engine={"precision": "fp32"})
-    for _ in range(8):
-        cluster.operate()
-        cluster.settle_jobs()
-        cluster.broken = {revision: CRASH for revision in cluster.replicas() if revision != old}
-        cluster.controllers()
-        cluster.wait(5)
-    assert cluster.says("RolloutComplete") == "False/RolledBack"
-    cluster.edit(replicas=0)
-    cluster.settle()
-    assert cluster.replicas() == {old: 0}
-    assert cluster.says("RolloutComplete") == "False/RolledBack"
 
 
 UNREADY: dict[str, Callable[[Cluster], None]] = {

@@ -74,7 +74,9 @@ def with_routes(world: World, serving: Serving, rollout: RolloutResult) -> Rollo
     if gateway is None:
         gone = _remove_routes(world, set(seen.weights)) or _remove_services(world, frozenset())
         return replace(rollout, actions=rollout.actions + gone, requeue=_soon(rollout, gone))
-    running = (*(view.revision for view in serving.alive), *_made(rollout.actions))
+    # What is complete has its Service even while it has no replica, and so no Deployment.
+    complete = tuple(rollout.traffic) if rollout.verdict.ok else ()
+    running = tuple(dict.fromkeys((*(view.revision for view in serving.alive), *_made(rollout.actions), *complete)))
     wanted = rollout.traffic or _as_before(world, serving)
     weights = answerable(wanted, seen.ready)
     if unclear := _unclear(world, serving, wanted, weights.keys() - set(running)):

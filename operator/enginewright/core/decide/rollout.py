@@ -15,7 +15,7 @@ from enginewright.core.placement import Placement
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.routing import Weights
-from enginewright.core.status import RolloutStatus
+from enginewright.core.status import RolledBackStatus, RolloutStatus
 
 PROGRESS_CHECK = 15.0
 
@@ -63,8 +63,11 @@ def remove_others(serving: Serving, kept: set[str], why: str) -> tuple[Action, .
 
 
 def back_to(world: World, serving: Serving, stable: DeploymentView, wanted: int, why: str) -> tuple[Action, ...]:
-    """Only ``stable``, at full strength."""
+    """Only ``stable``, at full strength; where no replica is wanted, nobody is spared."""
     routed = route_safely(world, serving, stable.revision, why)
+    if not wanted:
+        gone = tuple(children.remove(other, why) for other in serving.alive if other.revision != stable.revision)
+        return routed + children.resize(stable, 0, why) + gone
     if world.spec.rollout.max_surge == 0:
         return routed + _give_back(world, serving, stable, wanted, why)
     return routed + children.resize(stable, wanted, why) + remove_others(serving, {stable.revision}, why)
@@ -78,13 +81,19 @@ def _give_back(
     others = [other for other in world.observed.deployments if other.revision != stable.revision]
     taken = sum(max(other.replicas, 0 if other.deleting else other.spec_replicas) for other in others)
     grown = children.resize(stable, min(wanted, max(stable.spec_replicas, wanted - taken)), why)
-    if serving.answers(stable) or not wanted:
+    if serving.answers(stable):
         return remove_others(serving, {stable.revision}, why) + grown
     shrunk: tuple[Action, ...] = ()
     for other in serving.alive:
         if other.revision != stable.revision and other.spec_replicas:
             shrunk += children.resize(other, min(other.spec_replicas, wanted - 1), why)
     return shrunk + remove_others(serving, {stable.revision}, why) + grown
+
+
+def put_aside(world: World, memory: RolloutStatus, revision: str) -> RolledBackStatus | None:
+    """Why ``revision`` was given up, if it was and nobody has asked for another try."""
+    found = memory.rolled_back
+    return found if found and found.revision == revision and found.retry in (None, world.retry) else None
 
 
 def starting(world: World, target: Target, deployed: DeploymentView | None, wanted: int) -> Verdict:

@@ -14,6 +14,7 @@ from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.gateway import not_installed
+from enginewright.core.decide.idle import nobody_serves, taken_over, wait_for_replicas
 from enginewright.core.decide.rollout import (
     PROGRESS_CHECK,
     RolloutResult,
@@ -44,7 +45,11 @@ def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: i
     if engine.record is None or engine.placement is None:
         return _keep(world, engine, serving, memory, wanted)
     target = Target(revision=engine.revision, record=engine.record, placement=engine.placement, replicas=wanted)
-    if _nobody_serves(serving, memory, target):
+    if waiting := wait_for_replicas(world, target, serving, memory):
+        return waiting
+    if nobody_serves(serving, memory, target):
+        if taken_over(world, target, serving, memory):
+            memory = memory.model_copy(update={"stable": target.revision})
         return _settle(world, target, replace(serving, stable=None), memory)
     if serving.stable is None or serving.stable.revision == target.revision:
         return _settle(world, target, serving, memory)
@@ -79,22 +84,19 @@ def _keep(world: World, engine: EngineResult, serving: Serving, memory: RolloutS
     )
 
 
-def _nobody_serves(serving: Serving, memory: RolloutStatus, target: Target) -> bool:
-    """No replica is wanted and none answers: there is no traffic to shift and nothing to analyse, so that the wanted
-    revision takes the place at once. One that was given up does not."""
-    given_up = memory.rolled_back.revision if memory.rolled_back else ""
-    return target.replicas == 0 and not serving.answering and given_up != target.revision
-
-
 def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:
     """The wanted revision is the only one to rely on: run it, send it the traffic, remove the others."""
     deployed = serving.deployment(target.revision)
     strangers = tuple(pod for pod in world.observed.pods if pod.revision != target.revision)
     if world.spec.rollout.strategy == "Recreate" and deployed is None and (strangers or serving.alive):
         return _wait_for_room(serving, memory, target, len(strangers))
-    actions = (
-        children.run(world, target.revision, target.record, target.placement, f"revision {target.revision} is wanted")
-        + children.protect(world)
+    actions: tuple[Action, ...] = ()
+    if target.replicas:
+        # Not before: a new Deployment begins with the apiserver's default of one replica, which nobody wants then.
+        why = f"revision {target.revision} is wanted"
+        actions = children.run(world, target.revision, target.record, target.placement, why)
+    actions += (
+        children.protect(world)
         + route_safely(world, serving, target.revision, f"traffic goes to revision {target.revision}")
         + children.resize(deployed, target.replicas, f"{count(target.replicas, 'replica')} wanted")
     )
@@ -130,22 +132,25 @@ def _drained(world: World, serving: Serving, revision: str) -> bool:
 
 
 def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:
-    """Complete once all replicas were ready and every other revision is gone; losing a replica later is no rollout."""
+    """Complete once all replicas were ready and every other revision is gone; losing a replica later is no rollout.
+    Without a replica it is complete as well, but proven only if it was before."""
     revision, wanted = target.revision, target.replicas
     deployed = serving.deployment(revision)
     others = [other.revision for other in world.observed.deployments if other.revision != revision]
-    full = serving.full(deployed, wanted)
+    none = not wanted and deployed is None
+    full = none or serving.full(deployed, wanted)
     was_complete = memory.stable == revision and memory.step == "Complete"
-    if deployed and not others and (was_complete or full):
+    if (deployed or none) and not others and (was_complete or full):
+        known = bool(wanted) or memory.stable == revision or serving.answers(deployed)
+        state = "serves" if wanted else f"has no replica, as asked{'' if known else ', and is not proven yet'}"
         return RolloutResult(
-            memory=RolloutStatus(stable=revision, step="Complete"),
+            memory=RolloutStatus(stable=revision if known else None, step="Complete"),
             verdict=good(
-                Condition.ROLLOUT_COMPLETE,
-                Reason.COMPLETE,
-                f"Revision {revision} {'serves' if wanted else 'has no replica, as asked'}; no other revision runs.",
+                Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} {state}; no other revision runs."
             ),
         )
-    proven = revision if serving.answers(deployed) and memory.stable not in others else memory.stable
+    # Without a replica that is wanted, none will answer later.
+    proven = revision if serving.answers(deployed) and not (wanted and memory.stable in others) else memory.stable
     memory = RolloutStatus(
         stable=proven, candidate=revision, step="Draining" if full else "Starting", rolled_back=memory.rolled_back
     )

@@ -34,6 +34,7 @@ from enginewright.core.decide.rollout import (
     RolloutResult,
     Target,
     back_to,
+    put_aside,
     remove_others,
     route_safely,
     starting,
@@ -62,8 +63,7 @@ def shift(
         memory=memory,
         candidate=serving.deployment(target.revision),
     )
-    given_up = memory.rolled_back
-    if given_up and given_up.revision == target.revision and given_up.retry in (None, world.retry):
+    if given_up := put_aside(world, memory, target.revision):
         return _stay_back(moving, given_up)
     if world.spec.rollout.strategy == "Recreate":
         return _recreate(moving)
@@ -97,7 +97,7 @@ def _go_on(moving: Shift, at: Position) -> RolloutResult:
     world, target, step = moving.world, moving.target, at.step
     mine, theirs = _counts(moving, at)
     actions: tuple[Action, ...] = ()
-    if mine or not target.replicas:
+    if mine:
         actions += children.run(
             world,
             target.revision,
