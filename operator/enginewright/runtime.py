@@ -25,6 +25,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.handlers.translate import Translator
 from enginewright.handlers.watch import Watcher
 from enginewright.observe.keys import Key
+from enginewright.observe.nodes import NodeReader
 from enginewright.observe.prober import Prober
 from enginewright.observe.shelves import ShelfReader
 from enginewright.observe.signals import Signals
@@ -75,7 +76,8 @@ class Operator:
         )  # fmt: skip
         recorder = EventRecorder(kube, socket.gethostname())
         parts = Parts(
-            world=World(kube, lambda: datetime.now(UTC), time.monotonic),
+            world=World(kube, lambda: datetime.now(UTC), time.monotonic,
+                        NodeReader(kube, time.monotonic) if options.config.observe_nodes else None),
             actor=Actor(kube, metrics.acted),
             reporter=Reporter(kube, recorder, metrics.status_writes.inc),
             signals=self.signals,

@@ -64,6 +64,7 @@ server_python_runtimes: {{ .serverPythonRuntimes | toJson }}
 server_args: {{ .serverArgs | toJson }}
 runtime_class_name: {{ .runtimeClassName | quote }}
 require_mig_config_state: {{ .requireMigConfigState }}
+observe_nodes: {{ and $.Values.rbac.nodes (not $.Values.watchNamespaces) }}
 resolve_resources: {{ .resolveResources | toJson }}
 build_resources: {{ .buildResources | toJson }}
 server_resources: {{ .serverResources | toJson }}
@@ -131,4 +132,11 @@ prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson 
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, get, patch]
+{{- end }}
+
+{{/* Nodes belong to no namespace, so that no Role can grant this: only where the operator has all namespaces. */}}
+{{- define "enginewright.nodeRules" -}}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
 {{- end }}

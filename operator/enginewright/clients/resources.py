@@ -47,7 +47,7 @@ LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases")
 HTTP_ROUTE = Resource("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes")
 GRPC_ROUTE = Resource("gateway.networking.k8s.io/v1", "GRPCRoute", "grpcroutes")
 EVENT = Resource("events.k8s.io/v1", "Event", "events")
-NODE = Resource("v1", "Node", "nodes")  # not namespaced, and only `enginewright plan` reads it, with its user's rights
+NODE = Resource("v1", "Node", "nodes")  # not namespaced, and never written
 
 RESOURCES = (
     OPTIMISED_MODEL, JOB, POD, DEPLOYMENT, SERVICE, CONFIG_MAP, CLAIM, ENDPOINT_SLICE, DISRUPTION_BUDGET,

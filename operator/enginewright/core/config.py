@@ -46,7 +46,9 @@ class OperatorConfig:
     its Python backend can import (``onnxruntime``, ``tensorrt``, ``torch``). Durations in seconds.
 
     ``require_mig_config_state`` asks nodes for ``nvidia.com/mig.config.state=success``, the label of NVIDIA's MIG
-    manager; a cluster that is partitioned by other means switches it off.
+    manager; a cluster that is partitioned by other means switches it off. ``observe_nodes`` lets the operator read
+    nodes, and the pods on those with GPUs in all namespaces: without, or without the right to, it says and does nothing
+    about where there is room.
     """
 
     images: Images = field(default_factory=Images)
@@ -59,6 +61,7 @@ class OperatorConfig:
     image_pull_secrets: tuple[str, ...] = ()
     runtime_class_name: str = ""
     require_mig_config_state: bool = True
+    observe_nodes: bool = True
     resolve_resources: Resources = Resources(requests={"cpu": "100m", "memory": "256Mi"}, limits={"memory": "2Gi"})
     build_resources: Resources = Resources(requests={"cpu": "1", "memory": "4Gi"}, limits={"memory": "16Gi"})
     server_resources: Resources = Resources(requests={"cpu": "500m", "memory": "1Gi"})

@@ -265,13 +265,38 @@ class SignalWindow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceUse:
+    """A pod that is bound to a node and has not ended. ``devices`` counts what it holds by NVIDIA's resource names;
+    ``model`` is the OptimisedModel that it is a replica of, or empty."""
+
+    pod: str
+    namespace: str
+    model: str = ""
+    devices: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """A node, as far as devices are concerned. ``allocatable`` has NVIDIA's resources alone, unread, ``taints`` are as
+    Kubernetes writes them, ``closed`` is what keeps every new pod from it (``cordoned``, ``not ready``) or empty."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, Any], ...] = ()
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    closed: str = ""
+    pods: tuple[DeviceUse, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
     ``monotonic`` the clock of the signal window. ``records`` and ``leases`` are by fingerprint, those of the store that
     the spec names. ``applied`` maps ``Kind/name`` of the children that have no view of their own to look into (Service,
     PodDisruptionBudget, ResourceClaimTemplate, routes) to their manifest-hash annotation, so that an unchanged child
     costs no write. ``kept`` is by revision, and read only for an object that is annotated. ``gateway`` is read where
-    the spec asks for one, or revisions have Services that were made for one."""
+    the spec asks for one, or revisions have Services that were made for one. ``nodes`` are those with GPUs, read where
+    a replica or a build waits for one or a revision is about to start; None where they are not known."""
 
     now: datetime
     monotonic: float = 0.0
@@ -287,6 +312,7 @@ class Observed:
     signals: SignalWindow | None = None
     applied: Mapping[str, str] = field(default_factory=dict)
     gateway: GatewayView = field(default_factory=GatewayView)
+    nodes: tuple[NodeView, ...] | None = None
 
     def job(self, name: str) -> JobView | None:
         return next((job for job in self.jobs if job.name == name), None)

@@ -1,4 +1,5 @@
-"""Gathers what one pass may look at: one read of every kind of child, all at once, nothing cached between passes.
+"""Gathers what one pass may look at: one read of every kind of child, all at once, nothing cached between passes
+but nodes, of which only advice is made.
 
 Reading afresh costs some ten requests a pass and buys that a pass is right whatever events were lost.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,6 +45,7 @@ from enginewright.core.request import source_claims, store_claim
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.fields import Raw, annotations_of, controlled_by, labels_of, name_of
+from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.pods import JOB_NAME, pod_view
 from enginewright.observe.reports import JobReports
 from enginewright.observe.routes import observe_routes
@@ -60,10 +63,13 @@ SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class World:
-    """``wall`` gives the time in UTC, ``monotonic`` the clock of the signal windows, in seconds."""
+    """``wall`` gives the time in UTC, ``monotonic`` the clock of the signal windows, in seconds. Without ``nodes``
+    nodes are not known."""
 
-    def __init__(self, kube: KubeClient, wall: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
+    def __init__(self, kube: KubeClient, wall: Callable[[], datetime], monotonic: Callable[[], float],
+                 nodes: NodeReader | None = None) -> None:  # fmt: skip
         self._kube = kube
+        self._nodes = nodes
         self._reports = JobReports(kube)
         self._wall = wall
         self._monotonic = monotonic
@@ -97,7 +103,7 @@ class World:
         )
         gateway, routes = await self._gateway(view, spec, services)
         serving = [pod_view(pod) for pod in pods if labels_of(pod).get(labels.COMPONENT) == labels.COMPONENT_SERVER]
-        return Observed(
+        seen = Observed(
             now=self._wall(),
             monotonic=self._monotonic(),
             jobs=await self._jobs(view.namespace, jobs, pods),
@@ -117,6 +123,9 @@ class World:
             },
             gateway=gateway,
         )  # fmt: skip
+        if self._nodes is None or not wanted(spec, view, seen):
+            return seen
+        return replace(seen, nodes=await self._nodes.views())
 
     async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
         """Children of this very object: one of the same name that was deleted may have left some behind."""

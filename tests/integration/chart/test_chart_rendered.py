@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from enginewright.core.config import Images, OperatorConfig, Prices
 from enginewright.settings import read_settings
@@ -60,6 +61,16 @@ def test_the_operator_reads_its_settings(objects: Objects, tmp_path: Path) -> No
     assert config.prices == Prices(currency="EUR", per_hour={"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6})
     images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
     assert settings({}) == OperatorConfig(images=Images(**images)), "defaults of chart and operator differ"
+
+
+@pytest.mark.parametrize(("values", "may"), [
+    ({}, True), ({"rbac": {"nodes": False}}, False), ({"watchNamespaces": ["team-a"]}, False),
+])
+def test_nodes_are_listed_where_the_operator_may(objects: Objects, values: Values, may: bool) -> None:
+    found = objects(values)
+    rules = [rule for kind in ("Role", "ClusterRole") for role in found.get(kind, ()) for rule in role["rules"]]
+    assert any("nodes" in rule["resources"] for rule in rules) == may
+    assert yaml.safe_load(found["ConfigMap"][0]["data"]["config.yaml"])["observe_nodes"] is may
 
 
 def test_lint_finds_nothing(helm: str) -> None:

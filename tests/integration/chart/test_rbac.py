@@ -12,6 +12,7 @@ import yaml
 from enginewright.clients.resources import OPTIMISED_MODEL
 from support.apiserver import Models, model
 from support.fake_kubelet import FakeKubelet
+from support.fleets import H100
 from support.kubectl import Kubectl
 from support.operators import embedded
 
@@ -51,6 +52,23 @@ async def test_the_whole_way_needs_nothing_else(
     assert "403" not in codes
 
 
+async def test_without_nodes_the_scheduler_has_the_last_word(
+    limited: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    """Even where it was told to look at nodes, which a Role cannot allow."""
+    kubelet.script.server = "unschedulable"
+    placement = {"accelerator": "gpu", "gpu": {"products": [H100]}, "mig": {"profile": "3g.40gb"}}
+    async with embedded(limited, namespace) as operator:
+        await models.create(model(placement=placement))
+        said = (await models.wait("RolloutComplete", "False", "Unschedulable"))["message"]
+        assert said.endswith("check with: kubectl describe nodes.")
+        kubelet.script.server = "succeed"
+        await models.wait("Ready", "True", "Serving")
+        refused = {sample.labels["resource"] for metric in operator.metrics.api_seconds.collect()
+                   for sample in metric.samples if sample.labels["code"] == "403"}  # fmt: skip
+    assert refused == {"nodes"}
+
+
 def test_it_may_not_do_more(limited: Path, namespace: str) -> None:
     kubectl = Kubectl(limited, namespace)
     models, roles = "optimisedmodels.enginewright.io", "roles.rbac.authorization.k8s.io"
@@ -60,3 +78,4 @@ def test_it_may_not_do_more(limited: Path, namespace: str) -> None:
         assert kubectl.run("auth", "can-i", verb, resource).stdout.strip() == "no", f"{verb} {resource}"
     assert kubectl.run("auth", "can-i", "list", "pods").stdout.strip() == "yes"
     assert kubectl.run("auth", "can-i", "list", "pods", "-n", "default").stdout.strip() == "no"
+    assert kubectl.run("auth", "can-i", "list", "nodes").stdout.strip() == "no"

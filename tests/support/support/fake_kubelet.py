@@ -34,7 +34,7 @@ from enginewright_builder.contract import (
 
 Act = Literal[
     "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
-    "refuse-engine",
+    "refuse-engine", "unschedulable",
 ]
 NODE = Resource("v1", "Node", "nodes")
 DIGEST = f"sha256:{'a' * 64}"
@@ -43,7 +43,8 @@ DIGEST = f"sha256:{'a' * 64}"
 @dataclass
 class Script:
     """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
-    ``hold-new`` leaves pods alone that do something already."""
+    ``hold-new`` leaves pods alone that do something already. ``unschedulable`` gives a pod no node, and says so as the
+    scheduler would."""
 
     resolve: Act = "succeed"
     build: Act = "succeed"
@@ -138,10 +139,10 @@ class FakeKubelet:
         if metadata.get("deletionTimestamp"):
             await self._let_go(metadata["name"])
             return
-        if not pod["spec"].get("nodeName"):
-            await self._bind(metadata["name"])
         step = (metadata.get("labels") or {}).get(labels.STEP, "server")
         act = self.script.act(step)
+        if not pod["spec"].get("nodeName") and act != "unschedulable":
+            await self._bind(metadata["name"])
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if ended or self._acted.get(metadata["uid"]) == act or (act == "hold-new" and metadata["uid"] in self._acted):
             return
@@ -168,6 +169,8 @@ class FakeKubelet:
 
     async def _status(self, pod: Object, step: str, act: Act) -> Object:
         container = pod["spec"]["containers"][0]["name"]
+        if act == "unschedulable":
+            return _not_scheduled()
         if act == "pull-error":
             waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nowhere/builder:1"'}
             return _state("Pending", container, {"waiting": waiting})
@@ -252,6 +255,12 @@ def _state(phase: str, container: str, state: Object, *, ready: bool = False) ->
              "state": state}
         ],
     }  # fmt: skip
+
+
+def _not_scheduled() -> Object:
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": _now(),
+            "message": "0/2 nodes are available: 2 Insufficient nvidia.com/mig-3g.40gb."}  # fmt: skip
+    return {"phase": "Pending", "conditions": [said]}
 
 
 def _refusal(pod: Object) -> Object:

@@ -31,9 +31,10 @@ def define(name: str) -> str:
     return match[1]
 
 
-def granted() -> set[tuple[str, str, str]]:
+def granted(*names: str) -> set[tuple[str, str, str]]:
     """(API group, resource, verb) of the chart's rules, which hold no template action and so are plain YAML."""
-    rules = yaml.safe_load(define("enginewright.rules"))
+    texts = [define(f"enginewright.{name}") for name in names or ("rules", "nodeRules")]
+    rules = [rule for text in texts for rule in yaml.safe_load(text)]
     return {(group, resource, verb) for rule in rules
             for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]}
 
@@ -55,7 +56,7 @@ def documented() -> set[tuple[str, str, str]]:
             rows[-1] = (f"{rows[-1][0]} {left}", f"{rows[-1][1]} {middle}")
         else:
             rows.append((left, middle))
-    core = {"pods", "services", "configmaps", "persistentvolumeclaims", "events"}
+    core = {"pods", "nodes", "services", "configmaps", "persistentvolumeclaims", "events"}
     groups = {"jobs": "batch", "deployments": "apps"}
     found = set()
     for left, middle in rows:
@@ -72,6 +73,11 @@ def documented() -> set[tuple[str, str, str]]:
 
 def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
     assert granted() == documented()
+
+
+def test_what_no_role_can_grant_stands_apart() -> None:
+    assert granted("nodeRules") == {("", "nodes", "list")}
+    assert "nodes" not in {resource for _, resource, _ in granted("rules")}
 
 
 def test_no_rule_is_a_wildcard_and_none_reads_secrets() -> None:
@@ -97,6 +103,7 @@ def test_default_values_fit_the_schema() -> None:
     (("images", "builder", "digest"), "sha256:abc"),
     (("imagePullPolicy",), "Sometimes"),
     (("watchNamespaces",), ["Team_A"]),
+    (("rbac", "nodes"), "yes"),
     (("networkPolicy", "apiServerPorts"), [0]),
 ])
 def test_the_schema_refuses(path: tuple[str, ...], value: object) -> None:

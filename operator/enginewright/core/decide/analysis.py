@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enginewright.core.decide.jobs import Trouble, pod_trouble
 from enginewright.core.decide.repair import refusal
+from enginewright.core.decide.room import room
 from enginewright.core.decide.serving import pods_of
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView, Observed, PodView
@@ -50,9 +51,9 @@ def restarted(world: World, revision: str, before: int) -> Trouble | None:
 
 def waiting_trouble(world: World, placement: Placement | None, revision: str) -> Trouble | None:
     """Why replicas wait to start: nothing wrong with the revision itself."""
-    return pod_trouble(
-        pods_of(world.observed, revision), placement, f"server image {server_image(world.spec, world.config)}"
-    )
+    pods = pods_of(world.observed, revision)
+    image = f"server image {server_image(world.spec, world.config)}"
+    return pod_trouble(pods, placement, image, room(world, placement, pods))
 
 
 def _crash(pod: PodView) -> Trouble:

@@ -17,6 +17,7 @@ from enginewright.core.decide.jobs import (
     pod_end,
     pod_trouble,
 )
+from enginewright.core.decide.room import room
 from enginewright.core.decide.source_step import RETRY_HINT, missing_claim
 from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
 from enginewright.core.manifests import build_job, build_job_name, engine_record, record_name, request_configmap
@@ -174,7 +175,8 @@ def _where(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
 
 def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     """What the Job's pods are doing."""
-    if trouble := pod_trouble(job.pods, build.placement, f"builder image {build.world.config.images.builder}"):
+    image = f"builder image {build.world.config.images.builder}"
+    if trouble := pod_trouble(job.pods, build.placement, image, room(build.world, build.placement, job.pods)):
         return build.says(trouble.reason, trouble.message, memory)
     if job.progress:
         return _progress(build, job, job.progress, memory)

@@ -80,8 +80,9 @@ def wanted_hardware(placement: Placement | None) -> str:
     return f"{text}; check with: kubectl describe nodes." if text else ""
 
 
-def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: str) -> Trouble | None:
-    """Why the newest waiting pod does not start, or None when it just takes its time."""
+def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: str, room: str = "") -> Trouble | None:
+    """Why the newest waiting pod does not start, or None when it just takes its time. ``room`` is what more is known of
+    those that no node can take."""
     waiting = [pod for pod in pods if pod.phase == "Pending" and not pod.deleting]
     if not waiting:
         return None
@@ -89,7 +90,8 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
     if pod.unschedulable:
         return Trouble(
             reason=Reason.UNSCHEDULABLE,
-            message=f"No node can take pod {pod.name}: {pod.unschedulable.rstrip('.')}.{wanted_hardware(placement)}",
+            message=f"No node can take pod {pod.name}: {pod.unschedulable.rstrip('.')}.{wanted_hardware(placement)}"
+            f"{room}",
         )
     if pod.waiting_reason in IMAGE_REASONS:
         detail = f" {pod.waiting_message.rstrip('.')}." if pod.waiting_message else ""

@@ -38,7 +38,7 @@ def _missing(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Unplaced]:
     known = {rest[way.demand].name for way in choices(rest, pools(gpus, rest, cut=True))}
     kept = any(gpu.layout == "kept" for gpu in gpus)
     uncut = _placed(rest, [replace(gpu, layout="proposal") for gpu in gpus]) if kept else {}
-    packed = _packed(rest, gpus)
+    anew = packed(rest, gpus)
     moves, space = _Moves(gpus), _space(gpus)
     found = []
     for demand in rest:
@@ -51,7 +51,7 @@ def _missing(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Unplaced]:
         cut = uncut.get(demand.name, 0)
         if cut:
             say("kept", cut, "would fit if layouts were changed that are not to be changed")
-        moved = max(0, packed[demand.name] - cut)
+        moved = max(0, anew[demand.name] - cut)
         if moved:
             say("fragmentation", moved, moves.advice(demand))
         if demand.replicas > cut + moved:
@@ -66,7 +66,7 @@ def _placed(demands: Sequence[Demand], gpus: Sequence[GPU]) -> dict[str, int]:
     return {demand.name: demand.replicas - left for demand, left in zip(demands, chosen.left, strict=True)}
 
 
-def _packed(demands: Sequence[Demand], gpus: Sequence[GPU]) -> dict[str, int]:
+def packed(demands: Sequence[Demand], gpus: Sequence[GPU]) -> dict[str, int]:
     """How many of each would be placed if everything that runs on slices were packed anew on the same kind of slice."""
     running: dict[tuple[str, str], int] = {}
     emptied = []

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from enginewright.core.config import OperatorConfig
+from enginewright.core.observed import NodeView
 from enginewright.core.placement import MIG_STATE_LABEL, PRODUCT_LABEL, Placement, built_for
 from enginewright.core.placement import place as place_spec
 from enginewright.core.planner.fleet import Demand, Option
-from enginewright.core.planner.nodes import Fleet, Object, labels
+from enginewright.core.planner.nodes import Fleet
+from enginewright.core.planner.objects import Object
 from enginewright.core.problems import Problem
 from enginewright.core.spec import Spec, parse_spec, validate, validate_name
 from enginewright.core.status import PlacementStatus, SourceStatus, read
@@ -94,20 +96,19 @@ def _demand(
     option = Option(profile=known or placed.device.mig_profile, products=(product,) if product else (),
                     gpus=spec.placement.gpu.count if spec.placement.gpu and not slices else 1)
     replicas = spec.autoscaling.min_replicas if spec.autoscaling else spec.replicas
-    nodes = frozenset(str(node["metadata"]["name"]) for node in fleet.nodes if _suits(node, placed))
+    nodes = frozenset(node.name for node in fleet.nodes if suits(node, placed))
     return Demand(name=name, replicas=1 if replicas is None else replicas, options=(option,), nodes=nodes)
 
 
-def _suits(node: Object, placed: Placement) -> bool:
+def suits(node: NodeView, placed: Placement) -> bool:
     """By the pod's node selector and tolerations. The product is the option's to say; that its layout was made well
     counts only where the MIG manager has said anything: a node without MIG gets that label with its first layout."""
-    there = labels(node)
+    there = node.labels
     wanted = {key: value for key, value in placed.node_selector.items()
               if key != PRODUCT_LABEL and (key != MIG_STATE_LABEL or key in there)}
-    taints = (node.get("spec") or {}).get("taints") or []
     return all(there.get(key) == value for key, value in wanted.items()) and all(
         taint.get("effect") not in BLOCKING or any(_tolerates(one, taint) for one in placed.tolerations)
-        for taint in taints)
+        for taint in node.taints)
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

@@ -9,23 +9,20 @@ device plugin (NVIDIA/k8s-device-plugin: internal/lm/mig-strategy.go, internal/r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
 
 from enginewright.core import mig
-from enginewright.core.labels import COMPONENT, COMPONENT_SERVER, MODEL
+from enginewright.core.observed import DeviceUse, NodeView
 from enginewright.core.placement import GPU_RESOURCE, PRODUCT_LABEL
 from enginewright.core.planner.fleet import GPU, Demand, Instance, Option
+from enginewright.core.planner.objects import SLICE_PREFIX, Object, views_of
 from enginewright.core.planner.planner import occupied, place
 from enginewright.core.problems import Problem
 from enginewright.core.spec.parse import show
 
 COUNT_LABEL = "nvidia.com/gpu.count"
-SLICE_PREFIX = "nvidia.com/mig-"
-ENDED = ("Succeeded", "Failed")
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,66 +30,51 @@ class Fleet:
     """``running`` counts replicas by (namespace, model). ``notes`` are what was left out or inferred, for people."""
 
     gpus: tuple[GPU, ...]
-    nodes: tuple[Object, ...]
+    nodes: tuple[NodeView, ...]
     running: Mapping[tuple[str, str], int]
     notes: tuple[str, ...]
 
 
 def fleet_of(objects: Sequence[Object]) -> Fleet | list[Problem]:
     """``objects`` are Nodes and Pods; others are passed over. Nodes without NVIDIA GPUs are, too."""
-    pods = [one for one in objects if one.get("kind") == "Pod" and _runs(one)]
+    views = views_of(objects)
     gpus: list[GPU] = []
     used_nodes, notes, problems = [], [], []
-    for node in sorted((one for one in objects if one.get("kind") == "Node"), key=_name):
-        if _ready(node) is not None:
-            notes.append(f"node {_name(node)} is left out: it is {_ready(node)}")
+    for node in views:
+        if node.closed:
+            notes.append(f"node {node.name} is left out: it is {node.closed}")
             continue
-        boards = _boards(node)
+        boards = boards_of(node)
         if isinstance(boards, Problem):
             problems.append(boards)
         elif boards:
             used_nodes.append(node)
-            mine = [pod for pod in pods if (pod.get("spec") or {}).get("nodeName") == _name(node)]
-            gpus += [_kept(gpu) for gpu in _with_pods(boards, mine)]
+            gpus += boards
     if not any(one.get("kind") == "Pod" for one in objects):
         notes.append("no pods are known, so that all GPUs count as free")
     if any(gpu.instances for gpu in gpus):
         notes.append("nodes do not say which slice lies where: positions are inferred")
-    return problems or Fleet(gpus=tuple(gpus), nodes=tuple(used_nodes), running=_running(pods), notes=tuple(notes))
+    return problems or Fleet(gpus=tuple(gpus), nodes=tuple(used_nodes), running=_running(views), notes=tuple(notes))
 
 
-def _name(one: Object) -> str:
-    return str((one.get("metadata") or {}).get("name") or "")
+def boards_of(node: NodeView) -> list[GPU] | Problem:
+    """The node's boards with what runs on them; none where it has no NVIDIA GPU. Those in use are kept as they are."""
+    boards = _boards(node)
+    if isinstance(boards, Problem):
+        return boards
+    return [_kept(gpu) for gpu in _with_pods(boards, node.pods)]
 
 
-def labels(one: Object) -> Mapping[str, str]:
-    return (one.get("metadata") or {}).get("labels") or {}
-
-
-def _runs(pod: Object) -> bool:
-    return bool((pod.get("spec") or {}).get("nodeName")) and (pod.get("status") or {}).get("phase") not in ENDED
-
-
-def _ready(node: Object) -> str | None:
-    """What keeps pods from it, or None."""
-    if (node.get("spec") or {}).get("unschedulable"):
-        return "cordoned"
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return "not ready" if any(c.get("type") == "Ready" and c.get("status") != "True" for c in conditions) else None
-
-
-def _boards(node: Object) -> list[GPU] | Problem:
+def _boards(node: NodeView) -> list[GPU] | Problem:
     """The node's boards, nothing running on them."""
     resources: dict[str, int] = {}
-    for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items():
-        if name != GPU_RESOURCE and not name.startswith(SLICE_PREFIX):
-            continue
-        if not re.fullmatch(r"\d+", str(amount)):
+    for name, amount in node.allocatable.items():
+        if not re.fullmatch(r"\d+", amount):
             return _problem(node, f"status.allocatable[{name}]", amount, "is not a number of devices", "write a number")
         resources[name] = int(amount)
     if not any(resources.values()):
         return []
-    label = labels(node).get(PRODUCT_LABEL, "")
+    label = node.labels.get(PRODUCT_LABEL, "")
     if not label:
         return _problem(node, f"metadata.labels[{PRODUCT_LABEL}]", label, "is missing, so that its GPUs are not known",
                         "run GPU feature discovery (part of NVIDIA's GPU operator) on it, or set the label")
@@ -104,7 +86,7 @@ def _boards(node: Object) -> list[GPU] | Problem:
     return _cut(node, product, whole, {name.replace(".me", "+me"): n for name, n in slices.items() if n}, bool(single))
 
 
-def _cut(node: Object, product: str, whole: int, slices: Mapping[str, int], single: bool) -> list[GPU] | Problem:
+def _cut(node: NodeView, product: str, whole: int, slices: Mapping[str, int], single: bool) -> list[GPU] | Problem:
     unknown = [name for name in slices if mig.profile(product, name) is None]
     if unknown:
         return _problem(node, f"status.allocatable[{SLICE_PREFIX}{unknown[0]}]", slices[unknown[0]],
@@ -112,7 +94,7 @@ def _cut(node: Object, product: str, whole: int, slices: Mapping[str, int], sing
     boards = _number_of_boards(node, product, whole, slices, single)
     if isinstance(boards, Problem):
         return boards
-    gpus = [GPU(node=_name(node), index=index, product=product) for index in range(whole + boards)]
+    gpus = [GPU(node=node.name, index=index, product=product) for index in range(whole + boards)]
     cut = _layouts(product, boards, slices)
     if cut is None:
         return _problem(node, "status.allocatable", dict(slices), f"is more than {boards} boards of {product} can hold",
@@ -121,11 +103,11 @@ def _cut(node: Object, product: str, whole: int, slices: Mapping[str, int], sing
 
 
 def _number_of_boards(
-    node: Object, product: str, whole: int, slices: Mapping[str, int], single: bool
+    node: NodeView, product: str, whole: int, slices: Mapping[str, int], single: bool
 ) -> int | Problem:
     """Boards in MIG mode: all but the whole ones; with strategy single the label counts slices, so that they are
     inferred."""
-    count = labels(node).get(COUNT_LABEL, "")
+    count = node.labels.get(COUNT_LABEL, "")
     if single or not count:
         return next((n for n in range(sum(slices.values()) + 1) if _layouts(product, n, slices) is not None), 0)
     if not re.fullmatch(r"\d+", count) or int(count) < whole:
@@ -135,7 +117,13 @@ def _number_of_boards(
 
 
 def _layouts(product: str, boards: int, slices: Mapping[str, int]) -> list[tuple[Instance, ...]] | None:
+    return _layouts_of(product, boards, tuple(slices.items()))
+
+
+@lru_cache(maxsize=1024)  # a fleet has many nodes and few ways to cut one, and the operator looks again and again
+def _layouts_of(product: str, boards: int, counts: tuple[tuple[str, int], ...]) -> list[tuple[Instance, ...]] | None:
     """Each board alike where the numbers allow it, else packed; None where they do not fit."""
+    slices = dict(counts)
     each = {name: count // boards for name, count in slices.items()} if boards else {}
     if boards and all(each[name] * boards == count for name, count in slices.items()):
         alike = _packed(product, 1, each)
@@ -157,15 +145,15 @@ def _packed(product: str, boards: int, slices: Mapping[str, int]) -> list[tuple[
             for gpu in occupied(empty, seats)]
 
 
-def _with_pods(boards: Sequence[GPU], pods: Sequence[Object]) -> list[GPU]:
+def _with_pods(boards: Sequence[GPU], pods: Sequence[DeviceUse]) -> list[GPU]:
     """Each pod on the first free slices or boards of those that it asks for."""
     found = list(boards)
     single = not any(not gpu.mig for gpu in boards)
-    for pod in sorted(pods, key=_name):
-        for resource, count in _asks(pod).items():
+    for pod in pods:
+        for resource, count in pod.devices.items():
             for _ in range(count):
                 profile = resource.removeprefix(SLICE_PREFIX).replace(".me", "+me")
-                _take(found, "" if resource == GPU_RESOURCE else profile, _name(pod), single)
+                _take(found, "" if resource == GPU_RESOURCE else profile, pod.pod, single)
     return found
 
 
@@ -181,29 +169,16 @@ def _take(gpus: list[GPU], profile: str, user: str, single: bool) -> None:
                 return
 
 
-def _asks(pod: Object) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for container in (pod.get("spec") or {}).get("containers") or []:
-        limits = (container.get("resources") or {}).get("limits") or {}
-        for name, amount in limits.items():
-            if (name == GPU_RESOURCE or name.startswith(SLICE_PREFIX)) and re.fullmatch(r"\d+", str(amount)):
-                total[name] = total.get(name, 0) + int(amount)
-    return total
-
-
 def _kept(gpu: GPU) -> GPU:
     return gpu if gpu.idle else replace(gpu, layout="kept")
 
 
-def _running(pods: Sequence[Object]) -> dict[tuple[str, str], int]:
+def _running(nodes: Iterable[NodeView]) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
-    for pod in pods:
-        model = labels(pod).get(MODEL)
-        if model and labels(pod).get(COMPONENT) == COMPONENT_SERVER:
-            key = (str(pod["metadata"].get("namespace") or "default"), model)
-            found[key] = found.get(key, 0) + 1
+    for pod in (pod for node in nodes for pod in node.pods if pod.model):
+        found[pod.namespace, pod.model] = found.get((pod.namespace, pod.model), 0) + 1
     return found
 
 
-def _problem(node: Object, field: str, value: object, message: str, remedy: str) -> Problem:
-    return Problem(field=f"node {_name(node)}: {field}", value=show(value), message=message, remedy=remedy)
+def _problem(node: NodeView, field: str, value: object, message: str, remedy: str) -> Problem:
+    return Problem(field=f"node {node.name}: {field}", value=show(value), message=message, remedy=remedy)
