@@ -250,6 +250,29 @@ def test_recreate_names_no_way_back_where_nothing_is_kept() -> None:
     assert labels.ROLLBACK_TO not in cluster.condition("RolloutComplete")["message"]
 
 
+@pytest.mark.parametrize("left", [set(), {"HTTPRoute"}], ids=["all of it", "gRPC"])
+@pytest.mark.parametrize("surge", [0, 1])
+def test_a_gateway_api_that_vanishes_runs_the_expansion_backwards(surge: int, left: set[str]) -> None:
+    gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["grpc.a.example"]}
+    cluster, first, second = half_way(gateway=gateway, maxSurge=surge)
+    cluster.kinds = left
+    for kind in set(cluster.routes) - left:
+        del cluster.routes[kind]
+        del cluster.applied[f"{kind}/minilm"]
+    for _ in range(100):
+        assert move(cluster) >= WANTED - (surge == 0)
+        assert len(cluster.pods) <= WANTED + surge
+        assert cluster.says("RolloutComplete") == "False/GatewayNotInstalled"
+        if cluster.replicas() == {first: WANTED}:
+            break
+        told = cluster.condition("RolloutComplete")["message"]
+        assert cluster.replicas()[first] == WANTED or f"revision {second} keeps a part of the traffic" in told
+    assert cluster.replicas() == {first: WANTED}
+    move(cluster)
+    assert cluster.revision == first
+    assert "keeps a part" not in cluster.condition("RolloutComplete")["message"]
+
+
 def test_a_gateway_takes_the_share_away_as_the_stable_replicas_come_back() -> None:
     gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
     cluster, first, second = half_way(gateway=gateway)

@@ -14,6 +14,7 @@ from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad
 from enginewright.core.decide.rollout import RolloutResult, back_to
 from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.withdraw import give_share_back, shares_traffic, wrong
 from enginewright.core.decide.world import LOOK_AGAIN, World, apply_if_changed, earliest
 from enginewright.core.manifests import (
     GRPC_ROUTE,
@@ -24,6 +25,7 @@ from enginewright.core.manifests import (
     revision_service_name,
     routes,
 )
+from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action, Apply, Delete, Scale
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.routing import WHOLE, Weights, answerable
@@ -38,23 +40,26 @@ def not_installed(
     world: World, serving: Serving, memory: RolloutStatus, wanted: int, goal: str
 ) -> RolloutResult | None:
     """None unless the spec asks for kinds that the cluster lacks. What serves goes on alone, and no rollout to ``goal``
-    starts."""
+    starts; one that was under way runs backwards, so that nobody's share is dropped before others can take it."""
     missing = world.observed.gateway.missing
     if world.spec.rollout.gateway is None or not missing:
         return None
     stable = serving.stable
     actions: tuple[Action, ...] = ()
+    traffic: Weights = {}
     said = "No rollout starts before that"
     if stable:
-        actions = back_to(world, serving, stable, wanted, "the Gateway API, which the spec asks for, is missing")
+        why = "the Gateway API, which the spec asks for, is missing"
+        actions, traffic, half = _alone(world, serving, stable, memory, wanted, why)
         said += f"; revision {stable.revision} goes on serving behind Service {world.obj.name}"
+        said += f", and until it has all its replicas revision {half} keeps a part of the traffic" if half else ""
         if (memory.stable, memory.step) != (goal, "Complete"):
             memory = RolloutStatus(stable=stable.revision, rolled_back=memory.rolled_back)
     kinds = " and ".join(missing)
     return RolloutResult(
         memory=memory,
         actions=actions,
-        traffic={stable.revision: WHOLE} if stable else {},
+        traffic=traffic,
         requeue=LOOK_AGAIN,
         verdict=bad(
             Condition.ROLLOUT_COMPLETE,
@@ -64,6 +69,18 @@ def not_installed(
             f"{'spec.rollout.gateway' if HTTP_ROUTE in missing else 'spec.rollout.gateway.grpcHostnames'}. {said}.",
         ),
     )
+
+
+def _alone(
+    world: World, serving: Serving, stable: DeploymentView, memory: RolloutStatus, wanted: int, why: str
+) -> tuple[tuple[Action, ...], Weights, str]:
+    """Actions, shares, and a revision that gives its share back first: empty when none has one."""
+    for half in serving.alive:
+        if half.revision != stable.revision and shares_traffic(world, serving, half):
+            found = give_share_back(world, serving, stable, half, wanted, why, wrong=wrong(world, half, memory))
+            if found:
+                return *found, half.revision
+    return back_to(world, serving, stable, wanted, why), {stable.revision: WHOLE}, ""
 
 
 def with_routes(world: World, serving: Serving, rollout: RolloutResult) -> RolloutResult:

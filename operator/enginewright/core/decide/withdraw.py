@@ -34,7 +34,7 @@ def withdraw(world: World, serving: Serving, memory: RolloutStatus, wanted: int,
     if not (shares_traffic(world, serving, half) or memory.step in (EXPANDING, SWITCHING)):
         return None
     why = f"revision {half.revision} is superseded before it has taken over"
-    found = give_share_back(world, serving, stable, half, wanted, why, wrong=_reason(world, half, memory) in WRONG)
+    found = give_share_back(world, serving, stable, half, wanted, why, wrong=wrong(world, half, memory))
     if found is None:
         return None
     actions, traffic = found
@@ -52,12 +52,12 @@ def withdraw(world: World, serving: Serving, memory: RolloutStatus, wanted: int,
     )
 
 
-def _reason(world: World, half: DeploymentView, memory: RolloutStatus) -> str:
-    """What is wrong with the half-rolled revision; empty when nothing is known to be."""
+def wrong(world: World, half: DeploymentView, memory: RolloutStatus) -> bool:
+    """Whether the half-rolled revision is known to give answers that are worth little."""
     if memory.rolled_back and memory.rolled_back.revision == half.revision:
-        return memory.rolled_back.reason
+        return memory.rolled_back.reason in WRONG
     trouble = starting_trouble(world, half, half.revision)
-    return trouble.reason if trouble else ""
+    return trouble is not None and trouble.reason in WRONG
 
 
 def shares_traffic(world: World, serving: Serving, half: DeploymentView) -> bool:
