@@ -28,6 +28,15 @@ async def load_configuration(kubeconfig: str | None = None) -> Configuration:
     return configuration
 
 
+def current_namespace(kubeconfig: str | None = None) -> str:
+    """The namespace of the kubeconfig's current context, ``default`` where it names none or there is no kubeconfig."""
+    try:
+        _, context = kube_config.list_kube_config_contexts(config_file=kubeconfig)
+    except (kube_config.ConfigException, OSError):
+        return "default"
+    return str(context["context"].get("namespace") or "default")
+
+
 def _fresh() -> Configuration:
     """The apiserver is reached directly, or through the kubeconfig's own ``proxy-url``: proxy variables that a pod was
     given for the outside world do not concern it, and looking them up costs two threads' turns a call."""

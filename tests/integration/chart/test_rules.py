@@ -15,7 +15,7 @@ from support.kubectl import Kubectl
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "charts" / "enginewright" / "files" / "rules.yaml"
-EXAMPLES = ROOT / "docs" / "examples"
+EXAMPLES = ROOT / "examples" / "scaling"
 CASES = Path(__file__).parent / "rules.test.yaml"
 
 

@@ -163,9 +163,13 @@ def _promoted(moving: Shift) -> bool:
 
 
 def _wished(moving: Shift) -> bool:
-    """The annotation names the revision, or the engine's fingerprint or enough of it to be unmistakable."""
-    wish = moving.world.obj.annotations.get(labels.PROMOTE, "")
+    """The annotation names the revision, or the engine's fingerprint or enough of it to be unmistakable. Who asks to go
+    back to a revision has said so already."""
+    annotations = moving.world.obj.annotations
+    wish = annotations.get(labels.PROMOTE, "")
     fingerprint = moving.target.record.fingerprint
+    if annotations.get(labels.ROLLBACK_TO) == moving.target.revision:
+        return True
     return wish == moving.target.revision or (len(wish) >= 8 and fingerprint.startswith(wish))
 
 

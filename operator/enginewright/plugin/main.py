@@ -1,0 +1,89 @@
+"""The verbs of ``kubectl optimisedmodel``.
+
+Exit codes: 0 done (``explain``: Ready), 1 not Ready or refused, 2 wrong usage, 3 the cluster could not be asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from enginewright import __version__
+from enginewright.clients.credentials import current_namespace, load_configuration
+from enginewright.clients.errors import ClientError
+from enginewright.clients.kube import KubeClient
+from enginewright.plugin import verbs as does
+from enginewright.plugin.wishes import WishError
+from enginewright.validate_command import check_files
+
+EXIT_REFUSED: Final = 1
+EXIT_UNREACHABLE: Final = 3
+
+
+def parser() -> argparse.ArgumentParser:
+    what = "Why a model is in its state, and what next."
+    top = argparse.ArgumentParser(prog="kubectl optimisedmodel", description=what)
+    top.add_argument("--version", action="version", version=__version__)
+    verbs = top.add_subparsers(required=True, metavar="COMMAND")
+    said = _verb(verbs, "explain", "why is it in this state, and what is next", does.explain)
+    said.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+    _verb(verbs, "watch", "follow builds, rollouts and the queue until it is Ready", does.watch)
+    promoted = _verb(verbs, "promote", "give all traffic to the revision that waits", does.promote)
+    promoted.add_argument("revision", nargs="?", default="", help="default: the candidate")
+    back = _verb(verbs, "rollback", "go back to an earlier revision, without a build", does.rollback)
+    back.add_argument("revision", nargs="?", default="", help="or its beginning; default: the one that served before")
+    back.add_argument("--release", action="store_true", help="follow the spec again")
+    _verb(verbs, "retry", "try again what failed", does.retry)
+    page = _verb(verbs, "report", "save the evidence of the engine that serves", does.report)
+    page.add_argument("-f", "--file", type=Path, help="default: NAME-report.html; - is standard output")
+    page.add_argument("--json", action="store_true", help="build-report.json instead of the page")
+    page.add_argument("--open", action="store_true", help="show it in a browser")
+    tops = verbs.add_parser("top", help="queue, rate, p99, replicas and cost of all models")
+    tops.add_argument("-A", "--all-namespaces", action="store_true")
+    tops.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+    _cluster_arguments(tops, does.top)
+    check = verbs.add_parser("validate", help="check manifests without a cluster")
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
+    check.set_defaults(offline=check_files)
+    return top
+
+
+def _verb(verbs: Any, name: str, text: str, act: Callable[..., Any]) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
+    command.add_argument("name", metavar="NAME", help="of the OptimisedModel")
+    _cluster_arguments(command, act)
+    return command
+
+
+def _cluster_arguments(command: argparse.ArgumentParser, act: Callable[..., Any]) -> None:
+    command.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig's context")
+    command.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
+    command.set_defaults(act=act)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    if hasattr(options, "offline"):
+        return int(options.offline(options))
+    try:
+        return asyncio.run(_run(options))
+    except WishError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except ClientError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_UNREACHABLE
+    except KeyboardInterrupt:
+        return 130
+
+
+async def _run(options: argparse.Namespace) -> int:
+    configuration = await load_configuration(options.kubeconfig)
+    options.namespace = options.namespace or current_namespace(options.kubeconfig)
+    async with KubeClient(configuration) as client:
+        result: int = await options.act(client, options)
+        return result

@@ -1,0 +1,73 @@
+"""What ``top`` and ``watch`` show on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from enginewright.core.conditions import find
+from enginewright.core.reasons import Condition
+from enginewright.core.status import Status, read
+from enginewright.plugin.words import Explanation, explain
+
+COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "P99", "REPLICA/S", "COST/M", "REASON")
+
+
+def rows(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """A row of text for each object, by the names of :data:`COLUMNS`; empty where nothing was measured."""
+    return [_row(obj, read(Status, obj.get("status")) or Status()) for obj in objects]
+
+
+def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
+    ready = find((obj.get("status") or {}).get("conditions"), Condition.READY)
+    engine, cost, scaling = status.engine, status.cost, status.autoscaling
+    depth = scaling.queue_depth if scaling else None
+    return dict(zip(COLUMNS, (
+        str(obj["metadata"].get("namespace", "")),
+        str(obj["metadata"]["name"]),
+        str(ready.get("status", "Unknown")),
+        f"{engine.backend} {engine.precision}" if engine else "",
+        f"{status.ready_replicas or 0}/{status.replicas or 0}",
+        "" if depth is None else str(depth),
+        f"{engine.p99_milliseconds:g} ms" if engine and engine.p99_milliseconds else "",
+        f"{engine.throughput:g}" if engine and engine.throughput else "",
+        f"{cost.per_million_inferences:g} {cost.currency}" if cost else "",
+        str(ready.get("reason", "")),
+    ), strict=True))  # fmt: skip
+
+
+def table(objects: Sequence[Mapping[str, Any]]) -> Table:
+    found = rows(objects)
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in COLUMNS:
+        shown.add_column(column, no_wrap=True, justify="right" if column in ("QUEUE", "P99", "REPLICA/S") else "left")
+    for row in found:
+        colour = {"True": "green", "False": "red"}.get(row["READY"], "yellow")
+        shown.add_row(*(Text(row[column], style=colour if column == "READY" else "") for column in COLUMNS))
+    return shown
+
+
+def lines(said: Explanation) -> list[str]:
+    """For a file or a pipe as for a terminal."""
+    found = [said.headline]
+    for title, parts in (("", said.facts), ("On the way:", said.way), ("Next:", said.next)):
+        if parts:
+            found += ["", *([title] if title else []), *(f"  {part}" if title else part for part in parts)]
+    return found
+
+
+def live(obj: Mapping[str, Any], now: datetime) -> RenderableType:
+    """The picture of one moment: what is said, and a bar while an engine is built."""
+    parts: list[RenderableType] = [Text(line) for line in lines(explain(obj, now))]
+    status = read(Status, obj.get("status")) or Status()
+    build, built = status.build, find((obj.get("status") or {}).get("conditions"), Condition.ENGINE_BUILT)
+    if build and build.percent is not None and built.get("status") != "True":
+        parts += [Text(f"\nBuild: {build.step or 'begins'}, {build.percent} %"),
+                  ProgressBar(total=100, completed=build.percent, width=60)]  # fmt: skip
+    return Group(*parts)

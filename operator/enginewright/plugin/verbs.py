@@ -1,0 +1,130 @@
+"""What each verb does: reads the object, says or asks something, gives the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import webbrowser
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from rich.console import Console
+from rich.live import Live
+
+from enginewright.clients.kube import KubeClient
+from enginewright.clients.resources import OPTIMISED_MODEL
+from enginewright.core.conditions import find
+from enginewright.core.reasons import Condition
+from enginewright.plugin import report as reports
+from enginewright.plugin import screen, wishes
+from enginewright.plugin.words import explain as explained
+
+EXIT_REFUSED: Final = 1
+WATCH_SECONDS: Final = 1.0
+# Of a table that goes to a file or a pipe.
+WIDE: Final = 200
+Object = dict[str, Any]
+
+
+async def explain(client: KubeClient, options: argparse.Namespace) -> int:
+    obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+    said = explained(obj, datetime.now(UTC))
+    _print(vars(said) if options.output != "text" else "\n".join(screen.lines(said)), options.output)
+    return 0 if _ready(obj) else EXIT_REFUSED
+
+
+async def watch(client: KubeClient, options: argparse.Namespace) -> int:
+    """Until it is Ready, or somebody has seen enough. In a pipe each new explanation is printed once."""
+    console, last = Console(), ""
+    with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as picture:
+        while True:
+            obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+            now = datetime.now(UTC)
+            if picture:
+                picture.update(screen.live(obj, now), refresh=True)
+            elif (said := explained(obj, now)).headline != last:
+                last = said.headline
+                print(f"{now:%H:%M:%S} {last}", flush=True)
+            if _ready(obj):
+                return 0
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+async def promote(client: KubeClient, options: argparse.Namespace) -> int:
+    return await _wish(client, options, lambda obj: wishes.promote(obj, options.revision))
+
+
+async def rollback(client: KubeClient, options: argparse.Namespace) -> int:
+    return await _wish(
+        client, options, lambda obj: wishes.release(obj) if options.release else wishes.roll_back(obj, options.revision)
+    )
+
+
+async def retry(client: KubeClient, options: argparse.Namespace) -> int:
+    return await _wish(client, options, lambda obj: wishes.retry(obj, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"))
+
+
+async def _wish(client: KubeClient, options: argparse.Namespace,
+                asked: Callable[[Object], tuple[wishes.Annotations, str]]) -> int:  # fmt: skip
+    obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+    annotations, sentence = asked(obj)
+    body = {"metadata": {"annotations": annotations, "resourceVersion": obj["metadata"]["resourceVersion"]}}
+    await client.patch(OPTIMISED_MODEL, options.namespace, options.name, body)
+    print(sentence)
+    return 0
+
+
+async def report(client: KubeClient, options: argparse.Namespace) -> int:
+    obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+    stable = ((obj.get("status") or {}).get("rollout") or {}).get("stable")
+    if not stable:
+        raise wishes.WishError(f"{options.name} serves no engine yet; kubectl optimisedmodel explain {options.name}")
+    file = "build-report.json" if options.json else "report.html"
+    content = await reports.fetch(client, options.namespace, options.name, stable, file)
+    if str(options.file) == "-":
+        sys.stdout.buffer.write(content)
+        return 0
+    path: Path = options.file or Path(f"{options.name}-{'report.json' if options.json else 'report.html'}")
+    await asyncio.to_thread(path.write_bytes, content)
+    print(path)
+    if options.open:
+        webbrowser.open(Path.cwd().joinpath(path).as_uri())
+    return 0
+
+
+async def top(client: KubeClient, options: argparse.Namespace) -> int:
+    found = await client.list_all(OPTIMISED_MODEL, None if options.all_namespaces else options.namespace)
+    found.sort(key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"]))
+    if options.output != "text":
+        _print(screen.rows(found), options.output)
+    elif found:
+        console = Console()
+        console.width = console.width if console.is_terminal else WIDE
+        console.print(screen.table(found))
+    else:
+        where = "in any namespace" if options.all_namespaces else f"in namespace {options.namespace}"
+        print(f"no OptimisedModel {where}", file=sys.stderr)
+    return 0
+
+
+def _ready(obj: Mapping[str, Any]) -> bool:
+    """Of the current generation: Ready is written for the one that it speaks of."""
+    entry = find((obj.get("status") or {}).get("conditions"), Condition.READY)
+    return entry.get("status") == "True" and entry.get("observedGeneration") == obj["metadata"].get("generation")
+
+
+def _print(data: Any, output: str) -> None:
+    if output == "text":
+        print(data)
+        return
+    text = json.dumps(data, indent=2, ensure_ascii=False, default=list)
+    if output == "yaml":
+        yaml.safe_dump(json.loads(text), sys.stdout, sort_keys=False, allow_unicode=True, width=120)
+    else:
+        print(text)

@@ -1,0 +1,64 @@
+"""What a verb asks for, as annotations to set or remove. Pure: raises :class:`WishError` before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.status import RevisionStatus, Status, read
+
+Annotations = dict[str, str | None]
+
+
+class WishError(Exception):
+    """It makes no sense for this object; for people."""
+
+
+def promote(obj: Mapping[str, Any], revision: str = "") -> tuple[Annotations, str]:
+    """Annotations and a sentence. ``revision`` defaults to the candidate."""
+    name, status = _read(obj)
+    candidate = status.rollout.candidate if status.rollout else None
+    if not candidate or (status.rollout and candidate == status.rollout.stable):
+        raise WishError(f"{name} has no revision that waits: nothing is being rolled out")
+    if revision and revision != candidate:
+        raise WishError(f"revision {revision} is not the candidate of {name}: that is {candidate}")
+    return {labels.PROMOTE: candidate}, f"revision {candidate} of {name} is promoted"
+
+
+def roll_back(obj: Mapping[str, Any], revision: str = "") -> tuple[Annotations, str]:
+    """Annotations and a sentence. ``revision`` may be a beginning of one, and defaults to the one that served before
+    the one that serves now."""
+    name, status = _read(obj)
+    kept = [entry for entry in status.revisions if entry.promotion_time]
+    if not revision:
+        found = [entry for entry in kept if entry.outcome != "Serving"]
+        if not found:
+            raise WishError(f"{name} keeps no earlier revision to go back to (spec.revisionHistoryLimit)")
+        found = found[:1]
+    else:
+        found = [entry for entry in kept if entry.revision.startswith(revision)]
+    if len(found) != 1:
+        raise WishError(f"{revision!r} is {'no' if not found else 'more than one'} revision of {name} that served; "
+                        f"those are {_names(kept)}")  # fmt: skip
+    return {labels.ROLLBACK_TO: found[0].revision}, f"{name} goes back to revision {found[0].revision}, without a build"
+
+
+def release(obj: Mapping[str, Any]) -> tuple[Annotations, str]:
+    name, _ = _read(obj)
+    if labels.ROLLBACK_TO not in (obj["metadata"].get("annotations") or {}):
+        raise WishError(f"{name} is not held at a revision: it follows its spec")
+    return {labels.ROLLBACK_TO: None}, f"{name} follows its spec again"
+
+
+def retry(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
+    """``stamp`` is any value that was not there before."""
+    return {labels.RETRY: stamp}, f"what failed of {obj['metadata']['name']} is tried again"
+
+
+def _read(obj: Mapping[str, Any]) -> tuple[str, Status]:
+    return str(obj["metadata"]["name"]), read(Status, obj.get("status")) or Status()
+
+
+def _names(kept: list[RevisionStatus]) -> str:
+    return ", ".join(entry.revision for entry in kept) or "none"

@@ -1,0 +1,126 @@
+"""Why an object is in its state, and what comes next, in plain words. Pure: from the object to lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.conditions import find, parse_timestamp
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import Status, read
+
+# In the order of the way: the first that is not True is what Ready waits for.
+WAY = (
+    Condition.SOURCE_RESOLVED,
+    Condition.ENGINE_BUILT,
+    Condition.ACCURACY_VERIFIED,
+    Condition.ROLLOUT_COMPLETE,
+    Condition.OBJECTIVE_MET,
+    Condition.SCALING_ACTIVE,
+)
+MARKS = {"True": "✓", "False": "✗", "Unknown": "…"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """``headline`` is one sentence. ``facts`` say what serves and on what evidence, ``way`` is one line for each
+    condition, ``next`` what somebody should or can do; each is empty when there is nothing to say."""
+
+    headline: str
+    facts: tuple[str, ...] = ()
+    way: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+
+
+def explain(obj: Mapping[str, Any], now: datetime) -> Explanation:
+    name, raw = obj["metadata"]["name"], obj.get("status") or {}
+    status = read(Status, raw)
+    if status is None or not status.conditions:
+        return Explanation(
+            headline=f"{name} has not been looked at yet.",
+            next=("Is the operator running, and does it watch this namespace? kubectl get deploy -A -l "
+                  f"{labels.NAME}={labels.PRODUCT}",),
+        )  # fmt: skip
+    if (status.observed_generation or 0) < obj["metadata"].get("generation", 0):
+        return Explanation(headline=f"{name} was changed a moment ago; the operator has not looked at it since.",
+                           facts=_facts(status), way=_way(raw, now))  # fmt: skip
+    return Explanation(headline=_headline(name, status, raw), facts=_facts(status), way=_way(raw, now),
+                       next=_next(name, status, raw))  # fmt: skip
+
+
+def _headline(name: str, status: Status, raw: Mapping[str, Any]) -> str:
+    ready, available = (find(raw.get("conditions"), kind) for kind in (Condition.READY, Condition.AVAILABLE))
+    if ready.get("status") == "True":
+        return f"{name} serves what its spec asks for."
+    serving = "still serves the last proven engine" if available.get("status") == "True" else "does not serve"
+    return f"{name} {serving}: {ready.get('message') or ready.get('reason') or 'nothing is known yet.'}"
+
+
+def _facts(status: Status) -> tuple[str, ...]:
+    found = []
+    engine, rollout = status.engine, status.rollout
+    if engine:
+        evidence = [
+            f"{engine.speedup:.2f} times the throughput of the source model" if engine.speedup else "",
+            f"p99 {engine.p99_milliseconds:g} ms" if engine.p99_milliseconds else "",
+            f"accuracy at least {engine.accuracy_low:.4g}" if engine.accuracy_low is not None else "",
+        ]
+        measured = ", ".join(filter(None, evidence))
+        proof = f", measured on {engine.device or 'its device'}: {measured}" if measured else ""
+        found.append(f"Engine: {engine.backend} {engine.precision} ({engine.fingerprint[:8]}){proof}.")
+    if rollout and rollout.stable:
+        count = f"{status.ready_replicas or 0} of {status.replicas or 0} replicas ready"
+        found.append(f"Serving: revision {rollout.stable}, {count}.")
+    if rollout and rollout.candidate and rollout.candidate != rollout.stable:
+        found.append(f"Candidate: revision {rollout.candidate}, step {rollout.step}.")
+    scaling = status.autoscaling
+    if scaling and scaling.decisions:
+        last = scaling.decisions[0]
+        found.append(f"Last scaled {last.time} from {last.from_} to {last.to}: {last.reason}")
+    if status.cost:
+        found.append(f"Cost: {status.cost.per_million_inferences:g} {status.cost.currency} for a million inferences.")
+    return tuple(found)
+
+
+def _way(raw: Mapping[str, Any], now: datetime) -> tuple[str, ...]:
+    lines = []
+    for kind in WAY:
+        entry = find(raw.get("conditions"), kind)
+        if entry:
+            lines.append(f"{MARKS.get(str(entry.get('status')), '?')} {kind} {entry.get('reason')}"
+                         f"{_since(entry, now)}: {entry.get('message')}")  # fmt: skip
+    return tuple(lines)
+
+
+def _since(entry: Mapping[str, Any], now: datetime) -> str:
+    began = parse_timestamp(entry.get("lastTransitionTime"))
+    return f" for {age((now - began).total_seconds())}" if began else ""
+
+
+def age(seconds: float) -> str:
+    """As kubectl's: ``45s``, ``12m``, ``5h``, ``3d``."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def _next(name: str, status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """Commands for what waits for a person; everything else goes on by itself or says its remedy in its message."""
+    found = []
+    entries = {kind: find(raw.get("conditions"), kind) for kind in WAY}
+    reasons = {str(entry.get("reason")) for entry in entries.values()}
+    rollout = status.rollout
+    if reasons & {Reason.WAITING_FOR_PROMOTION, Reason.WAITING_FOR_SAMPLES} and rollout and rollout.candidate:
+        found.append(f"Promote revision {rollout.candidate}: kubectl optimisedmodel promote {name}")
+    if any(labels.RETRY in str(entry.get("message")) for entry in entries.values()):
+        found.append(f"Try again what failed, when its cause is mended: kubectl optimisedmodel retry {name}")
+    old = [entry.revision for entry in status.revisions if entry.promotion_time and entry.outcome == "Superseded"]
+    if old and find(raw.get("conditions"), Condition.READY).get("status") != "True":
+        found.append(f"Go back to revision {old[0]}, which served before: kubectl optimisedmodel rollback {name}")
+    if status.pin and not status.pin.released:
+        found.append(f"Follow the spec again: kubectl optimisedmodel rollback {name} --release")
+    return tuple(found)

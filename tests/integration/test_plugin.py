@@ -1,0 +1,123 @@
+"""``kubectl optimisedmodel``, found and run by the real kubectl, against a real apiserver and operator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster import binaries
+from enginewright.runtime import Operator
+from support.apiserver import Models, eventually, model
+from support.fake_kubelet import FakeKubelet
+from support.operators import embedded
+
+QUICK = {"strategy": "BlueGreen", "analysisSeconds": 0}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
+    async with embedded(operator_kubeconfig, namespace) as running:
+        yield running
+
+
+class Plugin:
+    """kubectl with the plugin on its path and the namespace as its context's."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, directory: Path) -> None:
+        program = directory / "kubectl-optimisedmodel"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m enginewright.plugin "$@"\n')
+        program.chmod(0o755)
+        mine = yaml.safe_load(kubeconfig.read_text())
+        for entry in mine["contexts"]:
+            entry["context"]["namespace"] = namespace
+        config = directory / "kubeconfig"
+        config.write_text(yaml.safe_dump(mine))
+        path = f"{directory}:{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, "KUBECONFIG": str(config),
+                            "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'builders'}"}
+
+    async def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(binaries.node_program("kubectl")), "optimisedmodel", *arguments]
+        return await asyncio.to_thread(subprocess.run, command, env=self.environment, capture_output=True, text=True,
+                                       timeout=60, check=False)
+
+
+@pytest.fixture
+def plugin(control_plane: Path, namespace: str, tmp_path: Path) -> Plugin:
+    return Plugin(control_plane, namespace, tmp_path)
+
+
+async def served(models: Models) -> str:
+    generation = (await models.get())["metadata"]["generation"]
+
+    async def ready() -> str:
+        entry = await models.condition("Ready")
+        assert (entry.get("status"), entry.get("observedGeneration")) == ("True", generation)
+        return str((await models.get())["status"]["rollout"]["stable"])
+
+    return await eventually(ready)
+
+
+async def test_the_way_of_a_model(operator: Operator, models: Models, kubelet: FakeKubelet, plugin: Plugin) -> None:
+    await models.create(model(rollout=QUICK, engine={"maxBatchSize": 8}))
+    watched = await plugin("watch", "minilm")
+    assert watched.returncode == 0, watched.stderr
+    assert watched.stdout.splitlines()[-1].endswith("minilm serves what its spec asks for.")
+    first = await served(models)
+    await models.patch({"spec": {"engine": {"maxBatchSize": 16}, "rollout": {**QUICK, "autoPromote": False}}})
+    waiting = await models.wait("RolloutComplete", "False", "WaitingForPromotion")
+    assert first in waiting["message"] or "passed" in waiting["message"]
+
+    told = await plugin("explain", "minilm")
+    assert told.returncode == 1
+    assert "kubectl optimisedmodel promote minilm" in told.stdout
+    promoted = await plugin("promote", "minilm")
+    assert promoted.returncode == 0, promoted.stderr
+    second = await served(models)
+    assert promoted.stdout == f"revision {second} of minilm is promoted\n"
+
+    back = await plugin("rollback", "minilm")
+    assert back.stdout == f"minilm goes back to revision {first}, without a build\n"
+    await models.wait("Ready", "False", "Pinned")
+    released = await plugin("rollback", "minilm", "--release")
+    assert released.stdout == "minilm follows its spec again\n"
+    said = json.loads((await plugin("explain", "minilm", "-o", "json")).stdout)
+    assert set(said) == {"headline", "facts", "way", "next"}
+
+
+async def test_top_lists_this_namespace_or_all(operator: Operator, models: Models, kubelet: FakeKubelet,
+                                               plugin: Plugin) -> None:
+    assert "no OptimisedModel in namespace" in (await plugin("top")).stderr
+    await models.create(model(rollout=QUICK))
+    await served(models)
+    rows: list[dict[str, Any]] = json.loads((await plugin("top", "-o", "json")).stdout)
+    assert [(row["NAME"], row["READY"], row["REPLICAS"]) for row in rows] == [("minilm", "True", "1/1")]
+    assert "minilm" in (await plugin("top")).stdout
+    assert models.namespace in (await plugin("top", "-A")).stdout
+
+
+async def test_what_is_not_there_and_what_makes_no_sense(models: Models, plugin: Plugin, tmp_path: Path) -> None:
+    missing = await plugin("explain", "nobody")
+    assert (missing.returncode, missing.stdout) == (3, "")
+    assert "nobody" in missing.stderr
+    await models.create(model())
+    refused = await plugin("promote", "minilm")
+    assert (refused.returncode, refused.stderr) == (
+        1, "error: minilm has no revision that waits: nothing is being rolled out\n")
+    assert "annotations" not in (await models.get())["metadata"]
+    unserved = await plugin("report", "minilm")
+    assert "minilm serves no engine yet" in unserved.stderr
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(yaml.safe_dump({**model(), "spec": {"source": {}}}))
+    checked = await plugin("validate", str(bad))
+    assert (checked.returncode, "source.uri" in checked.stdout) == (1, True)

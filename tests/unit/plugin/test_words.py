@@ -1,0 +1,169 @@
+"""What people are told, of objects whose status the operator itself wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from enginewright.core import labels
+from enginewright.plugin import screen, wishes
+from enginewright.plugin.words import Explanation, age, explain
+from support.cluster import SPEC, Cluster, built, refused
+
+NEW = {"engine": {"precision": "fp32"}}
+
+
+def seen(cluster: Cluster) -> dict[str, Any]:
+    meta = {"name": cluster.name, "namespace": "prod", "generation": cluster.generation,
+            "annotations": cluster.annotations}
+    return {"metadata": meta, "spec": cluster.spec, "status": cluster.status}
+
+
+def told(cluster: Cluster) -> Explanation:
+    return explain(seen(cluster), cluster.now)
+
+
+def serving(**rollout: Any) -> Cluster:
+    cluster = Cluster(spec={**SPEC, "rollout": {"analysisSeconds": 0, **rollout}})
+    cluster.settle()
+    return cluster
+
+
+def twice(**rollout: Any) -> Cluster:
+    """A second revision has taken over."""
+    cluster = serving(**rollout)
+    cluster.edit(**NEW)
+    cluster.settle()
+    return cluster
+
+
+def test_one_that_nobody_looks_at() -> None:
+    said = explain({"metadata": {"name": "minilm", "generation": 1}, "spec": {}}, Cluster().now)
+    assert said.headline == "minilm has not been looked at yet."
+    assert "Is the operator running" in said.next[0]
+
+
+def test_one_that_was_changed_a_moment_ago_is_not_judged() -> None:
+    cluster = serving()
+    cluster.edit(**NEW)
+    said = told(cluster)
+    assert "changed a moment ago" in said.headline
+    assert not said.next
+
+
+def test_one_that_serves() -> None:
+    said = told(serving())
+    assert said.headline == "minilm serves what its spec asks for."
+    assert said.facts[0].startswith("Engine: onnxruntime int8 (")
+    assert "2.20 times the throughput of the source model, p99 9 ms, accuracy at least 0.995." in said.facts[0]
+    assert said.facts[1].endswith("1 of 1 replicas ready.")
+    assert {line[0] for line in said.way} == {"✓"}
+    assert not said.next
+
+
+def test_one_that_is_built() -> None:
+    cluster = Cluster()
+    cluster.operate()
+    cluster.settle_jobs()
+    cluster.operate()
+    said = told(cluster)
+    assert said.headline.startswith("minilm does not serve: ")
+    assert any("EngineBuilt" in line and line[0] != "✓" for line in said.way)
+
+
+def test_a_rebuild_that_failed_leaves_the_old_engine_serving_and_names_the_ways_out() -> None:
+    cluster = twice()
+    cluster.edit(engine={"precision": "int8"})
+    cluster.operate()
+    cluster.finish(refused("build", "user", "AccuracyNotReached", "int8 is off"), of="build")
+    cluster.operate()
+    said = told(cluster)
+    assert said.headline.startswith("minilm still serves the last proven engine: ")
+    assert "int8 is off" in said.headline
+    assert any("optimisedmodel retry minilm" in line for line in said.next)
+    assert any("optimisedmodel rollback minilm" in line for line in said.next)
+
+
+def test_one_that_waits_for_a_person() -> None:
+    cluster = serving(autoPromote=False)
+    cluster.edit(**NEW)
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    for _ in range(30):
+        cluster.step()
+    candidate = cluster.status["rollout"]["candidate"]
+    assert f"Promote revision {candidate}: kubectl optimisedmodel promote minilm" in told(cluster).next
+    annotations, _ = wishes.promote(seen(cluster))
+    cluster.annotations |= {key: value for key, value in annotations.items() if value}
+    cluster.settle()
+    assert cluster.revision == candidate
+
+
+def test_going_back_and_forth() -> None:
+    cluster = twice()
+    new = cluster.revision
+    annotations, sentence = wishes.roll_back(seen(cluster))
+    cluster.annotations |= {key: value for key, value in annotations.items() if value}
+    cluster.settle()
+    old = cluster.revision
+    assert old != new
+    assert old in sentence
+    assert any("rollback minilm --release" in line for line in told(cluster).next)
+    assert wishes.release(seen(cluster))[0] == {labels.ROLLBACK_TO: None}
+    assert wishes.roll_back(seen(cluster), new[:4])[0] == {labels.ROLLBACK_TO: new}
+
+
+@pytest.mark.parametrize(("wish", "message"), [
+    (wishes.promote, "has no revision that waits"),
+    (wishes.roll_back, "keeps no earlier revision to go back to"),
+    (lambda obj: wishes.roll_back(obj, "nobody"), "'nobody' is no revision of minilm that served; those are "),
+    (lambda obj: wishes.roll_back(obj, ""), "revisionHistoryLimit"),
+    (wishes.release, "follows its spec"),
+])
+def test_what_makes_no_sense_is_refused(wish: Callable[[dict[str, Any]], Any], message: str) -> None:
+    with pytest.raises(wishes.WishError, match=message):
+        wish(seen(serving()))
+
+
+def test_another_revision_than_the_candidate_is_not_promoted() -> None:
+    obj = {"metadata": {"name": "m"}, "status": {"rollout": {"stable": "a", "candidate": "b", "step": "Analysing"}}}
+    assert wishes.promote(obj, "b")[0] == {labels.PROMOTE: "b"}
+    with pytest.raises(wishes.WishError, match="revision c is not the candidate of m: that is b"):
+        wishes.promote(obj, "c")
+
+
+def test_a_beginning_that_fits_two_is_refused() -> None:
+    kept = [{"revision": name, "fingerprint": "f", "outcome": "Superseded", "promotionTime": "2026-11-21T12:00:00Z"}
+            for name in ("ab1", "ab2")]
+    with pytest.raises(wishes.WishError, match="'ab' is more than one revision of m that served; those are ab1, ab2"):
+        wishes.roll_back({"metadata": {"name": "m"}, "status": {"revisions": kept}}, "ab")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-3, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (7199, "1h"), (1e6, "11d")]
+)
+def test_ages_are_kubectls(seconds: float, text: str) -> None:
+    assert age(seconds) == text
+
+
+def test_since_when_is_told() -> None:
+    cluster = serving()
+    line = explain(seen(cluster), cluster.now + timedelta(hours=5)).way[0]
+    assert " for 5h: " in line
+
+
+def test_rows_of_top() -> None:
+    (row,) = screen.rows([seen(serving())])
+    assert row["READY"] == "True"
+    assert (row["ENGINE"], row["REPLICAS"], row["P99"]) == ("onnxruntime int8", "1/1", "9 ms")
+    (empty,) = screen.rows([{"metadata": {"name": "new", "namespace": "a"}}])
+    assert (empty["READY"], empty["ENGINE"], empty["REPLICAS"]) == ("Unknown", "", "0/0")
+
+
+def test_the_text_has_all_parts() -> None:
+    said = Explanation(headline="h", facts=("f",), way=("w",), next=("n",))
+    assert screen.lines(said) == ["h", "", "f", "", "On the way:", "  w", "", "Next:", "  n"]
+    assert screen.lines(Explanation(headline="h")) == ["h"]
