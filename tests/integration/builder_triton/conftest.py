@@ -51,7 +51,8 @@ def repository(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) -> 
         root,
         "multiply",
         artifact,
-        ServingChoice(max_batch_size=8, max_queue_delay_us=2000),
+        # Long enough that requests sent together are joined on a busy machine too.
+        ServingChoice(max_batch_size=8, max_queue_delay_us=100_000),
         cores=1,
         warmup={"x": np.ones((2, 3, 8), np.float32)},
     )
