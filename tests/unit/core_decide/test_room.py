@@ -13,7 +13,7 @@ from enginewright.core.decide.room import in_the_way, site
 from enginewright.core.placement import Placement, place
 from enginewright.core.planner.objects import views_of
 from enginewright.core.spec import Spec, parse_spec
-from support.cluster import Cluster
+from support.cluster import Cluster, built, resolved
 from support.fleets import H100
 from support.nodes import node, pod
 
@@ -148,14 +148,13 @@ class Observed(Cluster):
         return replace(super().observe(), nodes=self.nodes)
 
 
-def waiting(**spec: Any) -> Observed:
+def waiting(spec: Mapping[str, Any] = SPEC, device: str = "") -> Observed:
     """Its first replica cannot be placed."""
-    cluster = Observed(spec={**SPEC, **spec}, config=CONFIG)
-    cluster.operate()
-    cluster.settle_jobs()
-    cluster.operate()
-    cluster.settle_jobs()
-    cluster.operate()
+    cluster = Observed(spec=spec, config=CONFIG)
+    for _ in range(3):
+        cluster.operate()
+        cluster.finish(resolved(), of="resolve")
+        cluster.finish(built(device=device), of="build")
     (revision,) = cluster.replicas()
     cluster.broken = {revision: WAITS}
     cluster.step()
@@ -173,6 +172,14 @@ def test_the_condition_says_it_after_the_schedulers_words() -> None:
     assert after["reason"] == "Unschedulable"
     assert after["message"].startswith(f"{before['message']} Only fragmentation stands in the way: free are 6 × 1g")
     assert cluster.condition("Ready")["message"] == after["message"]
+
+
+def test_free_devices_that_the_engine_was_not_proven_on_do_not_count() -> None:
+    cluster = waiting({**SPEC, "placement": {"accelerator": "gpu"}}, "NVIDIA H100 80GB HBM3")
+    cluster.nodes = views_of([node("a", "NVIDIA-H200", count=1, gpu=1), node("b", H100, count=1, gpu=1),
+                              pod("p", "b", {"nvidia.com/gpu": 1})])  # fmt: skip
+    cluster.operate()
+    assert "There is not enough: 1 of 1 × nvidia.com/gpu" in cluster.condition("RolloutComplete")["message"]
 
 
 def test_a_replica_that_is_added_later_says_it_too() -> None:

@@ -8,7 +8,7 @@ from enginewright.core.decide.room import room
 from enginewright.core.decide.serving import pods_of
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView, Observed, PodView
-from enginewright.core.placement import Placement
+from enginewright.core.placement import Placement, pinned
 from enginewright.core.reasons import Reason
 from enginewright.core.request import server_image
 
@@ -52,6 +52,10 @@ def restarted(world: World, revision: str, before: int) -> Trouble | None:
 def waiting_trouble(world: World, placement: Placement | None, revision: str) -> Trouble | None:
     """Why replicas wait to start: nothing wrong with the revision itself."""
     pods = pods_of(world.observed, revision)
+    deployed = world.observed.deployment(revision)
+    record = world.observed.records.get(deployed.fingerprint) if deployed else None
+    if placement and record and record.outcome.engine:
+        placement = pinned(placement, record.outcome.engine.device)
     image = f"server image {server_image(world.spec, world.config)}"
     return pod_trouble(pods, placement, image, room(world, placement, pods))
 

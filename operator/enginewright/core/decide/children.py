@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enginewright.core.decide.node_choice import preferred_nodes
 from enginewright.core.decide.world import World, apply_if_changed
 from enginewright.core.manifests import (
     claim_template,
@@ -51,7 +52,8 @@ def run(world: World, revision: str, record: EngineRecord, placement: Placement,
     seen = world.observed.deployment(revision)
     if seen:
         return () if seen.deleting else claim(world, placement)
-    manifest = deployment(world.owner, world.spec, record, placement, world.config)
+    preferred = preferred_nodes(world, record, placement)
+    manifest = deployment(world.owner, world.spec, record, placement, world.config, preferred=preferred)
     return (*claim(world, placement), Apply(manifest=manifest, why=why))
 
 

@@ -13,7 +13,7 @@ from enginewright.core.placement import GPU_RESOURCE, MIG_STATE_LABEL, PRODUCT_L
 from enginewright.core.planner.explain import packed
 from enginewright.core.planner.fleet import GPU, Demand, LayoutChange, Option, Plan
 from enginewright.core.planner.models import suits
-from enginewright.core.planner.nodes import boards_of
+from enginewright.core.planner.nodes import boards_of, product_of
 from enginewright.core.planner.objects import SLICE_PREFIX, is_device
 from enginewright.core.planner.planner import place, plan
 from enginewright.core.planner.spare import best_move, free_of
@@ -58,7 +58,8 @@ def site(placement: Placement | None, nodes: Sequence[NodeView] | None, namespac
     return Site(
         namespace=namespace, resource=resource, need=int(need),
         usable=tuple(node for node in near if _takes(node, placement)),
-        option=Option(profile=device.mig_profile, gpus=device.gpu_count, products=device.products),
+        option=Option(profile=device.mig_profile, gpus=device.gpu_count,
+                      products=device.products or _products(placement)),
         near=tuple(near), gpus=tuple(gpus),
         closed=tuple(node for node in fitting if node.closed and _takes(node, placement)),
     )  # fmt: skip
@@ -66,8 +67,21 @@ def site(placement: Placement | None, nodes: Sequence[NodeView] | None, namespac
 
 def _takes(node: NodeView, placement: Placement) -> bool:
     """Whether the labels are right, too, that a new layout would change."""
-    return all(node.labels.get(key) == value for key, value in placement.node_selector.items()
-               if key in (PRODUCT_LABEL, MIG_STATE_LABEL))
+    labelled = all(node.labels.get(key) == value for key, value in placement.node_selector.items()
+                   if key in (PRODUCT_LABEL, MIG_STATE_LABEL))
+    return labelled and all(node.labels.get(key) in values for key, values in _required(placement))
+
+
+def _required(placement: Placement) -> list[tuple[str, list[str]]]:
+    """(label, values): what :func:`~enginewright.core.placement.pinned` adds."""
+    terms = (placement.node_affinity or {}).get("nodeSelectorTerms", ())
+    return [(one["key"], one["values"]) for term in terms for one in term["matchExpressions"]]
+
+
+def _products(placement: Placement) -> tuple[str, ...]:
+    """Those that an engine was proven on; empty for any."""
+    return tuple(sorted({product_of(value) for key, values in _required(placement) if key == PRODUCT_LABEL
+                         for value in values}))
 
 
 def room(world: World, placement: Placement | None, pods: Iterable[PodView]) -> str:

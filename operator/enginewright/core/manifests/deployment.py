@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
@@ -15,6 +16,7 @@ from enginewright.core.manifests.common import (
     metadata,
     node_placement,
     pod_security,
+    prefer,
     pull_secrets,
     resources,
     scratch_mounts,
@@ -57,8 +59,10 @@ def deployment_name(owner_name: str, revision: str) -> str:
     return f"{owner_name}-{revision}"
 
 
-def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
-    """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``."""
+def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig, *,
+               preferred: Sequence[str] = ()) -> JSON:
+    """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``preferred`` are
+    host names of nodes, the best first."""
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
     placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
@@ -66,7 +70,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     template = {
         "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
                      "annotations": {labels.FINGERPRINT_FULL: fingerprint}},
-        "spec": _pod(owner, spec, record, placement, config, revision),
+        "spec": prefer(_pod(owner, spec, record, placement, config, revision), preferred),
     }
     return sealed({
         "apiVersion": "apps/v1",

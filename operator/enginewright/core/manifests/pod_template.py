@@ -47,13 +47,15 @@ def _containers(own: list[JSON], given: list[Mapping[str, Any]]) -> list[JSON]:
 
 def _affinity(own: Mapping[str, Any], given: Mapping[str, Any]) -> JSON:
     """The user's affinity, with the operator's required node terms added to each of the user's: terms are alternatives,
-    so that both only hold when they stand in one."""
+    so that both only hold when they stand in one. Where the user prefers nodes, the operator prefers none."""
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     if not own:
         return dict(given)
-    node = dict(given.get("nodeAffinity") or {})
-    own_terms = own["nodeAffinity"][required]["nodeSelectorTerms"]
-    given_terms = (node.get(required) or {}).get("nodeSelectorTerms") or [{}]
-    terms = [{**term, "matchExpressions": [*term.get("matchExpressions", []), *own_term["matchExpressions"]]}
-             for term in given_terms for own_term in own_terms]
-    return {**given, "nodeAffinity": {**node, required: {"nodeSelectorTerms": terms}}}
+    node = {**own["nodeAffinity"], **(given.get("nodeAffinity") or {})}
+    if required in own["nodeAffinity"]:
+        own_terms = own["nodeAffinity"][required]["nodeSelectorTerms"]
+        given_terms = ((given.get("nodeAffinity") or {}).get(required) or {}).get("nodeSelectorTerms") or [{}]
+        terms = [{**term, "matchExpressions": [*term.get("matchExpressions", []), *own_term["matchExpressions"]]}
+                 for term in given_terms for own_term in own_terms]
+        node[required] = {"nodeSelectorTerms": terms}
+    return {**given, "nodeAffinity": node}

@@ -65,6 +65,11 @@ def boards_of(node: NodeView) -> list[GPU] | Problem:
     return [_kept(gpu) for gpu in _with_pods(boards, node.pods)]
 
 
+def product_of(label: str) -> str:
+    """The product in the value of the label, which has suffixes for slices and sharing."""
+    return label.removesuffix("-SHARED").partition("-MIG-")[0]
+
+
 def _boards(node: NodeView) -> list[GPU] | Problem:
     """The node's boards, nothing running on them."""
     resources: dict[str, int] = {}
@@ -78,7 +83,7 @@ def _boards(node: NodeView) -> list[GPU] | Problem:
     if not label:
         return _problem(node, f"metadata.labels[{PRODUCT_LABEL}]", label, "is missing, so that its GPUs are not known",
                         "run GPU feature discovery (part of NVIDIA's GPU operator) on it, or set the label")
-    product, _, single = label.removesuffix("-SHARED").partition("-MIG-")
+    product, single = product_of(label), label.removesuffix("-SHARED").partition("-MIG-")[2]
     slices = {name.removeprefix(SLICE_PREFIX): count for name, count in resources.items() if name != GPU_RESOURCE}
     whole = resources.get(GPU_RESOURCE, 0)
     if single:  # strategy single: the slices are called nvidia.com/gpu
