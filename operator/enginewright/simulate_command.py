@@ -4,32 +4,46 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from enginewright.simulation.answer import Answer
 from enginewright.simulation.contest import NAMES, Contest
 from enginewright.simulation.curve import of_figures
 from enginewright.simulation.errors import InputError
+from enginewright.simulation.report import Measured, read_report
 from enginewright.simulation.results import figures
-from enginewright.simulation.run import Scenario
-from enginewright.simulation.trace import read_trace, scaled
+from enginewright.simulation.run import Run, Scenario
+from enginewright.simulation.scale import scaled
+from enginewright.simulation.trace import Trace, read_trace
 
 EXIT_USAGE: Final = 2
+# Where neither the command line nor a build report says.
+SLO_MS: Final = 100.0
+PERCENTILE: Final = 99.0
+COLD_START_SECONDS: Final = 20.0
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--trace", type=Path, required=True, metavar="FILE",
         help="CSV with a TIMESTAMP column, or Prometheus range data as JSON")  # fmt: skip
-    add("--service-ms", type=float, metavar="MS", help="what one request alone takes on a replica")
-    add("--capacity-rps", type=float, metavar="RPS", help="what one replica answers a second at most")
-    add("--slo-ms", type=float, default=100.0, metavar="MS", help="latency objective (default %(default)g)")
-    add("--percentile", type=float, default=99.0, metavar="P", help="of the objective (default %(default)g)")
+    add("--service-curve", type=Path, metavar="FILE", help="build-report.json of the engine")
+    add("--service-ms", type=float, metavar="F", help="instead of a curve: what one request alone takes")
+    add("--capacity-rps", type=float, metavar="F", help="instead of a curve: what one replica answers a second at most")
+    add("--max-batch", type=int, metavar="N", help="largest batch; default: the report's, or what the capacity needs")
+    add("--slo-ms", type=float, metavar="N", help=f"latency objective; default: the report's, or {SLO_MS:g}")
+    add("--percentile", type=float, metavar="P", help=f"of the objective; default: the report's, or {PERCENTILE:g}")
     add("--min", type=int, default=1, metavar="N", help="fewest replicas (default %(default)s)")
     add("--max", type=int, default=20, metavar="N", help="most replicas (default %(default)s)")
-    add("--cold-start-seconds", type=float, default=20.0, metavar="S", help="until a replica is ready")
-    add("--rate-scale", type=float, default=1.0, metavar="X", help="so many times the requests (default %(default)g)")
+    add("--cold-start-seconds", type=float, metavar="S",
+        help=f"until a new replica is ready; default: the report's load time, or {COLD_START_SECONDS:g}")  # fmt: skip
+    add("--rate-scale", type=float, default=1.0, metavar="X",
+        help="so many times as many requests in the same time (default %(default)g)")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="of all that is drawn by lot (default %(default)s)")
     add("--policies", default="all", metavar="LIST", help=f"all, or some of {','.join(NAMES)}")
     add("--grid", action="store_true", help="also every peer with other targets and windows")
@@ -40,32 +54,106 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def act(options: argparse.Namespace) -> int:
     """0 when it was simulated, 2 when an input is refused."""
     try:
-        answer = _simulate(options)
+        names = _names(options.policies)
+        measured = _measured(options)
+        scenario = _scenario(options, measured)
+        trace = read_trace(options.trace, options.seed)
+        arrivals = scaled(trace.arrivals, options.rate_scale, options.seed)
     except InputError as error:
         print(f"enginewright: {error}", file=sys.stderr)
         return EXIT_USAGE
-    print(json.dumps(answer, indent=2))
+    contest = Contest(arrivals, scenario)
+    runs = {name: contest.run(name) for name in names}
+    _print(_answer(options, trace, arrivals, contest, runs), runs, arrivals, options.format)
     return 0
 
 
-def _simulate(options: argparse.Namespace) -> dict[str, Any]:
-    trace = read_trace(options.trace, options.seed)
-    arrivals = scaled(trace.arrivals, options.rate_scale, options.seed)
-    scenario = Scenario(
-        service=of_figures(options.service_ms, options.capacity_rps), slo=options.slo_ms / 1e3,
-        percentile=options.percentile, min_replicas=options.min, max_replicas=options.max,
-        cold_start=options.cold_start_seconds, seed=options.seed,
+def _names(text: str) -> tuple[str, ...]:
+    if text == "all":
+        return NAMES
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in NAMES]
+    if unknown or not names:
+        raise InputError(f"--policies: got {text!r}; write all, or some of {','.join(NAMES)}")
+    return names
+
+
+def _measured(options: argparse.Namespace) -> Measured:
+    if options.max_batch is not None and options.max_batch < 1:
+        raise InputError(f"--max-batch: got {options.max_batch}; write 1 or more")
+    if options.service_curve is None:
+        return Measured(service=of_figures(options.service_ms, options.capacity_rps, options.max_batch))
+    if options.service_ms is not None or options.capacity_rps is not None:
+        raise InputError("--service-curve: says what --service-ms and --capacity-rps would; leave those out")
+    return read_report(options.service_curve, options.max_batch)
+
+
+def _scenario(options: argparse.Namespace, measured: Measured) -> Scenario:
+    slo_ms = _first(options.slo_ms, measured.slo_ms, SLO_MS)
+    percentile = _first(options.percentile, measured.percentile, PERCENTILE)
+    cold_start = _first(options.cold_start_seconds, measured.load_seconds, COLD_START_SECONDS)
+    if not 0 < slo_ms < math.inf:
+        raise InputError(f"--slo-ms: got {slo_ms:g}; write a number above 0")
+    if not 0 < percentile < 100:
+        raise InputError(f"--percentile: got {percentile:g}; write a number between 0 and 100, such as 99")
+    if not 0 <= cold_start < math.inf:
+        raise InputError(f"--cold-start-seconds: got {cold_start:g}; write 0 or more")
+    if not 0 <= options.min <= options.max or options.max < 1:
+        raise InputError(f"--min, --max: got {options.min} and {options.max}; write a minimum of 0 or more, and a "
+                         "maximum of at least 1 that is not below it")  # fmt: skip
+    alone = measured.service.seconds[1] * 1e3
+    if slo_ms < alone:
+        raise InputError(f"--slo-ms: {slo_ms:g} is {alone - slo_ms:g} ms below the {alone:g} ms that one request takes "
+                         f"alone: no number of replicas meets it; write more than {alone:g}, or take a faster engine"
+                         )  # fmt: skip
+    return Scenario(
+        service=measured.service, throughput=measured.throughput, slo=slo_ms / 1e3, percentile=percentile,
+        min_replicas=options.min, max_replicas=options.max, cold_start=cold_start, seed=options.seed,
     )  # fmt: skip
-    names = NAMES if options.policies == "all" else tuple(options.policies.split(","))
-    contest = Contest(arrivals, scenario)
-    answer: dict[str, Any] = {
-        "trace": {"name": trace.name, "requests": len(arrivals), "seconds": round(arrivals[-1], 3)},
-        "policies": {name: figures(contest.run(name)) for name in names},
-    }
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
+
+
+def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float], contest: Contest,
+            runs: dict[str, Run]) -> Answer:  # fmt: skip
+    seconds = arrivals[-1]
+    scenario = contest.scenario
+    answer: Answer = {
+        "trace": {
+            "name": trace.name, "requests": len(arrivals), "seconds": round(seconds, 3),
+            "mean_rps": round(len(arrivals) / max(seconds, 1.0), 3),
+            "peak_rps": max(Counter(map(int, arrivals)).values()),
+            "rate_scale": options.rate_scale, "seed": options.seed,
+        },
+        "settings": {
+            "slo_ms": scenario.slo * 1e3, "percentile": scenario.percentile, "min": scenario.min_replicas,
+            "max": scenario.max_replicas, "cold_start_seconds": scenario.cold_start,
+            "service_ms": scenario.service.seconds[1] * 1e3, "capacity_rps": scenario.service.capacity,
+            "max_batch": scenario.service.max_batch, "instances": scenario.service.instances,
+        },
+        "policies": {name: figures(run) for name, run in runs.items()},
+        "notes": list(trace.notes),
+    }  # fmt: skip
     if options.grid:
         answer["grid"] = [
             {"policy": name, "settings": settings, "slo_violations": len(run.ledger.late),
              "replica_seconds": round(run.replica_seconds, 3)}
-            for name, settings, run in contest.grid(names)
+            for name, settings, run in contest.grid(runs)
         ]  # fmt: skip
     return answer
+
+
+def _print(answer: Answer, runs: dict[str, Run], arrivals: Sequence[float], form: str) -> None:
+    if form == "json":
+        print(json.dumps(answer, indent=2))
+        return
+    # Only people need these.
+    from enginewright.simulation.page import page
+    from enginewright.simulation.table import show
+
+    if form == "html":
+        print(page(answer, runs, arrivals))
+    else:
+        show(answer)

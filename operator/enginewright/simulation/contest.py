@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from enginewright.core.scaling import ScaleLimits
+from enginewright.simulation.foresight import Bounds, Trial, search
 from enginewright.simulation.policies.base import Policy
 from enginewright.simulation.policies.enginewright import Enginewright
 from enginewright.simulation.policies.hpa import DOWN_WINDOW, Hpa, HpaSettings
 from enginewright.simulation.policies.keda import Keda, KedaSettings
 from enginewright.simulation.policies.knative import STABLE_WINDOW, Knative, KnativeSettings
-from enginewright.simulation.policies.oracle import Oracle, Trial, search
+from enginewright.simulation.policies.oracle import Oracle
 from enginewright.simulation.run import Run, Scenario, simulate, throw_dice
 
 NAMES = ("enginewright", "hpa", "keda", "knative", "oracle")
@@ -22,7 +23,7 @@ WINDOWS = (30.0, 60.0, 120.0, 300.0)
 class Contest:
     def __init__(self, arrivals: Sequence[float], scenario: Scenario) -> None:
         self._arrivals = arrivals
-        self._scenario = scenario
+        self.scenario = scenario
         self._dice = throw_dice(arrivals, scenario.seed)
 
     def run(self, name: str) -> Run:
@@ -30,15 +31,15 @@ class Contest:
         if name == "oracle":
             return self._oracle()
         if name == "enginewright":
-            return self.play(Enginewright(_limits(self._scenario), self._scenario.measured))
+            return self.play(Enginewright(_limits(self.scenario), self.scenario.measured))
         return self.play(self.peer(name, {}))
 
     def play(self, policy: Policy) -> Run:
-        return simulate(self._arrivals, policy, self._scenario, self._dice)
+        return simulate(self._arrivals, policy, self.scenario, self._dice)
 
     def peer(self, name: str, settings: Mapping[str, float]) -> Policy:
         """``settings`` are ``target`` and ``window``; what is left out has its default."""
-        scenario = self._scenario
+        scenario = self.scenario
         low, high = scenario.min_replicas, scenario.max_replicas
         target = settings.get("target", 4.0)
         if name == "hpa":
@@ -61,15 +62,17 @@ class Contest:
                     yield name, settings, self.play(self.peer(name, settings))
 
     def _oracle(self) -> Run:
-        scenario = self._scenario
+        scenario = self.scenario
+        low, high, cold = scenario.min_replicas, scenario.max_replicas, scenario.cold_start
         tried: list[tuple[Sequence[int], Run]] = []
 
         def attempt(plan: Sequence[int]) -> Trial:
-            run = self.play(Oracle(plan, scenario.cold_start, scenario.min_replicas, scenario.max_replicas))
+            run = self.play(Oracle(plan, cold, low, high))
             tried.append((plan, run))
-            return Trial(late=run.ledger.late, replica_seconds=run.replica_seconds)
+            return Trial(late=len(run.ledger.late), replica_seconds=run.replica_seconds)
 
-        best = search(self._arrivals, scenario.service.capacity, attempt, scenario.max_replicas)
+        best = search(self._arrivals, self._dice, scenario.service, scenario.slo, 1 - scenario.percentile / 100,
+                      Bounds(low=low, high=high, cold_start=cold), attempt)  # fmt: skip
         return next(run for plan, run in tried if plan is best)
 
 

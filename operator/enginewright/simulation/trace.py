@@ -6,24 +6,21 @@ import csv
 import itertools
 import json
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from enginewright.simulation.errors import InputError
-from enginewright.simulation.luck import stream
 from enginewright.simulation.prometheus import arrivals_of_range
 
 COLUMN = "TIMESTAMP"
 # Seconds since 1970 in milliseconds would be the year 5138.
 MILLISECONDS = 1e11
 FORMS = "write ISO 8601 such as 2023-11-16 18:15:46.68 or 2023-11-16T18:15:46Z, or seconds such as 1700158546.68"
-# A pause is told when it is this long and so many times the mean distance of two requests.
+# A pause is told when it is this long and so many times the median distance of two requests.
 PAUSE, PAUSE_RATIO = 300.0, 100.0
-# A copy of a request is moved at most as far as this neighbour of it.
-NEIGHBOURS = 20
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
@@ -115,44 +112,11 @@ def _seconds(cell: str, where: str) -> tuple[float, bool]:
 def _pauses(arrivals: Sequence[float]) -> tuple[str, ...]:
     if len(arrivals) < 3:
         return ()
-    usual = (arrivals[-1] - arrivals[0]) / len(arrivals)
-    long = max(PAUSE, PAUSE_RATIO * usual)
-    found = [(after - before, before) for before, after in itertools.pairwise(arrivals)
-             if after - before > long]  # fmt: skip
+    gaps = [(after - before, before) for before, after in itertools.pairwise(arrivals)]
+    usual = statistics.median(gap for gap, _ in gaps)
+    found = [(gap, before) for gap, before in gaps if gap > max(PAUSE, PAUSE_RATIO * usual)]
     if not found:
         return ()
     longest, since = max(found)
     return (f"Pauses without requests: {len(found)}, the longest of {longest:.0f} s from second {since:.0f} on; they "
             "are simulated as silence. If requests are missing there, cut the trace.",)  # fmt: skip
-
-
-def scaled(arrivals: Sequence[float], factor: float, seed: int) -> Sequence[float]:
-    """``factor`` times as many requests in the same time; what is left of the factor is drawn by lot.
-
-    The copies of a request stand for other clients who come at about the same time: each is moved by chance up to as
-    far as the twentieth request before or after (the nearer one, so that a burst keeps its edges). So rates grow by the
-    factor over seconds, while within them requests come as independently as those of many clients do: counts spread as
-    a superposition's, where copies beside their originals would make bursts that no client made.
-    """
-    if not 0 < factor < math.inf:
-        raise InputError(f"--rate-scale: got {factor:g}; write a number above 0")
-    if factor == 1.0:
-        return arrivals
-    draw = stream("scale", seed).random
-    whole, rest = divmod(factor, 1.0)
-    last, end = len(arrivals) - 1, arrivals[-1]
-    made: list[float] = []
-    for number, came in enumerate(arrivals):
-        copies = int(whole) + (draw() < rest)
-        if copies:
-            made.append(came)
-        if copies > 1:
-            before = came - arrivals[max(0, number - NEIGHBOURS)]
-            after = arrivals[min(last, number + NEIGHBOURS)] - came
-            room = min(before, after) or max(before, after)
-            made.extend(min(end, max(0.0, came + (2 * draw() - 1) * room)) for _ in range(copies - 1))
-    if not made:
-        raise InputError(f"--rate-scale {factor:g}: leaves no request of {len(arrivals)}; write a larger one")
-    made.sort()
-    start = made[0]
-    return [came - start for came in made] if start else made

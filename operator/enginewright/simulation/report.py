@@ -1,0 +1,98 @@
+"""``build-report.json`` as the service of one replica: its service curve, batcher, instances, objective."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from enginewright.simulation.curve import Service, of_points
+from enginewright.simulation.errors import InputError
+
+WHAT = "give the build-report.json of an engine that was measured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """``throughput`` is requests a second of one replica within the objective; ``slo_ms``, ``percentile`` and
+    ``load_seconds`` None where the report has none."""
+
+    service: Service
+    throughput: float | None = None
+    slo_ms: float | None = None
+    percentile: float | None = None
+    load_seconds: float | None = None
+
+
+def read_report(path: Path, max_batch: int | None = None) -> Measured:
+    """``max_batch`` overrides the report's. Raises :class:`InputError`."""
+    report = _load(path)
+    sweep = report.get("sweep")
+    if not isinstance(sweep, Mapping) or not sweep.get("service_curve"):
+        raise InputError(f"{path}: sweep.service_curve is missing or empty; {WHAT}")
+    serving = _part(report, "serving") or _part(sweep, "serving")
+    instances = _whole(serving.get("instance_count", 1), f"{path}: serving.instance_count", 1)
+    most = max_batch or max(1, _whole(serving.get("max_batch_size", 0), f"{path}: serving.max_batch_size", 0))
+    delay = _number(serving.get("max_queue_delay_us", 0), f"{path}: serving.max_queue_delay_us")
+    preferred = tuple(_whole(one, f"{path}: serving.preferred_batch_sizes", 1)
+                      for one in serving.get("preferred_batch_sizes") or ())  # fmt: skip
+    if max_batch is None and preferred and max(preferred) > most:
+        raise InputError(f"{path}: serving.preferred_batch_sizes: {max(preferred)} is above max_batch_size {most}, "
+                         f"which Triton refuses; write {most} or less")  # fmt: skip
+    service = Service(
+        seconds=of_points(_points(sweep["service_curve"], path), most, f"{path}: sweep.service_curve"),
+        instances=instances, queue_delay=delay / 1e6, preferred=tuple(size for size in preferred if size <= most),
+    )  # fmt: skip
+    engine, objective = _part(report, "engine"), _part(report, "objective")
+    return Measured(
+        service=service,
+        throughput=engine.get("throughput_at_objective") or None,
+        slo_ms=objective.get("latency_ms") or None,
+        percentile=objective.get("latency_percentile") or None,
+        load_seconds=engine.get("load_seconds") or None,
+    )
+
+
+def _load(path: Path) -> Mapping[str, Any]:
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}; {WHAT}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: is not JSON: {error.msg}; {WHAT}") from error
+    if not isinstance(report, Mapping):
+        raise InputError(f"{path}: is not a build report; {WHAT}")
+    return report
+
+
+def _part(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = report.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _points(curve: Any, path: Path) -> dict[int, float]:
+    """Seconds by batch. One batch in flight for each instance: each takes the time that it takes beside the others."""
+    points: dict[int, float] = {}
+    for number, one in enumerate(curve):
+        where = f"{path}: sweep.service_curve[{number}]"
+        if not isinstance(one, Mapping) or "batch" not in one or "p50_ms" not in one:
+            raise InputError(f"{where}: got {json.dumps(one)[:80]}; write batch and p50_ms")
+        batch = _whole(one["batch"], f"{where}.batch", 1)
+        if batch in points:
+            raise InputError(f"{where}.batch: {batch} stands there twice; leave one out")
+        points[batch] = _number(one["p50_ms"], f"{where}.p50_ms") / 1e3
+    return points
+
+
+def _whole(value: Any, where: str, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{where}: got {json.dumps(value)[:40]}; write a whole number of at least {least}")
+    return value
+
+
+def _number(value: Any, where: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InputError(f"{where}: got {json.dumps(value)[:40]}; write a number")
+    return float(value)
