@@ -71,6 +71,22 @@ async def test_back_and_forth_without_a_build(operator: Operator, models: Models
     assert kubelet.count("build") == builds
 
 
+async def test_recreate_goes_back_by_itself(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
+    await models.create(model(rollout={"strategy": "Recreate"}, engine={"maxBatchSize": 8}))
+    first, pods = await served(models), await template(models)
+    kubelet.script.server = "crash"
+    await models.patch({"spec": {"engine": {"maxBatchSize": 16}}})
+    await models.wait("RolloutComplete", "False", "RolledBack")
+    kubelet.script.server = "succeed"
+    await models.wait("Available", "True", "ServingPrevious")
+    told = await models.condition("RolloutComplete")
+    assert told["reason"] == "RolledBack"
+    rollout = (await models.get())["status"]["rollout"]
+    assert rollout["rolledBack"]["reason"] == "Crashing"
+    assert await models.names(DEPLOYMENT, MINE) == [f"minilm-{first}"]
+    assert await template(models) == pods
+
+
 async def test_an_unknown_revision_is_said_and_changes_nothing(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

@@ -294,7 +294,7 @@ class Observed:
     ``monotonic`` the clock of the signal window. ``records`` and ``leases`` are by fingerprint, those of the store that
     the spec names. ``applied`` maps ``Kind/name`` of the children that have no view of their own to look into (Service,
     PodDisruptionBudget, ResourceClaimTemplate, routes) to their manifest-hash annotation, so that an unchanged child
-    costs no write. ``kept`` is by revision, and read only for an object that is annotated. ``gateway`` is read where
+    costs no write. ``kept`` is by revision, and read only where a pass may ask for it. ``gateway`` is read where
     the spec asks for one, or revisions have Services that were made for one. ``nodes`` are those with GPUs, read where
     a replica or a build waits for one or a revision is about to start; None where they are not known."""
 

@@ -30,6 +30,7 @@ from enginewright.clients.resources import (
     Resource,
 )
 from enginewright.core import labels
+from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.decide.jobs import live
 from enginewright.core.manifests import read_record, read_revision
 from enginewright.core.observed import (
@@ -166,8 +167,8 @@ class World:
         return {record.fingerprint: record for raw in here if (record := read_record(raw)) is not None}
 
     async def _kept(self, view: ObjectView) -> Mapping[str, KeptRevision]:
-        """Revisions that can be gone back to: looked up only where somebody asks for it."""
-        if labels.ROLLBACK_TO not in view.annotations:
+        """Revisions that can be gone back to: looked up only where somebody may ask for it."""
+        if not needs_kept(view):
             return {}
         selector = labels.as_selector({labels.MODEL: view.name, labels.COMPONENT: labels.COMPONENT_REVISION})
         found = await self._kube.list_all(CONFIG_MAP, view.namespace, labels=selector)

@@ -15,6 +15,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
+from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.manifests import GRPC_ROUTE, HTTP_ROUTE, read_record, read_revision
 from enginewright.core.observed import (
     ClaimView,
@@ -214,7 +215,7 @@ class Cluster:
             endpoints=self.endpoints,
             records=dict(self.records),
             leases=dict(self.leases),
-            kept=dict(self.kept) if labels.ROLLBACK_TO in self.annotations else {},
+            kept=dict(self.kept) if needs_kept(self.view()) else {},
             signals=self.signals,
             applied=dict(self.applied),
             gateway=self._gateway(),

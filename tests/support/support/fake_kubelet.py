@@ -34,7 +34,7 @@ from enginewright_builder.contract import (
 
 Act = Literal[
     "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
-    "refuse-engine", "unschedulable",
+    "refuse-engine", "unschedulable", "crash",
 ]
 NODE = Resource("v1", "Node", "nodes")
 DIGEST = f"sha256:{'a' * 64}"
@@ -178,6 +178,8 @@ class FakeKubelet:
             return _state("Failed", container, _ended(137, "OOMKilled", ""))
         if act == "silent-error":
             return _state("Failed", container, _ended(2, "Error", ""))
+        if act == "crash":
+            return _state("Running", container, _ended(1, "Error", ""), restarts=3)
         if act == "refuse-engine":
             return _refusal(pod)
         if step == "server":
@@ -241,7 +243,7 @@ ENGINE = EngineSummary(
 )  # fmt: skip
 
 
-def _state(phase: str, container: str, state: Object, *, ready: bool = False) -> Object:
+def _state(phase: str, container: str, state: Object, *, ready: bool = False, restarts: int = 0) -> Object:
     waiting = "waiting" in state
     verdict = "True" if ready else "False"
     return {
@@ -251,8 +253,8 @@ def _state(phase: str, container: str, state: Object, *, ready: bool = False) ->
             {"type": kind, "status": verdict, "lastTransitionTime": _now()} for kind in ("Ready", "ContainersReady")
         ],
         "containerStatuses": [
-            {"name": container, "ready": ready, "restartCount": 0, "image": "x", "imageID": "" if waiting else "x",
-             "state": state}
+            {"name": container, "ready": ready, "restartCount": restarts, "image": "x",
+             "imageID": "" if waiting else "x", "state": state}
         ],
     }  # fmt: skip
 

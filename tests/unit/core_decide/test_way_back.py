@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from enginewright.core import labels
 from support.cluster import SPEC, Cluster
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
@@ -204,50 +203,6 @@ def test_recreate_does_not_wait_for_a_stable_revision_that_crashes() -> None:
     for _ in range(40):
         move(cluster)
     assert cluster.replicas() == {second: WANTED}
-
-
-def crash_but(cluster: Cluster, good: str) -> None:
-    """A pass, after which all replicas but those of ``good`` crash."""
-    cluster.operate()
-    cluster.settle_jobs()
-    cluster.broken = {name: CRASH for name in cluster.replicas() if name != good}
-    cluster.controllers()
-    cluster.wait(1)
-
-
-def recreated_badly() -> tuple[Cluster, str, str]:
-    """A new revision that crashes after Recreate has stopped the old one; the old one's name and the new one's."""
-    cluster = Cluster(spec={**SPEC, **FIRST, "rollout": {"strategy": "Recreate"}})
-    cluster.settle()
-    first = cluster.revision
-    cluster.edit(**SECOND)
-    for _ in range(30):
-        crash_but(cluster, first)
-    (second,) = cluster.replicas()
-    return cluster, first, second
-
-
-def test_recreate_says_how_to_go_back_from_a_revision_that_crashes() -> None:
-    cluster, first, second = recreated_badly()
-    assert second != first
-    assert cluster.says("RolloutComplete") == "False/Crashing"
-    assert cluster.says("Available") == "False/NoReplica"
-    way = f"kubectl annotate om minilm {labels.ROLLBACK_TO}={first}"
-    assert way in cluster.condition("RolloutComplete")["message"]
-    cluster.annotations[labels.ROLLBACK_TO] = first
-    for _ in range(40):
-        move(cluster)
-    assert cluster.revision == first
-    assert cluster.says("Available").startswith("True")
-    assert cluster.says("RolloutComplete") == "False/Pinned"
-
-
-def test_recreate_names_no_way_back_where_nothing_is_kept() -> None:
-    cluster = Cluster(spec={**SPEC, "rollout": {"strategy": "Recreate"}})
-    for _ in range(10):
-        crash_but(cluster, "")
-    assert cluster.says("RolloutComplete") == "False/Crashing"
-    assert labels.ROLLBACK_TO not in cluster.condition("RolloutComplete")["message"]
 
 
 @pytest.mark.parametrize("left", [set(), {"HTTPRoute"}], ids=["all of it", "gRPC"])

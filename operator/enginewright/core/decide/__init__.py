@@ -13,6 +13,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.contest import hold_back
 from enginewright.core.decide.engine_step import engine_step
 from enginewright.core.decide.evidence import steady
+from enginewright.core.decide.fall_back import fall_back
 from enginewright.core.decide.gateway import with_routes
 from enginewright.core.decide.history import history_step
 from enginewright.core.decide.pin import choose_goal, say
@@ -42,15 +43,16 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     engine = engine_step(world, source)
     serving = Serving.of(observed, world.memory.rollout)
     scale = scale_step(world, serving)
-    goal = choose_goal(world, engine)
+    wish = choose_goal(world, engine)
+    goal = fall_back(wish, serving)
     rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
     scale, rollout, contest = hold_back(world, scale, rollout)
     rollout = steady(world, with_routes(world, serving, rollout))
     digest = source.memory.digest if goal.world is world else None
     rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
     return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout,
-                                  history=history_step(goal.world, goal.engine, rollout), pin=goal.memory,
-                                  contest=contest))
+                                  history=history_step(goal.world, goal.engine, wish.engine, rollout),
+                                  pin=goal.memory, contest=contest))
 
 
 __all__ = ["decide"]

@@ -30,17 +30,18 @@ class HistoryResult:
     actions: tuple[Action, ...] = ()
 
 
-def history_step(world: World, goal: EngineResult, rollout: RolloutResult) -> HistoryResult:
-    """``goal`` is what was rolled out: what the spec asks for, or what is pinned; ``world`` has its spec."""
+def history_step(world: World, goal: EngineResult, tried: EngineResult, rollout: RolloutResult) -> HistoryResult:
+    """``goal`` is what was rolled out: what the spec asks for, what is pinned, or the last good one in place of what
+    was ``tried``; ``world`` has its spec."""
     entries, actions = world.memory.revisions, tuple[Action, ...]()
     memory = rollout.memory
     served = next((entry.revision for entry in entries if entry.outcome == "Serving"), "")
-    complete = memory.step == "Complete" and memory.stable == goal.revision
+    complete = memory.step in ("Complete", "RolledBack") and memory.stable == goal.revision
     if complete and served != goal.revision and goal.record and goal.placement:
         entries = _promote(world, entries, goal, goal.record)
         actions = _keep(world, goal.revision, goal.placement, goal.record)
     if memory.rolled_back:
-        entries = _roll_back(entries, goal, memory.rolled_back)
+        entries = _roll_back(entries, tried, memory.rolled_back)
     bounded = _bound(entries, world, {memory.stable, memory.candidate, goal.revision})
     return HistoryResult(memory=bounded, actions=actions + _forget(world, entries, bounded))
 
@@ -75,13 +76,13 @@ def _superseded(entry: RevisionStatus, now: str) -> RevisionStatus:
     return entry.model_copy(update={"outcome": "Superseded", "end_time": now})
 
 
-def _roll_back(entries: Revisions, goal: EngineResult, given_up: RolledBackStatus) -> Revisions:
+def _roll_back(entries: Revisions, tried: EngineResult, given_up: RolledBackStatus) -> Revisions:
     """Once for each time. One that had served before stays what may be gone back to."""
     if any((entry.revision, entry.end_time) == (given_up.revision, given_up.time) for entry in entries):
         return entries
     found = next((entry for entry in entries if entry.revision == given_up.revision), None)
-    if found is None and goal.record and goal.revision == given_up.revision:
-        found = _entry(goal, goal.record)
+    if found is None and tried.record and tried.revision == given_up.revision:
+        found = _entry(tried, tried.record)
     if found is None or found.outcome == "Serving":
         return entries
     told = found.model_copy(update={"outcome": "RolledBack", "reason": given_up.reason, "message": given_up.message,

@@ -13,13 +13,14 @@ from enginewright.core import labels
 from enginewright.core.conditions import bad
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.rollout import RolloutResult
+from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.world import World
 from enginewright.core.manifests import revision_name
 from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
 from enginewright.core.spec import Spec, parse_spec
-from enginewright.core.status import PinStatus
+from enginewright.core.status import PinStatus, RolledBackStatus
 from enginewright_builder.contract import canonical
 
 # What goes on being the current spec's while another revision is pinned. All else makes a revision, or its engine.
@@ -29,7 +30,7 @@ LIVE = ("replicas", "autoscaling", "rollout", "suspend", "revisionHistoryLimit")
 @dataclass(frozen=True, kw_only=True)
 class Goal:
     """What is to be rolled out: ``engine``, made as ``world.spec`` says. ``problem`` is why a wish is not followed,
-    ``note`` what is to be said of one that is or was."""
+    ``note`` what is to be said of one that is or was. With ``given_up`` it stands in for that revision."""
 
     world: World
     engine: EngineResult
@@ -37,6 +38,7 @@ class Goal:
     pinned: bool = False
     problem: str = ""
     note: str = ""
+    given_up: RolledBackStatus | None = None
 
 
 def choose_goal(world: World, engine: EngineResult) -> Goal:
@@ -60,6 +62,8 @@ def choose_goal(world: World, engine: EngineResult) -> Goal:
 def say(goal: Goal, rollout: RolloutResult) -> RolloutResult:
     """``rollout`` with what is to be said about the annotation: the current spec's engine does not serve."""
     verdict = rollout.verdict
+    if goal.given_up:
+        return _back_again(goal, goal.given_up, rollout)
     if goal.problem:
         verdict = bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLBACK_TARGET_UNKNOWN, f"{goal.problem} {verdict.message}")
     elif goal.pinned and verdict.ok:
@@ -69,22 +73,42 @@ def say(goal: Goal, rollout: RolloutResult) -> RolloutResult:
     return replace(rollout, verdict=verdict)
 
 
-def _pinned(plain: Goal, wish: str, kept: KeptRevision) -> Goal:
-    world = plain.world
-    spec = _spec_of(world, kept)
-    fingerprint = kept.outcome.fingerprint
-    if spec is None or revision_name(fingerprint, spec, kept.placement, world.config) != wish:
-        why = "was made by another release, which this one cannot repeat"
-        return replace(plain, problem=_unknown(world, wish, why))
+def made_again(world: World, engine: EngineResult, kept: KeptRevision) -> Goal | None:
+    """The goal that ``kept`` is, in place of ``engine``. None when this release would make another revision of it."""
+    spec, fingerprint = _spec_of(world, kept), kept.outcome.fingerprint
+    if spec is None or revision_name(fingerprint, spec, kept.placement, world.config) != kept.revision:
+        return None
     record = EngineRecord(fingerprint=fingerprint, store_claim=store_claim(spec), outcome=kept.outcome,
                           store_uri=spec.store.uri)
+    return Goal(
+        world=replace(world, spec=spec),
+        engine=EngineResult(verdict=engine.verdict, fingerprint=fingerprint, revision=kept.revision, record=record,
+                            placement=kept.placement))
+
+
+def _pinned(plain: Goal, wish: str, kept: KeptRevision) -> Goal:
+    world = plain.world
+    made = made_again(world, plain.engine, kept)
+    if made is None:
+        why = "was made by another release, which this one cannot repeat"
+        return replace(plain, problem=_unknown(world, wish, why))
     asked = f"revision {plain.engine.revision}" if plain.engine.revision else "that"
     return replace(
-        plain, pinned=True, world=replace(world, spec=spec),
-        engine=EngineResult(verdict=plain.engine.verdict, fingerprint=fingerprint, revision=wish, record=record,
-                            placement=kept.placement),
+        plain, pinned=True, world=made.world, engine=made.engine,
         note=f"Annotation {labels.ROLLBACK_TO} pins revision {wish} in place of {asked} which the spec asks for; "
              f"{_release(world)} goes on with the spec.")
+
+
+def _back_again(goal: Goal, given_up: RolledBackStatus, rollout: RolloutResult) -> RolloutResult:
+    """Complete is only the way back: what was given up stays remembered, or it would be tried again."""
+    revision, memory, done = goal.engine.revision, rollout.memory, rollout.verdict.ok
+    step = "RolledBack" if memory.step == "Complete" else memory.step
+    state = (f"Revision {revision}, the last good one, serves again." if done else
+             f"Strategy Recreate goes back to revision {revision}, the last good one: {rollout.verdict.message}")
+    told = " ".join(filter(None, (f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}",
+                                  state, RETRY_HINT, goal.problem or goal.note)))
+    return replace(rollout, verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLED_BACK, told),
+                   memory=memory.model_copy(update={"rolled_back": given_up, "step": step}))
 
 
 def _spec_of(world: World, kept: KeptRevision) -> Spec | None:

@@ -139,7 +139,7 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
     others = [other.revision for other in world.observed.deployments if other.revision != revision]
     none = not wanted and deployed is None
     full = none or serving.full(deployed, wanted)
-    was_complete = memory.stable == revision and memory.step == "Complete"
+    was_complete = memory.stable == revision and memory.step in ("Complete", "RolledBack")
     if (deployed or none) and not others and (was_complete or full):
         known = bool(wanted) or memory.stable == revision or serving.answers(deployed)
         state = "serves" if wanted else f"has no replica, as asked{'' if known else ', and is not proven yet'}"

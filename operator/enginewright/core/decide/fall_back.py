@@ -1,0 +1,69 @@
+"""Recreate stops the old replicas first, so that nothing is left running to roll back to: when the new revision does
+not start, the last good one is made again from what was kept of it.
+
+As the annotation of :mod:`~enginewright.core.decide.pin` does, but by itself. The revision that was given up is not
+tried again before the spec or the retry annotation changes; the last good one is never given up for another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from enginewright.core import labels
+from enginewright.core.conditions import timestamp
+from enginewright.core.decide.analysis import starting_trouble
+from enginewright.core.decide.pin import Goal, made_again
+from enginewright.core.decide.rollout import put_aside
+from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.world import World
+from enginewright.core.observed import ObjectView
+from enginewright.core.status import RevisionStatus, RolledBackStatus, RolloutStatus
+
+
+def needs_kept(obj: ObjectView) -> bool:
+    """Whether a pass may ask for what was kept of earlier revisions. The spec may be any rubbish."""
+    rollout = obj.spec.get("rollout")
+    recreate = isinstance(rollout, dict) and rollout.get("strategy") == "Recreate"
+    return labels.ROLLBACK_TO in obj.annotations or (recreate and bool(obj.status.get("revisions")))
+
+
+def fall_back(goal: Goal, serving: Serving) -> Goal:
+    """``goal``, or the last good revision in its place, with what was ``given_up``."""
+    world = goal.world
+    if world.spec.rollout.strategy != "Recreate" or world.spec.suspend:
+        return goal
+    given_up = _given_up(goal, serving)
+    for entry in _good_ones(world, given_up.revision) if given_up else ():
+        kept = world.observed.kept.get(entry.revision)
+        if kept and (made := made_again(world, goal.engine, kept)):
+            return replace(goal, world=made.world, engine=made.engine, given_up=given_up)
+    return goal
+
+
+def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
+    world, revision = goal.world, goal.engine.revision
+    memory = world.memory.rollout or RolloutStatus()
+    if before := put_aside(world, memory, revision):
+        return before
+    if goal.engine.record is None:
+        # The next engine is built: on the way back from an earlier one nobody need wait for it.
+        return memory.rolled_back if serving.stable is None else None
+    deployed = serving.deployment(revision)
+    if deployed is None or revision in (_served(world), memory.stable if memory.step == "Complete" else ""):
+        return None
+    trouble = starting_trouble(world, deployed, revision)
+    if trouble is None:
+        return None
+    return RolledBackStatus(revision=revision, reason=trouble.reason, message=trouble.message,
+                            time=timestamp(world.now), retry=world.retry)
+
+
+def _good_ones(world: World, given_up: str) -> tuple[RevisionStatus, ...]:
+    """The one that served last, then those before it, newest first."""
+    found = (entry for entry in world.memory.revisions if entry.promotion_time and entry.outcome != "RolledBack")
+    others = [entry for entry in found if entry.revision != given_up]
+    return tuple(sorted(others, key=lambda entry: entry.outcome != "Serving"))
+
+
+def _served(world: World) -> str:
+    return next((entry.revision for entry in world.memory.revisions if entry.outcome == "Serving"), "")
