@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from heapq import heapify, heappop, heappush
 
 from enginewright.core.planner.fleet import Demand, Seat
 from enginewright.core.planner.geometry import FOUR, FULL, ONE, THREE, TWO, WHOLE, WIDE, full, places, width
-from enginewright.core.planner.pools import Pool
+from enginewright.core.planner.pools import Choice, Pool
 from enginewright.core.planner.selection import Selection, seat_groups
 
 Spot = tuple[tuple[int, ...], int, bool]  # places of the GPUs in the pool, first slice, whether the slice exists
@@ -19,11 +20,13 @@ def seats(demands: Sequence[Demand], fleet: Sequence[Pool], chosen: Selection, t
     """``taken`` is how many replicas of each demand are placed already: numbers go on from there."""
     number = list(taken)
     found = []
+    ways: list[list[Choice]] = [[] for _ in fleet]
+    for way in chosen.ways:
+        if chosen.taken[way.number]:
+            ways[way.pool].append(way)
     for p, pool in enumerate(fleet):
         spots = _Layer(pool, chosen, p).spots()
-        for way in chosen.ways:
-            if way.pool != p:
-                continue
+        for way in ways[p]:
             kind = (way.shape, way.gpus)
             for _ in range(chosen.taken[way.number]):
                 where, start, exists = next(spots[kind])
@@ -133,15 +136,32 @@ class _Layer:
             boards[full(size)] = list(ready)
         found: dict[int, list[Spot]] = {}
         for shape in LARGEST_FIRST:
-            found[shape] = []
-            for _ in range(over[shape]):
-                options = [(best, free) for free in boards if (best := best_start(shape, size, free, tight))]
-                if not options:
-                    return None
-                (_, start), free = min(options)
-                place = boards[free].pop(0)
-                if not boards[free]:
-                    del boards[free]
-                boards.setdefault(free & ~(full(width(shape, size)) << start), []).append(place)
-                found[shape].append(((place,), start, False))
+            spots = _cut(shape, size, over[shape], boards, tight)
+            if spots is None:
+                return None
+            found[shape] = spots
         return found
+
+
+def _cut(shape: int, size: int, count: int, boards: dict[int, list[int]], tight: bool) -> list[Spot] | None:
+    """``count`` instances, each where it does the least harm; None where they do not fit. ``boards`` are places by free
+    slices, and are changed. A heap has the best kind of board on top: each cut changes one of many kinds."""
+    heap = [(best, free) for free in boards if (best := best_start(shape, size, free, tight))] if count else []
+    heapify(heap)
+    found: list[Spot] = []
+    for _ in range(count):
+        while heap and heap[0][1] not in boards:
+            heappop(heap)
+        if not heap:
+            return None
+        (_, start), free = heap[0]
+        place = boards[free].pop(0)
+        if not boards[free]:
+            del boards[free]
+        left = free & ~(full(width(shape, size)) << start)
+        best = best_start(shape, size, left, tight)
+        if best and left not in boards:
+            heappush(heap, (best, left))
+        boards.setdefault(left, []).append(place)
+        found.append(((place,), start, False))
+    return found

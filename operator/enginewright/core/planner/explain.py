@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from enginewright.core.planner.cut import best_start
 from enginewright.core.planner.fleet import GPU, Demand, Instance, Option, Seat, Unplaced, Why
@@ -23,8 +24,11 @@ def explain(
     found = []
     rest = []
     placed = Counter(seat.demand for seat in now)
+    coming: dict[str, list[Seat]] = {}
+    for seat in proposed:
+        coming.setdefault(seat.demand, []).append(seat)
     for demand in demands:
-        seats = [seat for seat in proposed if seat.demand == demand.name]
+        seats = coming.get(demand.name, [])
         if seats:
             found.append(Unplaced(demand=demand.name, replicas=len(seats), why="layout", message=_layouts(seats)))
         missing = demand.replicas - len(seats) - placed[demand.name]
@@ -101,8 +105,12 @@ class _Moves:
     """Which single moves would make room. Only for the first few demands: a look at all boards for each takes time."""
 
     def __init__(self, gpus: Sequence[GPU]) -> None:
-        self.gpus = [gpu for gpu in gpus if gpu.layout != "kept" and not gpu.used_by]
-        self.free = {gpu.name: free_slices(gpu) for gpu in self.gpus}
+        able = [(free_slices(gpu), gpu) for gpu in gpus if gpu.layout != "kept" and not gpu.used_by]
+        able.sort(key=lambda one: -one[0].bit_count())
+        self.gpus = [gpu for _, gpu in able]  # those with the most room first
+        self.kinds: dict[str, Counter[int]] = {}  # boards of each product by their free slices
+        for free, gpu in able:
+            self.kinds.setdefault(gpu.product, Counter())[free] += 1
         self.looked = 0
 
     def advice(self, demand: Demand) -> str:
@@ -120,10 +128,10 @@ class _Moves:
     def _blocked(self, demand: Demand, option: Option) -> list[tuple[tuple[Instance, ...], GPU, int]]:
         """Who lies where ``option`` could lie, on the boards with the most room, the fewest first."""
         found = []
-        wanted = [gpu for gpu in self.gpus if option.gpus == 1 and shape_of(gpu.product, option.profile) is not None
+        wanted = (gpu for gpu in self.gpus if option.gpus == 1 and shape_of(gpu.product, option.profile) is not None
                   and (demand.nodes is None or gpu.node in demand.nodes)
-                  and (not option.products or gpu.product in option.products)]
-        for gpu in sorted(wanted, key=lambda gpu: -self.free[gpu.name].bit_count())[:TRIED]:
+                  and (not option.products or gpu.product in option.products))
+        for gpu in islice(wanted, TRIED):
             size = slices(gpu.product)
             shape = shape_of(gpu.product, option.profile)
             for start in starts(shape, size) if shape is not None else ():
@@ -136,8 +144,7 @@ class _Moves:
     def _fit_elsewhere(self, moving: Sequence[Instance], gpu: GPU) -> bool:
         """On boards of the same product, the largest first."""
         size = slices(gpu.product)
-        others = [other for other in self.gpus if other is not gpu and other.product == gpu.product]
-        kinds = Counter(self.free[other.name] for other in others)
+        kinds = self.kinds[gpu.product] - Counter((free_slices(gpu),))
         free = [left for left, boards in kinds.items() for _ in range(min(boards, len(moving)))]  # more are not needed
         for instance in sorted(moving, key=lambda i: -cells(gpu.product, i.profile, 0)):
             shape = shape_of(gpu.product, instance.profile)

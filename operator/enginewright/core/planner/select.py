@@ -28,29 +28,43 @@ def select(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[Choi
     room when it mends what was made greedily."""
     pressure = _pressure(demands, fleet, ways)
     first = _order(ways, pressure)
-    starts = [_filled(demands, fleet, ways, first)]
-    if budget == 0 or not any(starts[0].left[way.demand] for way in ways):
-        return starts[0]
-    starts += [_filled(demands, fleet, ways, _order(ways, pressure, power=power)) for power in POWERS]
+    latest = _filled(demands, fleet, ways, first)
+    if budget == 0 or not any(latest.left[way.demand] for way in ways):
+        return latest
+    made = {_key(first): latest}  # other powers and prices often lead to an order that was there before
+
+    def filled(order: Sequence[Choice]) -> Selection:
+        key = _key(order)
+        if key not in made:
+            made[key] = _filled(demands, fleet, ways, order)
+        return made[key]
+
+    for power in POWERS:
+        filled(_order(ways, pressure, power=power))
     prices = [1.0] * len(fleet)
     for _ in range(PRICE_ROUNDS):
-        prices = _prices(starts[-1] if len(starts) > len(POWERS) + 1 else starts[0], prices)
-        starts.append(_filled(demands, fleet, ways, _order(ways, pressure, prices)))
-    starts.sort(key=lambda selection: -selection.worth)
+        prices = _prices(latest, prices)
+        latest = filled(_order(ways, pressure, prices))
+    starts = sorted(made.values(), key=lambda selection: -selection.worth)
     if budget is None:
         gpus = max(1, sum(len(pool.gpus) for pool in fleet))
         budget = max(LEAST_BUDGET, min(MOST_BUDGET, BUDGET_BY_GPUS_SQUARED // gpus**2))
+    indexed = _Ways(first)
     for start in starts:
-        budget = _mend(start, first, budget)
+        budget = _mend(start, indexed, budget)
     best = max(starts, key=lambda selection: selection.worth)
     for turn in range(SHAKES if len(fleet) > 1 else 0):
         if budget <= 0:
             break
         shaken = [price * SHAKE[(turn * (2 * pool + 1) + pool) % len(SHAKE)] for pool, price in enumerate(prices)]
         tried = _filled(demands, fleet, ways, _order(ways, pressure, shaken))
-        budget = _mend(tried, first, budget - tried.asked)
+        budget = _mend(tried, indexed, budget - tried.asked)
         best = max(best, tried, key=lambda selection: selection.worth)
     return best
+
+
+def _key(order: Sequence[Choice]) -> tuple[int, ...]:
+    return tuple(way.number for way in order)
 
 
 def _filled(
@@ -95,15 +109,27 @@ def _pressure(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[C
     return [want / max(1, pool.slices()) for want, pool in zip(wanted, fleet, strict=True)]
 
 
-def _mend(chosen: Selection, order: Sequence[Choice], budget: int) -> int:
+class _Ways:
+    """All ways in one order, and those of each pool and each demand."""
+
+    def __init__(self, order: Sequence[Choice]) -> None:
+        self.order = order
+        self.of_pool: dict[int, list[Choice]] = {}
+        self.of_demand: dict[int, list[Choice]] = {}
+        for way in order:
+            self.of_pool.setdefault(way.pool, []).append(way)
+            self.of_demand.setdefault(way.demand, []).append(way)
+
+
+def _mend(chosen: Selection, ways: _Ways, budget: int) -> int:
     """Exchanges until none helps. What is left of ``budget``, in questions whether there is room."""
-    exchange = _Exchange(chosen, order)
+    exchange = _Exchange(chosen, ways)
     asked = chosen.asked
     better = True
     while better:
         better = False
-        for way in order:
-            for other in reversed(exchange.here[way.pool]):
+        for way in ways.order:
+            for other in reversed(ways.of_pool[way.pool]):
                 if not chosen.left[way.demand]:
                     break
                 if other.demand == way.demand or not chosen.taken[other.number]:
@@ -118,14 +144,9 @@ def _mend(chosen: Selection, order: Sequence[Choice], budget: int) -> int:
 
 
 class _Exchange:
-    def __init__(self, chosen: Selection, order: Sequence[Choice]) -> None:
+    def __init__(self, chosen: Selection, ways: _Ways) -> None:
         self.chosen = chosen
-        self.order = order
-        self.here: dict[int, list[Choice]] = {}  # of each pool
-        self.ways: dict[int, list[Choice]] = {}  # of each demand
-        for way in order:
-            self.here.setdefault(way.pool, []).append(way)
-            self.ways.setdefault(way.demand, []).append(way)
+        self.ways = ways
 
     def helps(self, way: Choice, other: Choice, all_of_it: bool) -> bool:
         """Puts one replica in by ``way`` where those of ``other`` were (all of them, or as few as needed; then those
@@ -135,7 +156,7 @@ class _Exchange:
         before = chosen.saved()
         if all_of_it:
             chosen.add(other, -chosen.taken[other.number])
-        moved = self._put(way, (other, *reversed(self.here[way.pool])))
+        moved = self._put(way, (other, *reversed(self.ways.of_pool[way.pool])))
         if moved is not None:
             moved |= {other.demand}
             pools = {way.pool}
@@ -144,7 +165,7 @@ class _Exchange:
                 pools |= touched
                 moved |= displaced
             # In other pools there was no room before, and nothing has changed but for what was taken out.
-            chosen.fill([w for w in self.order if (w.pool in pools or w.demand in moved) and w is not other])
+            chosen.fill([w for w in self.ways.order if (w.pool in pools or w.demand in moved) and w is not other])
             chosen.fill([other])
             if chosen.worth > before[-1] + EPSILON:
                 return True
@@ -177,10 +198,11 @@ class _Exchange:
         chosen = self.chosen
         touched: set[int] = set()
         displaced: set[int] = set()
-        for way in self.ways[demand]:
+        for way in self.ways.of_demand[demand]:
             while way.pool != pool and chosen.left[demand]:
                 before = chosen.saved()
-                victims = [w for w in reversed(self.here[way.pool]) if w.worth / w.slices <= way.worth / way.slices]
+                victims = [w for w in reversed(self.ways.of_pool[way.pool])
+                           if w.worth / w.slices <= way.worth / way.slices]
                 gone = self._put(way, victims)
                 if gone is None or chosen.worth <= before[-1] + EPSILON:
                     chosen.restore(before)

@@ -129,11 +129,22 @@ class Selection:
         return boards_after(self.boards[pool], wanted)
 
     def fill(self, order: Sequence[Choice]) -> None:
+        """As much as there is room for, one way after another. Room only shrinks meanwhile: once a kind of slice has
+        been refused in a pool, it is not asked for there again (but counted, so that budgets mean the same)."""
+        refused = set()
         for way in order:
-            if self.left[way.demand]:
-                replicas = self.most(way, self.left[way.demand])
-                if replicas:
-                    self.add(way, replicas)
+            wanted = self.left[way.demand]
+            if not wanted:
+                continue
+            kind = (way.pool, way.shape, way.gpus)
+            if kind in refused:
+                self.asked += 1
+                continue
+            replicas = self.most(way, wanted)
+            if replicas:
+                self.add(way, replicas)
+            if replicas < wanted:
+                refused.add(kind)
 
     def opened(self, pool: int) -> int:
         """The fewest empty boards that hold what this pool holds, those of replicas of several GPUs not counted."""
