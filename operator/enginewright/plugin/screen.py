@@ -35,8 +35,8 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         f"{engine.backend} {engine.precision}" if engine else "",
         f"{status.ready_replicas or 0}/{status.replicas or 0}",
         "" if depth is None else str(depth),
-        f"{engine.p99_milliseconds:g} ms" if engine and engine.p99_milliseconds else "",
-        f"{engine.throughput:g}" if engine and engine.throughput else "",
+        f"{engine.p99_milliseconds:.3g} ms" if engine and engine.p99_milliseconds else "",
+        f"{engine.throughput:.4g}" if engine and engine.throughput else "",
         f"{cost.per_million_inferences:g} {cost.currency}" if cost else "",
         str(ready.get("reason", "")),
     ), strict=True))  # fmt: skip

@@ -65,7 +65,7 @@ def _facts(status: Status) -> tuple[str, ...]:
     if engine:
         evidence = [
             f"{engine.speedup:.2f} times the throughput of the source model" if engine.speedup else "",
-            f"p99 {engine.p99_milliseconds:g} ms" if engine.p99_milliseconds else "",
+            f"p99 {engine.p99_milliseconds:.3g} ms" if engine.p99_milliseconds else "",
             f"accuracy at least {engine.accuracy_low:.4g}" if engine.accuracy_low is not None else "",
         ]
         measured = ", ".join(filter(None, evidence))
@@ -119,7 +119,7 @@ def _next(name: str, status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:
     if any(labels.RETRY in str(entry.get("message")) for entry in entries.values()):
         found.append(f"Try again what failed, when its cause is mended: kubectl optimisedmodel retry {name}")
     old = [entry.revision for entry in status.revisions if entry.promotion_time and entry.outcome == "Superseded"]
-    if old and find(raw.get("conditions"), Condition.READY).get("status") != "True":
+    if old and find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True":
         found.append(f"Go back to revision {old[0]}, which served before: kubectl optimisedmodel rollback {name}")
     if status.pin and not status.pin.released:
         found.append(f"Follow the spec again: kubectl optimisedmodel rollback {name} --release")

@@ -74,7 +74,7 @@ def test_one_that_is_built() -> None:
     assert any("EngineBuilt" in line and line[0] != "✓" for line in said.way)
 
 
-def test_a_rebuild_that_failed_leaves_the_old_engine_serving_and_names_the_ways_out() -> None:
+def test_a_rebuild_that_failed_leaves_the_old_engine_serving() -> None:
     cluster = twice()
     cluster.edit(engine={"precision": "int8"})
     cluster.operate()
@@ -83,7 +83,19 @@ def test_a_rebuild_that_failed_leaves_the_old_engine_serving_and_names_the_ways_
     said = told(cluster)
     assert said.headline.startswith("minilm still serves the last proven engine: ")
     assert "int8 is off" in said.headline
-    assert any("optimisedmodel retry minilm" in line for line in said.next)
+    (line,) = said.next
+    assert "optimisedmodel retry minilm" in line
+
+
+def test_one_whose_replicas_are_all_down_names_the_way_back() -> None:
+    cluster = twice()
+    cluster.broken = {cluster.revision: {"phase": "Running", "restarts": 3, "exit_code": 1}}
+    for pod in list(cluster.pods):
+        del cluster.pods[pod]
+    for _ in range(3):
+        cluster.step()
+    said = told(cluster)
+    assert said.headline.startswith("minilm does not serve: ")
     assert any("optimisedmodel rollback minilm" in line for line in said.next)
 
 
