@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.room import in_the_way, site
+from enginewright.core.decide.room import in_the_way
+from enginewright.core.decide.site import LOOKED, site
 from enginewright.core.placement import Placement, place
 from enginewright.core.planner.objects import views_of
 from enginewright.core.spec import Spec, parse_spec
@@ -57,8 +58,8 @@ def closed(name: str) -> dict[str, Any]:
                  "There is not enough: 7 of 7 × nvidia.com/mig-1g.10gb on the nodes that it may run on (1) are in use, "
                  "and cutting idle GPUs anew would not make room.", id="all in use"),
     pytest.param(placed("3g.40gb"), cut("a", *"pqrstu"),
-                 "There is no nvidia.com/mig-3g.40gb on the nodes that it may run on (1), and no idle GPU to cut for "
-                 "it.", id="too little in sum"),
+                 "There is no nvidia.com/mig-3g.40gb on any node that it may run on, and no idle GPU to cut for it.",
+                 id="too little in sum"),
     pytest.param(placed("3g.40gb"), [*cut("a", "p"), *cut("b")],
                  "With another MIG layout it would fit: GPU 0 of node b, on which nothing runs, as 4 × 1g.10gb + 1 × "
                  f"3g.40gb (now 7 × 1g.10gb). {PROPOSAL}", id="idle board"),
@@ -109,8 +110,15 @@ def test_each_part_of_what_waits_has_its_reason() -> None:
     assert "For the rest only fragmentation stands in the way: free are 6 × 1g.10gb on node a and 7 × 1g.10gb" in said
     assert "Moving" not in said  # it would have to move onto what is to be cut
     said = say(placed("3g.40gb"), *cut("b"), replicas=3)
-    assert said.endswith("For the rest there is no nvidia.com/mig-3g.40gb on the nodes that it may run on (1), and no "
-                         "idle GPU to cut for it.")
+    assert said.endswith("For the rest there is no nvidia.com/mig-3g.40gb on any node that it may run on, and no idle "
+                         "GPU to cut for it.")
+
+
+def test_of_many_nodes_those_with_room_are_looked_at() -> None:
+    full = [one for number in range(LOOKED + 20) for one in cut(f"a{number}", *(f"p{number}-{k}" for k in range(7)))]
+    said = say(placed("3g.40gb"), *full, *cut("z"))
+    assert said.startswith("With another MIG layout it would fit: GPU 0 of node z")
+    assert say(placed("1g.10gb"), *full).startswith(f"There is not enough: {7 * (LOOKED + 20)} of {7 * (LOOKED + 20)}")
 
 
 def test_pods_of_other_namespaces_are_counted_and_not_named() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from enginewright.core.decide.room import site
+from enginewright.core.decide.site import LOOKED, site
 from enginewright.core.decide.world import World
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
+from enginewright.core.planner.nodes import boards_of
 from enginewright.core.planner.planner import place
 from enginewright.core.planner.spare import free_of
 
@@ -26,13 +27,13 @@ def preferred_nodes(world: World, record: EngineRecord, placement: Placement) ->
     if there is None:
         return ()
     names = {node.name: node.labels.get(HOSTNAME, "") for node in there.usable}
-    left = {node.name: (free_of(node, there.resource), node.name) for node in there.usable}
-    # As they are cut now: a replica that starts today has no use for another layout. Of equals the fuller node first.
-    gpus = [replace(gpu, layout="kept") for gpu in there.gpus if names.get(gpu.node)]
-    gpus.sort(key=lambda gpu: (left[gpu.node], gpu.index))
-    found: list[str] = []
-    while len(found) < MOST and (seats := place([there.demand(1)], gpus, cut=False)):
-        node = seats[0].node
-        found.append(names[node])
-        gpus = [gpu for gpu in gpus if gpu.node != node]
-    return tuple(found) if len(names) > 1 else ()
+    # The fuller node first: of equals the planner takes what comes first.
+    ranked = sorted((free_of(node, there.resource), node.name, node) for node in there.usable if names[node.name])
+    boards = [boards_of(node) for free, _, node in ranked if free >= there.need][:LOOKED]
+    # As they are cut now: a replica that starts today has no use for another layout.
+    gpus = [replace(gpu, layout="kept") for found in boards if isinstance(found, list) for gpu in found]
+    best: list[str] = []
+    while len(best) < MOST and (seats := place([there.demand(1)], gpus, cut=False)):
+        best.append(names[seats[0].node])
+        gpus = [gpu for gpu in gpus if gpu.node != seats[0].node]
+    return tuple(best) if len(names) > 1 else ()

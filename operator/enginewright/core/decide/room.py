@@ -5,83 +5,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from enginewright.core.decide.site import Site, site
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeviceUse, NodeView, PodView
-from enginewright.core.placement import GPU_RESOURCE, MIG_STATE_LABEL, PRODUCT_LABEL, Placement
+from enginewright.core.placement import GPU_RESOURCE, Placement
 from enginewright.core.planner.explain import packed
-from enginewright.core.planner.fleet import GPU, Demand, LayoutChange, Option, Plan
-from enginewright.core.planner.models import suits
-from enginewright.core.planner.nodes import boards_of, product_of
+from enginewright.core.planner.fleet import LayoutChange, Plan
+from enginewright.core.planner.nodes import boards_of
 from enginewright.core.planner.objects import SLICE_PREFIX, is_device
 from enginewright.core.planner.planner import place, plan
 from enginewright.core.planner.spare import best_move, free_of
 
 NAMED = 3  # nodes or GPUs that a message names before it counts
-
-
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """Where pods of one placement may run. ``usable`` are nodes that take them as they are, ``near`` those that would
-    with another layout, too; ``gpus`` their boards. ``closed`` would but for what keeps all pods away. Pods of other
-    namespaces than ``namespace`` are not named: who may read an object of this one need not know of them."""
-
-    namespace: str
-    resource: str
-    need: int
-    option: Option
-    usable: tuple[NodeView, ...]
-    near: tuple[NodeView, ...]
-    gpus: tuple[GPU, ...]
-    closed: tuple[NodeView, ...]
-
-    def demand(self, replicas: int) -> Demand:
-        return Demand(name="", replicas=replicas, options=(self.option,))
-
-
-def site(placement: Placement | None, nodes: Sequence[NodeView] | None, namespace: str) -> Site | None:
-    """None where nodes are not known, or devices are not counted by nodes (CPUs, claims). A node that makes no sense
-    is left out."""
-    if nodes is None or placement is None or len(placement.limits) != 1:
-        return None
-    ((resource, need),) = placement.limits.items()
-    device = placement.device
-    fitting = [node for node in nodes if suits(node, placement)]
-    near, gpus = [], []
-    for node in fitting:
-        boards = boards_of(node)
-        if node.closed or not isinstance(boards, list):
-            continue
-        near.append(node)
-        gpus += boards
-    return Site(
-        namespace=namespace, resource=resource, need=int(need),
-        usable=tuple(node for node in near if _takes(node, placement)),
-        option=Option(profile=device.mig_profile, gpus=device.gpu_count,
-                      products=device.products or _products(placement)),
-        near=tuple(near), gpus=tuple(gpus),
-        closed=tuple(node for node in fitting if node.closed and _takes(node, placement)),
-    )  # fmt: skip
-
-
-def _takes(node: NodeView, placement: Placement) -> bool:
-    """Whether the labels are right, too, that a new layout would change."""
-    labelled = all(node.labels.get(key) == value for key, value in placement.node_selector.items()
-                   if key in (PRODUCT_LABEL, MIG_STATE_LABEL))
-    return labelled and all(node.labels.get(key) in values for key, values in _required(placement))
-
-
-def _required(placement: Placement) -> list[tuple[str, list[str]]]:
-    """(label, values): what :func:`~enginewright.core.placement.pinned` adds."""
-    terms = (placement.node_affinity or {}).get("nodeSelectorTerms", ())
-    return [(one["key"], one["values"]) for term in terms for one in term["matchExpressions"]]
-
-
-def _products(placement: Placement) -> tuple[str, ...]:
-    """Those that an engine was proven on; empty for any."""
-    return tuple(sorted({product_of(value) for key, values in _required(placement) if key == PRODUCT_LABEL
-                         for value in values}))
 
 
 def room(world: World, placement: Placement | None, pods: Iterable[PodView]) -> str:
@@ -181,12 +118,12 @@ def _would_fit(there: Site, node: NodeView, going: Sequence[DeviceUse]) -> bool:
 def _too_few(there: Site, by_layout: int) -> str:
     total = sum(_has(node, there.resource) for node in there.usable)
     begin = "For the rest there is" if by_layout else "There is"
-    where = f"on the nodes that it may run on ({len(there.near)})"
     if not total:
-        return f"{begin} no {there.resource} {where}, and no idle GPU to cut for it."
-    free = sum(free_of(node, there.resource) for node in there.usable)
+        return f"{begin} no {there.resource} on any node that it may run on, and no idle GPU to cut for it."
+    used = total - sum(free_of(node, there.resource) for node in there.usable)
     anew = ", and cutting idle GPUs anew would not make room" if there.option.profile else ""
-    return f"{begin} not enough: {total - free} of {total} × {there.resource} {where} are in use{anew}."
+    where = f"on the nodes that it may run on ({len(there.usable)})"
+    return f"{begin} not enough: {used} of {total} × {there.resource} {where} are in use{anew}."
 
 
 def _has(node: NodeView, resource: str) -> int:
