@@ -13,7 +13,7 @@ from typing import Final
 
 from enginewright.simulation.answer import Answer
 from enginewright.simulation.contest import NAMES, Contest
-from enginewright.simulation.curve import of_figures
+from enginewright.simulation.curve import USUAL_RPS, of_figures
 from enginewright.simulation.errors import InputError
 from enginewright.simulation.report import Measured, read_report
 from enginewright.simulation.results import figures
@@ -134,7 +134,7 @@ def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float]
             "max_batch": scenario.service.max_batch, "instances": scenario.service.instances,
         },
         "policies": {name: figures(run) for name, run in runs.items()},
-        "notes": list(trace.notes),
+        "notes": [*_assumed(options), *trace.notes],
     }  # fmt: skip
     if options.grid:
         answer["grid"] = [
@@ -143,6 +143,13 @@ def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float]
             for name, settings, run in contest.grid(runs)
         ]  # fmt: skip
     return answer
+
+
+def _assumed(options: argparse.Namespace) -> tuple[str, ...]:
+    if (options.service_curve, options.service_ms, options.capacity_rps) != (None, None, None):
+        return ()
+    return (f"Nothing is said of a replica, so one that answers {USUAL_RPS:g} requests a second, one by one, is "
+            "assumed; write --service-curve build-report.json, or --service-ms and --capacity-rps.",)  # fmt: skip
 
 
 def _print(answer: Answer, runs: dict[str, Run], arrivals: Sequence[float], form: str) -> None:

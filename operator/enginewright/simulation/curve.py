@@ -11,6 +11,8 @@ from enginewright.simulation.errors import InputError
 
 # A larger batch that measures this much faster is noise of the measurement; more is a wrong curve.
 NOISE = 0.05
+# What a replica answers a second where nothing at all is said of it.
+USUAL_RPS = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ def _check(points: Mapping[int, float], where: str) -> None:
 
 def of_figures(service_ms: float | None, capacity_rps: float | None, max_batch: int | None = None) -> Service:
     """One instance that takes ``service_ms`` for a request alone and answers ``capacity_rps`` when it is never idle;
-    one of the two may be None.
+    either may be None.
 
     Where the capacity is more than one request at a time makes, the batcher makes it: by default the least batch that
     reaches it, in about the time of one request; with ``max_batch``, a straight line from one request to that batch.
@@ -83,11 +85,8 @@ def of_figures(service_ms: float | None, capacity_rps: float | None, max_batch: 
     for option, value in (("--service-ms", service_ms), ("--capacity-rps", capacity_rps)):
         if value is not None and not 0 < value < math.inf:
             raise InputError(f"{option}: got {value:g}; write a number above 0")
-    if service_ms is None and capacity_rps is None:
-        raise InputError("no service curve; write --service-curve build-report.json, or --service-ms and "
-                         "--capacity-rps")  # fmt: skip
-    alone = service_ms / 1e3 if service_ms is not None else 1.0 / (capacity_rps or 1.0)
-    rate = capacity_rps if capacity_rps is not None else 1.0 / alone
+    rate = capacity_rps if capacity_rps is not None else 1e3 / service_ms if service_ms is not None else USUAL_RPS
+    alone = service_ms / 1e3 if service_ms is not None else 1.0 / rate
     parallel = rate * alone
     if parallel <= 1.0 + 1e-9:
         return Service(seconds=(0.0, alone), pause=max(0.0, 1.0 / rate - alone))

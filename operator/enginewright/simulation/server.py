@@ -15,13 +15,16 @@ from collections.abc import Callable
 
 from enginewright.simulation.curve import Service
 
+# Sums of floating-point times are off by less.
+ROUNDING = 1e-9
+
 
 class Ledger:
     """Answers of all replicas: ``latencies`` in seconds, as they were decided; ``late`` the arrival times of those
     above ``slo``."""
 
     def __init__(self, slo: float) -> None:
-        self.slo = slo
+        self.slo = slo + ROUNDING
         self.latencies = array("d")
         self.late = array("d")
 

@@ -170,7 +170,8 @@ def test_what_is_refused(
     assert words in err
 
 
-def test_a_curve_is_needed(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "--trace", trace)
-    assert code == 2
-    assert "no service curve; write --service-curve build-report.json, or --service-ms and --capacity-rps" in err
+def test_what_is_assumed_of_a_replica_is_told(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--trace", trace, "--policies", "hpa", "--format", "json")
+    answer = json.loads(out)
+    assert (answer["settings"]["service_ms"], answer["settings"]["capacity_rps"]) == (50.0, 20.0)
+    assert "one that answers 20 requests a second, one by one, is assumed; write --service-curve" in answer["notes"][0]

@@ -204,6 +204,7 @@ def test_a_bad_curve_is_refused(points: dict[int, float], words: str) -> None:
         pytest.param(10.0, 20.0, None, 1, id="slower than its latency"),
         pytest.param(50.0, None, None, 1, id="latency only"),
         pytest.param(None, 20.0, None, 1, id="capacity only"),
+        pytest.param(None, None, None, 1, id="neither"),
         pytest.param(20.0, 400.0, None, 8, id="batches"),
         pytest.param(20.0, 410.0, None, 9, id="batches rounded up"),
         pytest.param(20.0, 400.0, 32, 32, id="a straight line to the largest batch"),
@@ -222,7 +223,6 @@ def test_two_figures_make_a_curve_that_has_both(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ((None, None), "no service curve; write --service-curve build-report.json, or"),
         ((0.0, 20.0), "--service-ms: got 0; write a number above 0"),
         ((20.0, -1.0), "--capacity-rps: got -1; write a number above 0"),
         ((20.0, 400.0, 4), "--max-batch 4: 400 requests/s of 20 ms each need batches of at least 8"),

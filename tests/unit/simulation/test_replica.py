@@ -100,6 +100,17 @@ def test_batches_are_formed_as_tritons_batcher_forms_them(
     assert done == pytest.approx(answered)
 
 
+def test_an_answer_at_the_objective_is_in_time() -> None:
+    ledger = Ledger(slo=0.1)
+    replica = Replica("one", Service(seconds=(0.0, 0.1)), ledger, 0.0, 0.0)
+    for came in (0.1 + 0.7 * number for number in range(2000)):
+        replica.queue.append(came)
+    replica.queue.append(5000.0)
+    replica.queue.append(5000.001)
+    replica.advance(NEVER)
+    assert list(ledger.late) == [5000.001]
+
+
 def test_what_is_queued_and_what_is_computed_are_told_apart() -> None:
     replica = Replica("one", Service(seconds=BATCHES, instances=2), Ledger(slo=NEVER), 0.0, 0.0)
     replica.queue.extend([0.0, 0.1, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
