@@ -11,10 +11,15 @@ from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Traffic
 from enginewright.core.probe import Match
 
-# Smoothing looks at the newest few; two minutes are for people who look at a status.
+# Samples that are kept as they are: smoothing and bursts look at these.
 SAMPLES: Final = 120
-# Half an hour of an analysis; of each round only sums by revision are kept.
+# Older ones are added up over so many seconds, and kept for so long: scaling down looks at how the load was.
+OLD_SECONDS: Final = 10.0
+OLD_KEPT: Final = 360
+# Half an hour of an analysis; of each round only sums by revision are kept. Many are forgotten at once: what is left is
+# added up anew then, which one a second would cost every second. It is longer than any patience.
 ROUNDS: Final = 1800
+FORGOTTEN: Final = 200
 SIMILARITIES: Final = 64
 # Fewer live requests than these in the last seconds are too few to wait for.
 RECENT: Final = 10
@@ -30,11 +35,13 @@ class Window:
 
     def __init__(self, started: float) -> None:
         self._started = started
-        self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self._samples: deque[Sample] = deque()
+        self._old: deque[Sample] = deque(maxlen=OLD_KEPT)
         self._recommended: dict[int, float] = {}
         self._counters = Counters()
         self._analysis = ""
-        self._rounds: deque[Round] = deque(maxlen=ROUNDS)
+        self._rounds: list[Round] = []
+        self._notes: dict[type, object] = {}
         self._probes = ProbeResults()
         self._probed: deque[float] = deque(maxlen=1000)
         self._unanswered = 0
@@ -42,6 +49,18 @@ class Window:
 
     def add(self, sample: Sample) -> None:
         self._samples.append(sample)
+        if len(self._samples) > SAMPLES:
+            self._age(self._samples.popleft())
+
+    def _age(self, sample: Sample) -> None:
+        """Of an old sample only arrivals count. Its queue is dropped, as if nobody had answered."""
+        kept = replace(sample, pending={}, starting=())
+        before = self._old[-2].time if len(self._old) > 1 else self._started
+        if self._old and sample.time - before <= OLD_SECONDS:
+            last = self._old.pop()
+            known = last.arrived is not None and sample.arrived is not None
+            kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None)
+        self._old.append(kept)
 
     def recommend(self, time: float, replicas: int) -> None:
         """Stabilisation asks for the least and the most within a window, so of each value only the newest time counts:
@@ -55,7 +74,8 @@ class Window:
             return
         self._analysis = key
         self._counters = Counters()
-        self._rounds.clear()
+        self._rounds = []
+        self._notes = {}
         self._probes = ProbeResults()
         self._probed.clear()
         self._unanswered = 0
@@ -72,6 +92,8 @@ class Window:
             seen = replace(growth, p99=scraped[pod].quantiles.get(round(quantile, QUANTILE_DIGITS)))
             revision = revisions[pod]
             traffic[revision] = traffic.get(revision, Traffic()) + seen
+        if len(self._rounds) == ROUNDS:
+            del self._rounds[:FORGOTTEN]
         self._rounds.append(Round(time=time, traffic=traffic))
 
     def probed(self, time: float, match: Match) -> None:
@@ -115,11 +137,12 @@ class Window:
     def view(self) -> SignalWindow:
         return SignalWindow(
             started=self._started,
-            samples=tuple(self._samples),
+            samples=(*self._old, *self._samples),
             recommendations=tuple((time, replicas) for replicas, time in self._recommended.items()),
             analysis=self._analysis,
             rounds=tuple(self._rounds),
             probes=self._probes,
+            notes=self._notes,
         )
 
 

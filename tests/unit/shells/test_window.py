@@ -11,16 +11,39 @@ from hypothesis import strategies as st
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.observed import ProbeResults, Sample, Traffic
 from enginewright.core.probe import Match
-from enginewright.observe.window import ROUNDS, SAMPLES, SIMILARITIES, UNANSWERED, Counters, Window
+from enginewright.observe.window import (
+    FORGOTTEN,
+    OLD_KEPT,
+    OLD_SECONDS,
+    ROUNDS,
+    SAMPLES,
+    SIMILARITIES,
+    UNANSWERED,
+    Counters,
+    Window,
+)
 
 
 def test_samples_are_bounded_and_oldest_first() -> None:
     window = Window(0.0)
-    for time in range(SAMPLES + 10):
-        window.add(Sample(time=float(time), ready=1))
+    seconds = SAMPLES + OLD_KEPT * int(OLD_SECONDS) + 1000
+    for time in range(seconds):
+        window.add(Sample(time=float(time), ready=1, arrived=2.0))
     samples = window.view().samples
-    assert len(samples) == SAMPLES
-    assert (samples[0].time, samples[-1].time) == (10.0, SAMPLES + 9.0)
+    assert len(samples) == SAMPLES + OLD_KEPT
+    assert sum(one.arrived or 0.0 for one in samples[-SAMPLES:]) == 2 * SAMPLES
+    assert {one.arrived for one in samples[: OLD_KEPT - 1]} == {2 * OLD_SECONDS}
+    assert samples[-1].time == seconds - 1
+    assert [one.time for one in samples] == sorted(one.time for one in samples)
+
+
+def test_arrivals_of_an_old_sample_that_could_not_tell_stay_unknown() -> None:
+    window = Window(0.0)
+    for time in range(SAMPLES + 40):
+        window.add(Sample(time=float(time), ready=1, pending={"pod-1": 3.0}, arrived=None if time == 25 else 2.0))
+    old = window.view().samples[:-SAMPLES]
+    assert [one.arrived for one in old] == [22.0, 20.0, None, 18.0]
+    assert not any(one.pending for one in old)
 
 
 @given(wishes=st.lists(st.integers(1, 5), min_size=1), seconds=st.integers(0, 50))
@@ -120,7 +143,7 @@ def test_rounds_and_similarities_are_bounded() -> None:
         window.count(float(second), {}, {})
         window.probed(float(second), Match(similarity=0.5, flaw="odd" if second == 3 else ""))
     view = window.view()
-    assert len(view.rounds) == ROUNDS
+    assert len(view.rounds) == ROUNDS - FORGOTTEN + 5
     assert len(view.probes.similarities) == SIMILARITIES
     assert (view.probes.pairs, view.probes.flawed, view.probes.flaw) == (ROUNDS + 5, 1, "odd")
 

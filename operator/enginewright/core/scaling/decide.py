@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from enginewright.core.observed import SignalWindow
+from enginewright.core.reasons import Reason
+from enginewright.core.scaling.arrivals import intervals
 from enginewright.core.scaling.capacity import Capacity
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
+from enginewright.core.scaling.measured import Parts, Rule
 from enginewright.core.scaling.queue import by_queue
+
+ALL_PARTS = Parts()
 
 
 def decide_replicas(
-    window: SignalWindow | None, current: int, limits: ScaleLimits, now: float, capacity: Capacity | None = None
-) -> ScaleDecision:
+    window: SignalWindow | None, current: int, limits: ScaleLimits, now: float, capacity: Capacity | None = None,
+    parts: Parts = ALL_PARTS,
+) -> ScaleDecision:  # fmt: skip
     """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock. Without
     ``capacity``, or samples that tell arrivals, queue depth alone decides."""
-    return by_queue(window, current, limits, now)
+    queue = by_queue(window, current, limits, now)
+    if window is None or capacity is None or queue.hold or queue.queue_depth is None:
+        return queue
+    seen = intervals(window.samples)
+    if not seen:
+        return queue
+    if now - seen[-1].time > limits.stale_after:
+        return _unknown_rate(queue, current, limits)
+    return Rule(capacity, limits, parts).decide(window, seen, queue.queue_depth, current, now)
+
+
+def _unknown_rate(queue: ScaleDecision, current: int, limits: ScaleLimits) -> ScaleDecision:
+    """The queue may still ask for more; that nothing is known to arrive takes no replica away."""
+    if queue.replicas > current:
+        return queue
+    kept = limits.clamp(current)
+    return replace(
+        queue, replicas=kept, recommendation=max(kept, queue.recommendation), reason=Reason.HOLDING, hold=True,
+        message=f"Arrivals cannot be told: not every replica answers, or counters were reset. Replicas stay at {kept}.",
+    )  # fmt: skip

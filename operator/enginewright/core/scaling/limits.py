@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from enginewright.core.reasons import Reason
 from enginewright.core.spec import AutoscalingSpec
 
+# The down window where nothing measured says how long it should be: the HorizontalPodAutoscaler's own.
+DOWN_WINDOW = 300.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleLimits:
     """What the user asked for. Windows in seconds; ``target`` is queued requests per replica; a sample older than
-    ``stale_after`` seconds is not believed."""
+    ``stale_after`` seconds is not believed. ``down_window`` None leaves it to what was measured."""
 
     min_replicas: int = 1
     max_replicas: int = 1
     target: float = 4.0
     tolerance: float = 0.1
     up_window: float = 0.0
-    down_window: float = 300.0
+    down_window: float | None = None
     stale_after: float = 10.0
 
     def clamp(self, replicas: int) -> int:
@@ -41,7 +44,9 @@ def limits_of(autoscaling: AutoscalingSpec) -> ScaleLimits:
 @dataclass(frozen=True, kw_only=True)
 class ScaleDecision:
     """``replicas`` to run now. ``recommendation`` is this moment's wish before stabilisation, to be kept in the signal
-    window; ``queue_depth`` the smoothed total over all replicas, None when unknown. ``message`` holds the figures."""
+    window; ``queue_depth`` the smoothed total over all replicas, None when unknown. ``message`` holds the figures.
+    ``rate`` and ``forecast`` are requests a second, now and when a replica asked for now would answer; None when not
+    known, or when the forecast has no vote."""
 
     replicas: int
     recommendation: int
@@ -49,3 +54,5 @@ class ScaleDecision:
     message: str
     hold: bool = False
     queue_depth: float | None = None
+    rate: float | None = None
+    forecast: float | None = None

@@ -19,7 +19,7 @@ import statistics
 
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
-from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
+from enginewright.core.scaling.limits import DOWN_WINDOW, ScaleDecision, ScaleLimits
 
 # Samples whose median is taken; at one scrape a second a spike must last two seconds to count.
 SMOOTHING_SAMPLES = 3
@@ -29,19 +29,19 @@ SAMPLES_TO_SCALE_UP = 2
 
 def by_queue(window: SignalWindow | None, current: int, limits: ScaleLimits, now: float) -> ScaleDecision:
     """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock."""
-    samples = _believable(window, limits, now)
+    samples = believable(window, limits, now)
     if window is None or not samples:
-        return _hold(current, limits, _why_unknown(window, limits, now))
+        return holding(current, limits, why_unknown(window, limits, now))
     low = statistics.median_low(_total(sample, current, 0.0) for sample in samples)
     high = statistics.median_high(_total(sample, current, limits.target) for sample in samples)
     wish = _wish(low, high, len(samples), current, limits)
-    ceiling = max(_within(window, limits.down_window, now, wish))
+    ceiling = max(within(window, _down(limits), now, wish))
     wanted = limits.clamp(_stabilised(window, wish, ceiling, current, limits, now))
     reason, message = _explain(ceiling, wanted, current, low, limits)
     return ScaleDecision(replicas=wanted, recommendation=wish, reason=reason, message=message, queue_depth=low)
 
 
-def _believable(window: SignalWindow | None, limits: ScaleLimits, now: float) -> list[Sample]:
+def believable(window: SignalWindow | None, limits: ScaleLimits, now: float) -> list[Sample]:
     """The newest few fresh samples in which at least one replica answered."""
     if window is None:
         return []
@@ -66,18 +66,22 @@ def _wish(low: float, high: float, samples: int, current: int, limits: ScaleLimi
 def _stabilised(window: SignalWindow, wish: int, ceiling: int, current: int, limits: ScaleLimits, now: float) -> int:
     """Up to the least that was wished in the up window, down to the most that was wished in the down window; down only
     when the window has been watched for its full length."""
-    floor = min(_within(window, limits.up_window, now, wish))
-    if now - window.started < limits.down_window:
+    floor = min(within(window, limits.up_window, now, wish))
+    if now - window.started < _down(limits):
         ceiling = max(ceiling, current)
     return min(max(current, floor), ceiling)
 
 
-def _within(window: SignalWindow, seconds: float, now: float, newest: int) -> list[int]:
+def _down(limits: ScaleLimits) -> float:
+    return DOWN_WINDOW if limits.down_window is None else limits.down_window
+
+
+def within(window: SignalWindow, seconds: float, now: float, newest: int) -> list[int]:
     """The wishes of the last ``seconds``, this moment's included."""
     return [newest, *(replicas for time, replicas in window.recommendations if 0 <= now - time < seconds)]
 
 
-def _hold(current: int, limits: ScaleLimits, why: str) -> ScaleDecision:
+def holding(current: int, limits: ScaleLimits, why: str) -> ScaleDecision:
     """Keeps what there is. The recommendation is that too, so a blind minute never counts towards scaling down."""
     kept = limits.clamp(current)
     return ScaleDecision(
@@ -85,7 +89,7 @@ def _hold(current: int, limits: ScaleLimits, why: str) -> ScaleDecision:
     )
 
 
-def _why_unknown(window: SignalWindow | None, limits: ScaleLimits, now: float) -> str:
+def why_unknown(window: SignalWindow | None, limits: ScaleLimits, now: float) -> str:
     if window is None or not window.samples:
         return "No replica has been asked for its queue depth yet."
     if now - window.samples[-1].time > limits.stale_after:
@@ -97,7 +101,8 @@ def _explain(ceiling: int, wanted: int, current: int, total: float, limits: Scal
     """No figure that moves from second to second, unless something is done: the text stands in status."""
     if wanted != current:
         return Reason.SCALING, (
-            f"{total:g} queued requests on {_replicas(current)} (target {limits.target:g} each): {_replicas(wanted)}."
+            f"{total:g} queued requests on {replicas_text(current)} (target {limits.target:g} each): "
+            f"{replicas_text(wanted)}."
         )
     if ceiling > limits.max_replicas and current >= limits.max_replicas:
         return Reason.AT_LIMIT, (
@@ -110,5 +115,5 @@ def _explain(ceiling: int, wanted: int, current: int, total: float, limits: Scal
     )
 
 
-def _replicas(count: int) -> str:
+def replicas_text(count: int) -> str:
     return "1 replica" if count == 1 else f"{count} replicas"

@@ -1,0 +1,85 @@
+"""Arrival rates: how many requests a second came, and how sure that is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from enginewright.core.observed import Sample
+
+# Spans in samples over which a rate is taken; each is about twice the one before.
+SPANS = (2, 4, 8, 16, 32)
+# A short span speaks up only where its rate is so many standard deviations above a longer one's: by chance, once in
+# 30,000.
+SURE = 4.0
+# Scrapes are not a second apart to the last digit.
+ROUNDING = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """``arrived`` requests in the ``seconds`` before ``time``."""
+
+    time: float
+    seconds: float
+    arrived: float
+
+
+def intervals(samples: Sequence[Sample]) -> tuple[Interval, ...]:
+    """What is known of arrivals, oldest first; a sample that cannot tell leaves a gap, which is not a zero."""
+    found = []
+    for before, sample in itertools.pairwise(samples):
+        seconds = sample.time - before.time
+        if sample.arrived is not None and seconds > 0:
+            found.append(Interval(time=sample.time, seconds=seconds, arrived=sample.arrived))
+    return tuple(found)
+
+
+def merged(seen: Sequence[Interval], seconds: float) -> list[Interval]:
+    """Neighbours added up until they cover ``seconds``, counted back from the newest; oldest first, without gaps."""
+    found: list[Interval] = []
+    arrived = covered = time = 0.0
+    for one in reversed(seen):
+        time = time if covered else one.time
+        arrived, covered = arrived + one.arrived, covered + one.seconds
+        if covered >= seconds * (1 - ROUNDING):
+            found.append(Interval(time=time, seconds=covered, arrived=arrived))
+            arrived = covered = 0.0
+    return found[::-1]
+
+
+def rate(seen: Sequence[Interval]) -> float:
+    seconds = math.fsum(one.seconds for one in seen)
+    return math.fsum(one.arrived for one in seen) / seconds if seconds else 0.0
+
+
+def dispersion(seen: Sequence[Interval]) -> float:
+    """Index of dispersion of counts, 1 for Poisson arrivals, over the time between two samples. From differences of
+    neighbours (von Neumann, 1941), which a trend hardly moves."""
+    total = math.fsum(one.arrived for one in seen)
+    if len(seen) < 2 or total <= 0:
+        return 1.0
+    squares = math.fsum((b.arrived - a.arrived) ** 2 for a, b in itertools.pairwise(seen))
+    return max(1.0, squares / (2 * (len(seen) - 1)) / (total / len(seen)))
+
+
+def clumps(seen: Sequence[Interval], patience: float) -> float:
+    """Index of dispersion over ``patience`` seconds: of a rate that changes from sample to sample only, the excess over
+    Poisson grows with the time that is looked at."""
+    if not seen:
+        return 1.0
+    return 1.0 + (dispersion(seen) - 1.0) * min(1.0, patience / seen[-1].seconds)
+
+
+def level(seen: Sequence[Interval], spread: float) -> float:
+    """The rate of now: the longest span's, unless a shorter one's is higher by more than chance explains; then that
+    one's. A fall shows as slowly as the longest span forgets, a rise as soon as it is sure."""
+    now = rate(seen[-SPANS[-1]:])
+    for span in reversed(SPANS[:-1]):
+        recent = seen[-span:]
+        seconds = math.fsum(one.seconds for one in recent)
+        if len(recent) == span and rate(recent) > now + SURE * math.sqrt(spread * max(now, 1 / seconds) / seconds):
+            now = rate(recent)
+    return now

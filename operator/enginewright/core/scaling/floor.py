@@ -1,0 +1,104 @@
+"""The smallest fleet to fall back to: one that would have met the objective over what is remembered.
+
+Arrivals are gone through again with a floor under the replicas, as this scaler would have acted: what came is a fluid,
+replicas follow the need a cold start late, and go a cold start after they were needed last. The smallest floor is
+taken with which the objective would have been met; where none would have met it, the smallest that would have lost
+hardly more requests than the largest. So a load that only falls is followed closely, and one whose bursts come back
+finds the replicas that it had, or as many as tide it over until others start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from enginewright.core.scaling.arrivals import Interval
+
+# A floor must save all but this share of the late requests that the largest floor would save.
+SPARED = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """``need`` gives replicas for a rate (requests a second) and a backlog (requests), ``late`` the share of requests
+    that are late at a rate on so many replicas. Each serves ``throughput`` requests a second, and answers ``cold``
+    seconds after it was asked for. A request may take ``patience`` seconds."""
+
+    need: Callable[[float, float], int]
+    late: Callable[[float, int], float]
+    throughput: float
+    cold: float
+    patience: float
+
+
+def least_floor(cells: Sequence[Interval], fleet: Fleet, low: int, high: int, allowed: float) -> int:
+    """From ``low`` to ``high`` replicas. ``allowed`` is the share of requests that may be late, 0 to 1."""
+    most = late_share(cells, low, fleet)
+    if most <= allowed or low >= high:
+        return low
+    least = late_share(cells, high, fleet)
+    enough = max(allowed, least + SPARED * (most - least))
+    while low < high:
+        middle = (low + high) // 2
+        if late_share(cells, middle, fleet) <= enough:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def late_share(cells: Sequence[Interval], floor: int, fleet: Fleet) -> float:
+    """Share of the requests that would have been late, had there never been fewer than ``floor`` replicas."""
+    replay = _Replay(fleet, floor)
+    late = sum(replay.step(cell) for cell in cells)
+    total = sum(cell.arrived for cell in cells)
+    return late / total if total else 0.0
+
+
+class _Replay:
+    def __init__(self, fleet: Fleet, floor: int) -> None:
+        self._fleet = fleet
+        self._floor = floor
+        self._ready = floor
+        self._backlog = 0.0
+        # (time, replicas) that were asked for and are not ready yet.
+        self._coming: deque[tuple[float, int]] = deque()
+        # (time, need) of the last cold start, each larger than all after it: the first is the largest.
+        self._needed: deque[tuple[float, int]] = deque()
+
+    def step(self, cell: Interval) -> float:
+        """How many of the cell's requests were late."""
+        rate = cell.arrived / cell.seconds
+        if not self._needed:
+            self._ready = max(self._floor, self._fleet.need(rate, 0.0))
+        self._scale(cell.time - cell.seconds)
+        over = self._backlog + (rate - self._ready * self._fleet.throughput) * cell.seconds
+        queued = _share_above(self._backlog, over, rate * self._fleet.patience)
+        late = cell.arrived * max(queued, self._fleet.late(rate, self._ready))
+        self._backlog = max(0.0, over)
+        self._want(cell.time, self._fleet.need(rate, self._backlog))
+        return late
+
+    def _scale(self, now: float) -> None:
+        while self._coming and self._coming[0][0] <= now:
+            self._ready = max(self._ready, self._coming.popleft()[1])
+        while len(self._needed) > 1 and self._needed[0][0] + self._fleet.cold < now:
+            self._needed.popleft()
+        if self._needed:
+            self._ready = max(self._floor, min(self._ready, self._needed[0][1]))
+
+    def _want(self, now: float, need: int) -> None:
+        while self._needed and self._needed[-1][1] <= need:
+            self._needed.pop()
+        self._needed.append((now, need))
+        if need > self._ready:
+            self._coming.append((now + self._fleet.cold, need))
+
+
+def _share_above(before: float, after: float, bound: float) -> float:
+    """Of a straight line from ``before`` to ``after``, the share above ``bound``."""
+    low, high = min(before, after), max(before, after)
+    if low >= bound:
+        return float(high > bound)
+    return (high - bound) / (high - low) if high > bound else 0.0
