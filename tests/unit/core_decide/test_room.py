@@ -54,6 +54,8 @@ def closed(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("placement", "objects", "said"), [
     pytest.param(placed("1g.10gb"), cut("a", "p"), "Devices do not stand in the way: free are 6 × 1g.10gb on node a.",
                  id="something else"),
+    pytest.param(placed("1g.10gb"), cut("a", *"pqrstu"),
+                 "Devices do not stand in the way: free are 1 × 1g.10gb on node a.", id="just enough"),
     pytest.param(placed("1g.10gb"), cut("a", *"pqrstuv"),
                  "There is not enough: 7 of 7 × nvidia.com/mig-1g.10gb on the nodes that it may run on (1) are in use, "
                  "and cutting idle GPUs anew would not make room.", id="all in use"),
@@ -73,6 +75,10 @@ def closed(name: str) -> dict[str, Any]:
     pytest.param(placed("3g.40gb"), cut("a", "p"),
                  "Only fragmentation stands in the way: free are 6 × 1g.10gb on node a. It would fit if what runs were "
                  "packed anew.", id="nowhere to move to"),
+    pytest.param(placed("3g.40gb"), [node("a", H100, count=2, **{"mig-1g.10gb": 14}), *cut("b", *"uvwxyz"),
+                                     *(pod(one, "a", ONE) for one in "lmnopqrs")],
+                 "Only fragmentation stands in the way: free are 6 × 1g.10gb on node a and 1 × 1g.10gb on node b. It "
+                 "would fit if what runs were packed anew.", id="who lies alone on a board is not known"),
     pytest.param(placed("3g.40gb"), [*cut("a", "p"), *cut("b", *"qrs", **{"mig-1g.10gb": 3})],
                  "Only fragmentation stands in the way: free are 6 × 1g.10gb on node a. Moving q, r and s from node b "
                  "to a would free a GPU that can be cut for it on b.", id="the one that can be emptied"),

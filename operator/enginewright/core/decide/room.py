@@ -24,7 +24,7 @@ NAMED = 3  # nodes or GPUs that a message names before it counts
 def room(world: World, placement: Placement | None, pods: Iterable[PodView]) -> str:
     """Sentences that follow what the scheduler says of those of ``pods`` that no node can take; empty where there are
     none, or nothing is known."""
-    waiting = sum(bool(pod.unschedulable) and not pod.deleting for pod in pods)
+    waiting = sum(bool(pod.unschedulable) for pod in pods)
     there = site(placement, world.observed.nodes, world.obj.namespace) if waiting else None
     return f" {in_the_way(there, waiting)}" if there else ""
 
