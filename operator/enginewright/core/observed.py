@@ -254,7 +254,8 @@ class ProbeResults:
 class SignalWindow:
     """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``rounds`` and
     ``probes`` are those of the analysis that ``analysis`` names. Kept by the shell; lost at a restart, which only makes
-    scale-down wait for a full window and an analysis begin anew."""
+    scale-down wait for a full window and an analysis begin anew. In ``notes`` what was added up of ``rounds`` is left
+    for the next look; it saves time and decides nothing."""
 
     started: float
     samples: tuple[Sample, ...] = ()
@@ -262,6 +263,7 @@ class SignalWindow:
     analysis: str = ""
     rounds: tuple[Round, ...] = ()
     probes: ProbeResults = ProbeResults()
+    notes: dict[type, object] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.sequential import (
-    FEWEST_VALUES,
-    MOST_PROOF_A_ROUND,
-    Trials,
-    confidence_sequence,
-    more_failures,
-)
+from enginewright.core.failures import MOST_PROOF_A_ROUND, Trials, more_failures
+from enginewright.core.sequential import FEWEST_VALUES, confidence_sequence
 
 ALPHA = 0.05
 

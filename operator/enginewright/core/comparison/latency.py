@@ -1,0 +1,98 @@
+"""How long both revisions take: the ratio of their means second by second, and their 99th percentiles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+from enginewright.core.observed import Traffic
+from enginewright.core.sequential import Interval, Series
+
+# Chance of a wrong word, however long the analysis takes.
+ALPHA: Final = 0.001
+# Requests of each side that make one pair of means; seconds are put together until they hold so many.
+PAIR_REQUESTS: Final = 5.0
+# From about here on the noise of a second's mean is the machine's, not that of few requests.
+ENOUGH_REQUESTS: Final = 20.0
+# One second counts at most as eight times slower or faster: a stall is one event.
+MOST_LOG_RATIO: Final = math.log(8.0)
+# Load a replica may get more or less than the other side's before time in the queue is left out.
+FAIR_LOAD: Final = 1.5
+
+
+class Part:
+    """What one side did, added up; numbers as :class:`Traffic` has them."""
+
+    __slots__ = ("busy", "failed", "queued", "replicas", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.failed = self.busy = self.queued = 0.0
+        self.replicas = 0
+
+    def add(self, one: Traffic) -> None:
+        self.requests += one.requests
+        self.failed += one.failed
+        self.busy += one.busy
+        self.queued += one.queued
+        self.replicas += one.replicas
+
+
+class Ratio:
+    """Logarithm of the candidate's mean latency over the stable revision's, of neighbouring seconds that are put
+    together until both sides have enough requests for a mean.
+
+    The logarithm of a mean of n requests is too small by variance / 2n (delta method). That cancels out where both get
+    as many; where not, it is put right by the variance that the pairs themselves show.
+    """
+
+    def __init__(self) -> None:
+        self._series = Series()
+        self._few = 0.0
+        self._mine, self._theirs = Part(), Part()
+
+    def add(self, candidate: Traffic, stable: Traffic) -> None:
+        mine, theirs = self._mine, self._theirs
+        mine.add(candidate)
+        theirs.add(stable)
+        if min(mine.requests, theirs.requests) >= PAIR_REQUESTS and min(mine.busy, theirs.busy) > 0:
+            one, other = 1 / mine.requests, 1 / theirs.requests
+            weight = 1 / (one + other + 1 / ENOUGH_REQUESTS)
+            self._series.add(_log_ratio(mine, theirs), weight, slope=(one - other) / 2)
+            self._few += one + other
+            self._mine, self._theirs = Part(), Part()
+
+    def interval(self) -> Interval | None:
+        if not self._series.count:
+            return None
+        return self._series.interval(ALPHA, tilt=self._series.scatter() / self._few)
+
+
+def _log_ratio(candidate: Part, stable: Part) -> float:
+    """Replicas that get more requests have longer queues, which is no fault of theirs: under unlike load the queue is
+    left out on both sides."""
+    load = (candidate.requests / max(1, candidate.replicas)) / (stable.requests / max(1, stable.replicas))
+    mine, theirs = candidate.busy, stable.busy
+    if not 1 / FAIR_LOAD <= load <= FAIR_LOAD:
+        mine, theirs = mine - candidate.queued, theirs - stable.queued
+    if min(mine, theirs) <= 0:
+        mine, theirs = candidate.busy, stable.busy
+    found = math.log((mine / candidate.requests) / (theirs / stable.requests))
+    return max(-MOST_LOG_RATIO, min(MOST_LOG_RATIO, found))
+
+
+@dataclass
+class Tail:
+    """Logarithms of both sides' p99 in milliseconds, and of their ratio, of rounds that have both."""
+
+    candidate: Series = field(default_factory=Series)
+    stable: Series = field(default_factory=Series)
+    ratio: Series = field(default_factory=Series)
+    newest: tuple[float, float] | None = None
+
+    def add(self, mine: float | None, theirs: float | None) -> None:
+        if mine and theirs:
+            self.newest = mine, theirs
+            self.candidate.add(math.log(mine))
+            self.stable.add(math.log(theirs))
+            self.ratio.add(math.log(mine / theirs))

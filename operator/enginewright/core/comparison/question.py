@@ -1,0 +1,57 @@
+"""What an analysis asks, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from enginewright.core.reasons import Reason
+from enginewright.core.sequential import Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """``slowdown`` is the largest relative rise of mean latency (0.25: a quarter slower). ``requests`` are needed of
+    each side. ``milliseconds`` bounds the ``percentile`` where the server exports it, None without an objective.
+    ``similarity`` is the least cosine between the outputs of both to the same input; None where they are meant to
+    differ. Nobody is good before ``watched`` seconds; after ``patience`` seconds the best estimate decides."""
+
+    slowdown: float = 0.25
+    requests: int = 60
+    percentile: float = 99.0
+    milliseconds: float | None = None
+    similarity: float | None = None
+    watched: float = 0.0
+    patience: float = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Which two revisions are compared. ``key`` names the analysis: another one begins with no samples. ``model`` is
+    the name under which both serve it. ``alone`` when the stable one has no replica left to compare with."""
+
+    key: str
+    stable: str
+    candidate: str
+    model: str
+    limits: Limits = Limits()
+    alone: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """``ratio`` is the candidate's mean latency over the stable revision's, None before it can be told. ``requests``
+    and ``failures`` are the candidate's, ``seconds`` how long both were watched. ``message`` says all this, and when
+    the verdict is open, what is missing; ``starved`` says that it may never come: it is requests, and probes bring
+    none, or it has not come with all patience, and a person has to say what is to be. ``uncompared`` is why outputs
+    were not compared that should have been."""
+
+    verdict: Literal["good", "worse", "open"]
+    message: str
+    reason: Reason | None = None
+    ratio: Interval | None = None
+    requests: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    starved: bool = False
+    uncompared: str = ""

@@ -1,0 +1,148 @@
+"""From what was measured to an answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from enginewright.core.comparison.latency import ALPHA, Tail
+from enginewright.core.comparison.outputs import COMPARED_PAIRS, disagreement, uncompared
+from enginewright.core.comparison.question import Answer, Limits, Question
+from enginewright.core.comparison.tally import Sums, sums_of
+from enginewright.core.comparison.words import as_ratio, failures, figures
+from enginewright.core.observed import SignalWindow
+from enginewright.core.reasons import Reason
+
+# Evidence of more failures (as odds) that is not enough to give up but too much to promote.
+DOUBT: Final = math.log(8.0)
+
+
+def compare(window: SignalWindow | None, question: Question) -> Answer:
+    if window is None or window.analysis != question.key:
+        return Answer(verdict="open", message="no request has been measured yet")
+    sums = sums_of(window, question)
+    if question.alone:
+        return _alone(window, sums, question.limits)
+    answer = Answer(
+        verdict="open",
+        message=figures(sums, question.limits),
+        uncompared=uncompared(window.probes, question.limits),
+        ratio=sums.ratio and as_ratio(sums.ratio),
+        requests=round(sums.candidate.requests),
+        failures=round(sums.candidate.failed),
+        seconds=sums.seconds,
+    )
+    if worse := _worse(window, sums, question):
+        reason, message = worse
+        return replace(answer, verdict="worse", reason=reason, message=message)
+    if answer.uncompared and _fewest(sums) >= question.limits.requests:
+        answer = replace(answer, message=f"{answer.message}; outputs were not compared: {answer.uncompared}")
+    if missing := _missing(window, sums, question.limits):
+        few = _fewest(sums) < question.limits.requests
+        starved = (few and bool(window.probes.problem)) or sums.waited >= question.limits.patience
+        return replace(answer, message=f"{answer.message}; {missing}", starved=starved)
+    if sums.doubt <= DOUBT and (sums.cure or _fast(sums, question.limits)):
+        return replace(answer, verdict="good")
+    if sums.seconds >= question.limits.patience:
+        return _best_guess(answer, sums, question.limits)
+    unclear = "its failures are not told from chance yet" if sums.doubt > DOUBT else "too close to tell yet"
+    return replace(answer, message=f"{answer.message}; {unclear}")
+
+
+def _fast(sums: Sums, limits: Limits) -> bool:
+    return sums.ratio is not None and sums.ratio.high < math.log1p(limits.slowdown)
+
+
+def _alone(window: SignalWindow, sums: Sums, limits: Limits) -> Answer:
+    """Nothing to compare with: enough requests, and hardly a failure among them."""
+    answer = Answer(
+        verdict="open",
+        message=f"{figures(sums, limits)}; no stable replica is left to compare it with",
+        requests=round(sums.candidate.requests),
+        failures=round(sums.candidate.failed),
+        seconds=sums.seconds,
+    )
+    if sums.doubt >= -math.log(ALPHA):
+        failed, whole = sums.candidate.failed, sums.candidate.failed + sums.candidate.requests
+        message = f"{failed:.0f} of {whole:.0f} inferences failed."
+        return replace(answer, verdict="worse", reason=Reason.FAILED_INFERENCES, message=message)
+    if sums.candidate.requests < limits.requests:
+        starved = bool(window.probes.problem) or sums.waited >= limits.patience
+        return replace(answer, message=f"{answer.message}; {limits.requests} requests are needed", starved=starved)
+    if sums.seconds < limits.watched or sums.doubt > DOUBT:
+        return replace(answer, starved=sums.waited >= limits.patience)
+    return replace(answer, verdict="good")
+
+
+def _best_guess(answer: Answer, sums: Sums, limits: Limits) -> Answer:
+    """Out of patience: the limit may lie within what is possible, but not below what is likeliest."""
+    near = sums.ratio is not None and sums.ratio.mean < math.log1p(limits.slowdown)
+    if near and sums.doubt <= DOUBT:
+        return replace(answer, verdict="good", message=f"{answer.message}, as far as could be told")
+    message = f"It could not be shown to be as good: {answer.message}."
+    return replace(answer, verdict="worse", reason=Reason.ANALYSIS_INCONCLUSIVE, message=message)
+
+
+def fails_more(window: SignalWindow | None, question: Question) -> Answer | None:
+    """Whether the candidate is proven to fail more often, latency aside: for when load shifts from one to the other."""
+    if window is None or window.analysis != question.key:
+        return None
+    sums = sums_of(window, question)
+    if sums.doubt < -math.log(ALPHA):
+        return None
+    return Answer(verdict="worse", reason=Reason.FAILED_INFERENCES, message=failures(sums))
+
+
+def proven_worse(answer: Answer) -> Answer | None:
+    """While a person is waited for: one that is shown to be worse, not one that is no longer shown to be good."""
+    proven = answer.verdict == "worse" and answer.reason in (Reason.FAILED_INFERENCES, Reason.SLOWER)
+    return answer if proven else None
+
+
+def _worse(window: SignalWindow, sums: Sums, question: Question) -> tuple[Reason, str] | None:
+    limits = question.limits
+    if sums.doubt >= -math.log(ALPHA):
+        return Reason.FAILED_INFERENCES, failures(sums)
+    if flaw := disagreement(window.probes, limits):
+        return Reason.OUTPUTS_DIFFER, flaw
+    if sums.cure:
+        # What answers and does not fail is better than what fails, however fast that is.
+        return None
+    if sums.ratio and sums.ratio.low > math.log1p(limits.slowdown):
+        return Reason.SLOWER, f"It is slower than the stable revision: {figures(sums, limits)}."
+    return _slow_tail(sums.tail, question)
+
+
+def _slow_tail(tail: Tail, question: Question) -> tuple[Reason, str] | None:
+    """p99 against the objective, where the stable revision keeps it, and against the stable revision."""
+    if tail.newest is None:
+        return None
+    mine, theirs = tail.newest
+    told = f"p99 {mine:.3g} ms, of the stable revision {theirs:.3g} ms"
+    ratio = tail.ratio.interval(ALPHA)
+    if ratio and ratio.low > math.log1p(question.limits.slowdown):
+        return Reason.SLOWER, f"Its tail is slower than the stable revision's: {told}."
+    if question.limits.milliseconds is None:
+        return None
+    most = question.limits.milliseconds
+    off, theirs_off = tail.candidate.interval(ALPHA), tail.stable.interval(ALPHA)
+    if off and theirs_off and off.low > math.log(most) > theirs_off.mean:
+        return Reason.OBJECTIVE_MISSED, f"It misses the objective of {most:g} ms, which the stable one keeps: {told}."
+    return None
+
+
+def _missing(window: SignalWindow, sums: Sums, limits: Limits) -> str:
+    """Which samples, or how much time is missing; empty when nothing is."""
+    if _fewest(sums) < limits.requests:
+        tried = f"; {window.probes.problem}" if window.probes.problem else ""
+        return f"{limits.requests} requests of each are needed{tried}"
+    awaited = limits.similarity is not None and not uncompared(window.probes, limits)
+    if awaited and len(window.probes.similarities) < COMPARED_PAIRS:
+        return "its outputs are being compared"
+    return f"it is watched for {limits.watched:.0f} s at least" if sums.seconds < limits.watched else ""
+
+
+def _fewest(sums: Sums) -> float:
+    """Of the stable revision failures count as well: else one that fails always would stand in its own cure's way."""
+    return min(sums.candidate.requests, sums.stable.requests + sums.stable.failed)

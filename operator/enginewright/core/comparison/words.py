@@ -1,0 +1,33 @@
+"""The figures of a comparison as people read them."""
+
+from __future__ import annotations
+
+import math
+
+from enginewright.core.comparison.question import Limits
+from enginewright.core.comparison.tally import Sums
+from enginewright.core.sequential import Interval
+
+
+def figures(sums: Sums, limits: Limits) -> str:
+    count = f"over {sums.seconds:.0f} s, {sums.candidate.requests:.0f} requests"
+    if sums.candidate.failed:
+        count += f", {sums.candidate.failed:.0f} failed"
+    cure = f"; the stable revision fails more ({sums.stable.failed:.0f})" if sums.cure else ""
+    if sums.ratio is None:
+        return f"latency ratio unknown {count}{cure}"
+    ratio = as_ratio(sums.ratio)
+    limit = 1 + limits.slowdown
+    return f"latency ratio {ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}, limit {limit:.2f}) {count}{cure}"
+
+
+def failures(sums: Sums) -> str:
+    mine, theirs = sums.candidate, sums.stable
+    return (
+        f"{mine.failed:.0f} of {mine.failed + mine.requests:.0f} inferences failed, of the stable revision's "
+        f"{theirs.failed:.0f} of {theirs.failed + theirs.requests:.0f}."
+    )
+
+
+def as_ratio(logs: Interval) -> Interval:
+    return Interval(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))
