@@ -33,12 +33,13 @@ class Scenario:
 
     @property
     def measured(self) -> Capacity:
-        """What the operator would know of a replica. An instance that stays taken is as good as one that works on."""
-        seconds = self.service.seconds
+        """What the operator would know of a replica. An instance that stays taken after its answer is one that answers
+        so much later, and may."""
+        seconds, pause = self.service.seconds, self.service.pause
         return Capacity(
             throughput=self.throughput or self.service.capacity,
-            curve=tuple((batch, seconds[batch] + self.service.pause) for batch in range(1, len(seconds))),
-            instances=self.service.instances, objective_seconds=self.slo, percentile=self.percentile,
+            curve=tuple((batch, seconds[batch] + pause) for batch in range(1, len(seconds))),
+            instances=self.service.instances, objective_seconds=self.slo + pause, percentile=self.percentile,
             cold_start_seconds=self.cold_start,
         )  # fmt: skip
 

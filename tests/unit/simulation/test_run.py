@@ -69,6 +69,11 @@ def test_what_is_taken_away_answers_its_queue_first_and_is_paid_for_until_then()
     assert run.moments[2].replicas == 1
 
 
+def test_an_idle_replica_is_paid_for_until_it_is_taken_away() -> None:
+    run = play([0.0, 100.0], Script(lambda now: 1 if now >= 60 else 2, initial=2))
+    assert run.replica_seconds == pytest.approx(100 + 60)
+
+
 def test_replicas_that_start_go_first() -> None:
     run = play([0.0, 60.0], Script(lambda now: 3 if 5 <= now < 10 else 2, initial=2), cold_start=20.0)
     assert run.replica_seconds == pytest.approx(2 * 60 + 5)
@@ -180,6 +185,20 @@ def test_settings_reach_the_peers() -> None:
         assert len(seconds) == 3, name
 
 
+def test_the_scaler_is_told_of_a_replica_that_serves_and_is_late_as_the_simulated_one() -> None:
+    scenario = Scenario(service=SINGLE, slo=0.1, percentile=95.0, cold_start=7.0)
+    told = scenario.measured
+    assert (told.curve, told.instances, told.throughput) == (((1, 0.05),), 1, 20.0)
+    assert (told.percentile, told.cold_start_seconds) == (95.0, 7.0)
+    # The same queue: answered 30 ms earlier, under an objective that is 30 ms shorter.
+    as_told = Service(seconds=(0.0, told.curve[0][1]))
+    arrivals = steady(15.0, 60.0)
+    short = play(arrivals, Script(lambda _: 1), slo=0.1)
+    long = play(arrivals, Script(lambda _: 1), service=as_told, slo=told.objective_seconds)
+    assert len(short.ledger.late) > 10
+    assert list(short.ledger.late) == list(long.ledger.late)
+
+
 def test_a_reversal_is_a_change_of_direction() -> None:
-    assert reversals([(0.0, 1, 3), (5.0, 3, 4), (9.0, 4, 2), (12.0, 2, 1), (20.0, 1, 2)]) == 2
+    assert reversals([(0.0, 1, 3), (5.0, 3, 4), (8.0, 4, 5), (9.0, 5, 2), (12.0, 2, 1), (20.0, 1, 2)]) == 2
     assert reversals([]) == 0
