@@ -34,8 +34,8 @@ traffic = st.builds(
     Traffic,
     requests=st.integers(0, 60).map(float),
     failed=st.sampled_from([0.0, 0.0, 0.0, 1.0, 7.0]),
-    busy=st.floats(0, 1e6),
-    queued=st.floats(0, 1e5),
+    busy=st.integers(0, 10**6).map(float),
+    queued=st.integers(0, 10**5).map(float),
     replicas=st.integers(0, 3),
     p99=st.none() | st.floats(0.1, 1e4),
 )
