@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import OperatorConfig
+from enginewright.core.decide.site import LOOKED
 from enginewright.core.observed import NodeView, Observed
 from enginewright.core.plan import Action, Apply
 from enginewright.core.planner.objects import views_of
@@ -91,6 +92,11 @@ def test_the_best_nodes_are_preferred(objects: list[Mapping[str, Any]], wants: d
 def test_a_few_nodes_of_many_are_ranked() -> None:
     nodes = views_of([one for number in range(20) for one in seven(f"n{number:02}", "p")])
     assert hosts(started(nodes)) == [f"n{number:02}" for number in range(8)]
+
+
+def test_full_nodes_take_no_place_among_those_that_are_looked_at() -> None:
+    full = [one for number in range(LOOKED) for one in seven(f"a{number}", *(f"p{number}-{k}" for k in range(7)))]
+    assert hosts(started(views_of([*full, *seven("y"), *seven("z", "p")]))) == ["z", "y"]
 
 
 def test_without_nodes_nothing_is_preferred() -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from enginewright.core.planner.fleet import GPU, Demand, Option, Plan, Unplaced
 from enginewright.core.planner.planner import occupied, plan
+from enginewright.core.planner.pools import choices, pools
+from enginewright.core.planner.select import select
 from support.fleets import A30, A100, H100, demand_lists, fleets, free, gpu, overlaps, proposed, used, wants, worth
 
 
@@ -160,3 +162,11 @@ def test_a_slice_with_media_engines_is_used_but_never_proposed() -> None:
     made = plan([wants("m", 2, "1g.10gb+me")], [gpu("a", 0, H100, free("1g.10gb+me", 0))])
     assert len(made.seats) == 1
     assert made.changes == ()
+
+
+def test_one_filling_takes_all_that_fit_and_then_no_more() -> None:
+    demands = [wants(name, 3, "1g.10gb") for name in "abcd"]
+    fleet = pools([gpu(layout="dynamic")], demands, cut=True)
+    chosen = select(demands, fleet, choices(demands, fleet), budget=0)
+    assert chosen.left == [0, 0, 2, 3]
+    assert chosen.asked == 4
