@@ -61,6 +61,10 @@ gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into d
 planner-study: venv ## The planner beside the optimum, first-fit, best-fit and FGD, into docs/benchmarks/planner.md (10 min)
 	hack/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)
 
+.PHONY: takeover-study
+takeover-study: venv deps ## How long nobody leads when a leading operator is killed, fifty times (KILLS=50)
+	ENGINEWRIGHT_KILLS=$(or $(KILLS),50) $(VENV)/bin/pytest -q -s --timeout 1800 tests/integration/test_leadership.py -k killed
+
 ##@ Change it
 
 .PHONY: venv generate golden lock hooks

@@ -52,6 +52,8 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
                      help="passes that run at once (default %(default)s)")  # fmt: skip
     run.add_argument("--resync", type=_positive, default=300, metavar="SECONDS",
                      help="between full resyncs (default %(default)s)")  # fmt: skip
+    run.add_argument("--leader-lease", type=_lease, metavar="NAMESPACE/NAME",
+                     help="work only while holding this Lease, of several replicas; default: the only one")  # fmt: skip
     run.add_argument("--log-level", choices=LEVELS, default="INFO")
     run.set_defaults(act=run_operator)
 
@@ -63,6 +65,13 @@ def _positive(text: str) -> int:
     return value
 
 
+def _lease(text: str) -> tuple[str, str]:
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME")
+    return namespace, name
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     result: int = options.act(options)
@@ -72,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_operator(options: argparse.Namespace) -> int:
     """Ends with 0 on SIGTERM or SIGINT, with 1 when a part of it died: the kubelet starts it anew."""
     # Only this command needs the clients; the others stay quick.
+    from enginewright.reconcile.leadership import LeadershipLostError
     from enginewright.runtime import Options, run
 
     try:
@@ -83,7 +93,7 @@ def run_operator(options: argparse.Namespace) -> int:
     wanted = Options(
         config=config, namespaces=tuple(options.namespace), kubeconfig=options.kubeconfig,
         metrics_port=options.metrics_port, health_port=options.health_port, workers=options.workers,
-        resync=options.resync,
+        resync=options.resync, lease=options.leader_lease,
     )  # fmt: skip
 
     async def until_signalled() -> None:
@@ -94,7 +104,7 @@ def run_operator(options: argparse.Namespace) -> int:
 
     try:
         asyncio.run(until_signalled())
-    except ClientError as error:
+    except (ClientError, LeadershipLostError) as error:
         print(f"enginewright: {error}", file=sys.stderr)
         return EXIT_REFUSED
     return 0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ from enginewright.reconcile.health import Health, HealthLimits
 from enginewright.reconcile.housekeeping import PERIOD, Housekeeper
 from enginewright.reconcile.http import health_app, metrics_app, serving
 from enginewright.reconcile.known import Known
+from enginewright.reconcile.leadership import Leadership, LeadershipLostError
 from enginewright.reconcile.loop import Loop
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Parts, Reconciler
@@ -50,7 +52,7 @@ class OperatorEndedError(RuntimeError):
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """``namespaces`` empty watches all. Ports: 0 picks one. ``resync`` and ``housekeeping`` are seconds
-    between rounds."""
+    between rounds. ``lease`` (namespace, name) makes it work only while it holds that; None: it is the only one."""
 
     config: OperatorConfig
     namespaces: tuple[str, ...] = ()
@@ -60,6 +62,7 @@ class Options:
     workers: int = 8
     resync: float = 300.0
     housekeeping: float = PERIOD
+    lease: tuple[str, str] | None = None
 
 
 class Operator:
@@ -67,6 +70,7 @@ class Operator:
 
     def __init__(self, options: Options, kube: KubeClient, triton: TritonClient, prometheus: PrometheusClient,
                  probes: ProbeClient, metrics: Metrics) -> None:  # fmt: skip
+        self.kube = kube
         self.queue: WorkQueue[Key] = WorkQueue()
         self.known = Known()
         self.metrics = metrics
@@ -155,7 +159,7 @@ async def run(options: Options, stop: asyncio.Event) -> None:
     ):
         log.info("operator starts", metrics_port=metrics_port, health_port=health_port, workers=options.workers,
                  namespaces=options.namespaces or "all")  # fmt: skip
-        work = asyncio.create_task(running.run(), name="operator")
+        work = asyncio.create_task(_work(running, options), name="operator")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -164,6 +168,26 @@ async def run(options: Options, stop: asyncio.Event) -> None:
             work.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await work
+
+
+async def _work(running: Operator, options: Options) -> None:
+    """Raises what the operator died of; :class:`LeadershipLostError` among it, after which another one works."""
+    if options.lease is None:
+        await running.run()
+        return
+    leadership = Leadership(running.kube, *options.lease, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+    running.metrics.gauge("enginewright_leader", "1 while this replica works, 0 while it stands by.",
+                          lambda: leadership.leads)  # fmt: skip
+    with running.health.standing_by():
+        await leadership.win()
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leadership.hold(), name="lease")
+            group.create_task(running.run(), name="work")
+    except* LeadershipLostError as lost:
+        raise lost.exceptions[0] from None
+    finally:
+        await leadership.release()
 
 
 def _from_thread(call: Callable[..., None]) -> Callable[..., None]:

@@ -140,3 +140,10 @@ prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson 
   resources: [nodes]
   verbs: [list]
 {{- end }}
+
+{{/* Of the Lease that several replicas of the operator share, in the operator's own namespace. */}}
+{{- define "enginewright.leaderRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, patch]
+{{- end }}

@@ -33,7 +33,9 @@ httproutes                            list create patch delete   shares of the t
 (gateway.networking.k8s.io)
 grpcroutes                            list create patch delete   the same
 (gateway.networking.k8s.io)
-leases (coordination.k8s.io)          list create patch delete   who builds an engine that several ask for
+leases (coordination.k8s.io)          get list create patch      who builds an engine that several ask for; which of
+                                      delete                     several operators works (``get``, in its own
+                                                                 namespace, and only there)
 nodes                                 list                       what is free of their GPUs; only in all namespaces,
                                                                  and only with ``rbac.nodes``
 events (events.k8s.io)                create get patch           events and their series

@@ -7,8 +7,9 @@ mend is told as unhealthy: an event loop or a pass that hangs, a watch that ende
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,7 +53,18 @@ class Health:
         self._limits = limits or HealthLimits()
         self._clock = clock
         self._started = self._whole_since = clock()
+        self._stands_by = False
         self.lag = 0.0
+
+    @contextlib.contextmanager
+    def standing_by(self) -> Iterator[None]:
+        """For the length of the block nothing is watched, and that is right: ready to take over is ready."""
+        self._stands_by = True
+        try:
+            yield
+        finally:
+            self._stands_by = False
+            self._started = self._whole_since = self._clock()
 
     async def beat(self) -> None:
         """For ever: measures how late the event loop is, and whether all watches are there."""
@@ -69,6 +81,8 @@ class Health:
 
     def problems(self) -> list[str]:
         """Why the process should be restarted; empty when it should not."""
+        if self._stands_by:
+            return []
         now, limits, watching = self._clock(), self._limits, self._watching()
         found = []
         if self.lag > limits.loop_lag:
@@ -86,6 +100,8 @@ class Health:
     def unready(self) -> list[str]:
         """Why the operator does not do its work yet, or not any more."""
         found = self.problems()
+        if self._stands_by:
+            return found
         watching = self._watching()
         if watching.missing:
             found.append(f"not watching yet: {', '.join(watching.missing)}")

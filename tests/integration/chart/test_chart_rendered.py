@@ -21,6 +21,7 @@ EVERYTHING = {
     "images": {"builder": {"digest": f"sha256:{'0' * 64}"}, "server": {"reference": "example.test/triton:26.04-py3"}},
     "imagePullSecrets": ["pull"],
     "watchNamespaces": ["team-a", "team-b"],
+    "replicas": 2,
     "config": {"serverBackends": ["python", "onnxruntime", "tensorrt"], "serverArgs": ["--log-verbose=1"],
                "prices": {"currency": "EUR", "perHour": {"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6}}},
     "nodeSelector": {"kubernetes.io/os": "linux"},

@@ -71,9 +71,9 @@ async def embedded(
 class OperatorProcess:
     """``enginewright run`` as a child, its log in ``log``."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, log: Path) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str, log: Path, *more: str) -> None:
         self._arguments = ["run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", "--metrics-port=0",
-                           "--health-port=0"]  # fmt: skip
+                           "--health-port=0", *more]  # fmt: skip
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
 

@@ -33,7 +33,7 @@ def define(name: str) -> str:
 
 def granted(*names: str) -> set[tuple[str, str, str]]:
     """(API group, resource, verb) of the chart's rules, which hold no template action and so are plain YAML."""
-    texts = [define(f"enginewright.{name}") for name in names or ("rules", "nodeRules")]
+    texts = [define(f"enginewright.{name}") for name in names or ("rules", "nodeRules", "leaderRules")]
     rules = [rule for text in texts for rule in yaml.safe_load(text)]
     return {(group, resource, verb) for rule in rules
             for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]}

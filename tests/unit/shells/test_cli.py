@@ -118,7 +118,8 @@ def test_the_operator_does_not_start_without_credentials(
     assert "no credentials for Kubernetes" in err
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["run", "--workers", "0"], ["run", "--workers", "many"]])
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["run", "--workers", "0"], ["run", "--workers", "many"],
+                                       ["run", "--leader-lease", "no-namespace"], ["run", "--leader-lease", "a/b/c"]])
 def test_bad_usage(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)

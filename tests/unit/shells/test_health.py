@@ -63,6 +63,19 @@ def test_a_watch_that_is_missing_for_long_is_unhealthy_and_unready_at_once() -> 
     assert process.health.problems() == []
 
 
+def test_one_that_stands_by_is_ready_to_take_over() -> None:
+    process = Process(watching=Watching(False, WHOLE.expected, frozenset()), resync=None)
+    with process.health.standing_by():
+        process.now += 100_000
+        assert process.health.problems() == process.health.unready() == []
+    process.watching = NO_JOBS
+    process.health.tick(0)
+    assert process.health.problems() == [], "its time begins when it takes over"
+    process.now += 61
+    assert process.health.problems() == ["no watch on jobs@*"]
+    assert "first resync is not done" in process.health.unready()
+
+
 def test_a_late_loop_is_remembered_until_the_next_probe() -> None:
     process = Process()
     process.health.tick(20.0)
