@@ -91,4 +91,5 @@ class Reason(StrEnum):
     STEADY = "Steady"
     HOLDING = "Holding"
     AT_LIMIT = "AtLimit"
+    OBJECTIVE_OUT_OF_REACH = "ObjectiveOutOfReach"
     REPLICAS_CONTESTED = "ReplicasContested"

@@ -22,7 +22,7 @@ from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Question, compare
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
-from enginewright.core.scaling import ScaleLimits, decide_replicas
+from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
 from enginewright.observe.keys import Key
 from enginewright.observe.prober import Prober
 from enginewright.observe.window import Window
@@ -36,13 +36,16 @@ class Target:
     """What to scrape for one object: ``replicas`` maps ready pods to their addresses, ``current`` is how many
     replicas are asked for. Without ``limits`` samples are only kept. ``prometheus`` is the server's URL, empty for
     direct scraping; ``matchers`` narrow its query. ``question`` is the analysis under way, for which ``revisions`` maps
-    the same pods to theirs."""
+    the same pods to theirs. ``starting`` are the moments, on the monotonic clock, at which replicas that are not ready
+    were made; ``capacity`` is what one replica was measured to do."""
 
     replicas: Mapping[str, str]
     current: int
     revisions: Mapping[str, str] = field(default_factory=dict)
     question: Question | None = None
     limits: ScaleLimits | None = None
+    capacity: Capacity | None = None
+    starting: tuple[float, ...] = ()
     prometheus: str = ""
     matchers: str = ""
 
@@ -143,15 +146,18 @@ class Signals:
     async def round(self, key: Key, target: Target, window: Window) -> None:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""
         began = self._clock()
+        arrived, executing = None, None
         if target.prometheus:
             pending = await self._ask_prometheus(key, target)
         else:
             metrics = await self._ask_replicas(target)
             pending = {pod: answer.queued for pod, answer in metrics.items()}
+            arrived, executing = window.arrived(began, metrics, target.replicas)
             if target.question is not None:
                 window.count(began, metrics, target.revisions, target.question.limits.percentile / 100)
         missing = len(target.replicas.keys() - pending.keys())
-        window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing))
+        window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing, arrived=arrived,
+                          inflight=executing, starting=tuple(began - made for made in target.starting)))  # fmt: skip
 
     def _judge(self, key: Key, watched: _Watched) -> None:
         target = watched.target
@@ -163,7 +169,7 @@ class Signals:
         if target.limits is None:
             return
         now = self._clock()
-        decision = decide_replicas(watched.window.view(), target.current, target.limits, now)
+        decision = decide_replicas(watched.window.view(), target.current, target.limits, now, target.capacity)
         watched.window.recommend(now, decision.recommendation)
         if decision.replicas != target.current or decision.reason != watched.reason:
             self._wake(key)

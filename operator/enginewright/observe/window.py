@@ -10,6 +10,7 @@ from typing import Final
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Traffic
 from enginewright.core.probe import Match
+from enginewright.observe.arrivals import Arrivals
 
 # Samples that are kept as they are: smoothing and bursts look at these.
 SAMPLES: Final = 120
@@ -38,6 +39,7 @@ class Window:
         self._samples: deque[Sample] = deque()
         self._old: deque[Sample] = deque(maxlen=OLD_KEPT)
         self._recommended: dict[int, float] = {}
+        self._arrivals = Arrivals()
         self._counters = Counters()
         self._analysis = ""
         self._rounds: list[Round] = []
@@ -61,6 +63,11 @@ class Window:
             known = last.arrived is not None and sample.arrived is not None
             kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None)
         self._old.append(kept)
+
+    def arrived(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str]
+                ) -> tuple[float | None, float | None]:  # fmt: skip
+        """Of one scrape round: see :class:`Arrivals`."""
+        return self._arrivals.update(time, scraped, pods)
 
     def recommend(self, time: float, replicas: int) -> None:
         """Stabilisation asks for the least and the most within a window, so of each value only the newest time counts:

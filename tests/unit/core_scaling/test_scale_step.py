@@ -216,3 +216,33 @@ def test_hand_made_number_is_corrected() -> None:
     cluster.deployments[name] = replace(cluster.deployments[name], spec_replicas=40)
     cluster.operate()
     assert replicas(cluster) == [6]
+
+
+def busy(cluster: Cluster, rate: float, seconds: int = 5) -> None:
+    """``seconds`` scrapes that tell of ``rate`` arrivals a second and an empty queue."""
+    for _ in range(seconds):
+        cluster.queue(0, seconds=1)
+        assert cluster.signals is not None
+        *before, newest = cluster.signals.samples
+        cluster.signals = replace(cluster.signals, samples=(*before, replace(newest, arrived=rate)))
+
+
+def test_arrivals_scale_by_the_record_of_the_engine_that_serves() -> None:
+    cluster = serving()
+    busy(cluster, 1000)  # one replica was measured to do 900 a second
+    cluster.operate()
+    assert replicas(cluster) == [3]  # two would do 900 each, but not with 4 queued at the most
+    assert "1000.0 requests/s" in cluster.status["autoscaling"]["decisions"][0]["reason"]
+
+
+def test_an_objective_below_the_compute_time_is_said_with_the_difference() -> None:
+    cluster = serving()
+    cluster.edit(objective={"latency": {"milliseconds": 3}})
+    busy(cluster, 100)
+    cluster.operate()
+    if cluster.says("ScalingActive") != "False/ObjectiveOutOfReach":
+        cluster.settle()
+        busy(cluster, 100)
+        cluster.operate()
+    assert cluster.says("ScalingActive") == "False/ObjectiveOutOfReach"
+    assert "3 is 2 ms less than the 5 ms" in cluster.condition("ScalingActive")["message"]

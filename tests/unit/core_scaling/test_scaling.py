@@ -186,7 +186,7 @@ def test_a_decision_tells_its_figures_and_a_steady_state_does_not() -> None:
 def test_limits_of_a_spec() -> None:
     spec = AutoscalingSpec.model_validate({"minReplicas": 2, "maxReplicas": 6, "targetQueueDepth": 3})
     limits = limits_of(spec)
-    assert (limits.min_replicas, limits.max_replicas, limits.target, limits.down_window) == (2, 6, 3, 300)
+    assert (limits.min_replicas, limits.max_replicas, limits.target, limits.down_window) == (2, 6, 3, None)
     slow = limits_of(
         AutoscalingSpec.model_validate(
             {"maxReplicas": 6, "source": "prometheus", "prometheus": {"url": "http://prometheus:9090"}}

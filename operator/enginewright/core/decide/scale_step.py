@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from enginewright.core.conditions import Verdict, good, parse_timestamp, timestamp, unknown
+from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp, unknown
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.scaling import ScaleDecision, ScaleLimits, decide_replicas, limits_of
+from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, capacity_of, decide_replicas, limits_of
 from enginewright.core.status import MAX_DECISIONS, AutoscalingStatus, DecisionStatus
 
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
@@ -84,7 +84,8 @@ def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: S
         # A rollout that moves replicas from one revision to the other does not change how many are wanted.
         asked = [deployment.spec_replicas for deployment in serving.alive]
         current = limits.clamp(max(before.desired_replicas or 0, *asked))
-    found = decide_replicas(world.observed.signals, current, limits, world.observed.monotonic)
+    capacity = capacity_of(world.observed.records.get(stable.fingerprint), world.spec.objective)
+    found = decide_replicas(world.observed.signals, current, limits, world.observed.monotonic, capacity)
     wanted = max(found.replicas, current) if rolling else found.replicas
     decision = _decision(world, before, current, wanted, found.message)
     return ScaleResult(
@@ -94,11 +95,19 @@ def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: S
         decision=decision,
         memory=_remember(world, before, wanted, decision, found),
         requeue=REFRESH_SECONDS,
-        verdict=_verdict(found),
+        verdict=_verdict(found, capacity),
     )
 
 
-def _verdict(found: ScaleDecision) -> Verdict:
+def _verdict(found: ScaleDecision, capacity: Capacity | None) -> Verdict:
+    if capacity and capacity.shortfall_seconds and capacity.objective_seconds and not found.hold:
+        return bad(
+            Condition.SCALING_ACTIVE, Reason.OBJECTIVE_OUT_OF_REACH,
+            f"objective.latency.milliseconds {1000 * capacity.objective_seconds:g} is "
+            f"{1000 * capacity.shortfall_seconds:.3g} ms less than the {1000 * capacity.compute_seconds:.3g} ms that "
+            f"the engine takes for one request: no number of replicas meets it. Replicas are chosen so that requests "
+            f"wait no longer than they are computed; raise the objective, or choose a faster accelerator.",
+        )  # fmt: skip
     say = unknown if found.hold else good
     return say(Condition.SCALING_ACTIVE, found.reason, found.message)
 

@@ -85,8 +85,10 @@ class AutoscalingSpec(SpecModel):
     """Relative distance from the target that changes nothing."""
     scale_up_stabilization_seconds: int = Field(default=0, ge=0, le=3600)
     """Scale up only as far as every recommendation of this window."""
-    scale_down_stabilization_seconds: int = Field(default=300, ge=0, le=86_400)
-    """Scale down only as far as every recommendation of this window."""
+    scale_down_stabilization_seconds: int | None = Field(default=None, ge=0, le=86_400)
+    """Scale down only as far as every recommendation of this window. Left out, with an engine whose capacity was
+    measured: one cold start, and then only to a fleet that would have met the objective over the last hour; otherwise
+    300."""
     source: Literal["direct", "prometheus"] = "direct"
     """Where queue depth is read: direct from every replica once a second, or from prometheus."""
     prometheus: PrometheusSpec | None = None

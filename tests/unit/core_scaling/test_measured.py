@@ -1,0 +1,194 @@
+"""The scaler with a measured capacity: what it asks for, when it holds, and what must hold for every load."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginewright.core.observed import Sample, SignalWindow
+from enginewright.core.reasons import Reason
+from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
+from enginewright.core.scaling.arrivals import Interval, clumps, dispersion, intervals, level
+from enginewright.core.scaling.backlog import left_over
+from enginewright.core.scaling.capacity import largest_rate, late_share, replicas_for
+from enginewright.core.scaling.forecast import forecast
+
+ONE_BY_ONE = Capacity(throughput=20, curve=((1, 0.05),), objective_seconds=0.2, cold_start_seconds=20)
+LIMITS = ScaleLimits(min_replicas=1, max_replicas=30)
+
+
+def counted(arrived: Iterable[float | None]) -> list[Interval]:
+    samples = [Sample(time=float(at), ready=1, arrived=came) for at, came in enumerate([0.0, *arrived])]
+    return list(intervals(samples))
+
+
+def play(
+    arrived: Sequence[float | None], capacity: Capacity = ONE_BY_ONE, replicas: int = 1, limits: ScaleLimits = LIMITS,
+    queued: float = 0.0,
+) -> list[ScaleDecision]:  # fmt: skip
+    """Decisions after each second; replicas are there at once and the queue is as given."""
+    seen = SignalWindow(started=-10_000.0)
+    made = []
+    for second, came in enumerate(arrived):
+        sample = Sample(time=float(second), ready=replicas, arrived=came,
+                        pending={f"r{index}": queued / replicas for index in range(replicas)})  # fmt: skip
+        seen = replace(seen, samples=(*seen.samples, sample)[-300:])
+        made.append(decide_replicas(seen, replicas, limits, float(second), capacity))
+        wishes = (*seen.recommendations, (float(second), made[-1].recommendation))
+        seen = replace(seen, recommendations=wishes[-300:])
+        replicas = made[-1].replicas
+    return made
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
+@pytest.mark.parametrize(("instances", "patience"), [(1, 0.1), (1, 0.2), (2, 0.2), (4, 0.15)])
+def test_at_the_largest_rate_hardly_more_are_late_than_allowed(instances: int, patience: float, share: float) -> None:
+    capacity = Capacity(throughput=20 * instances, curve=((1, 0.05),), instances=instances, objective_seconds=patience)
+    rate = share * largest_rate(capacity, patience)
+    draw = random.Random(1)
+    free, now, late, requests = [0.0] * instances, 0.0, 0, 40_000
+    for _ in range(requests):
+        now += draw.expovariate(rate)
+        soonest = free.index(min(free))
+        free[soonest] = max(now, free[soonest]) + 0.05
+        late += free[soonest] - now > patience + 1e-9
+    assert late / requests <= 0.02
+    assert late / requests >= 0.004 or share < 1
+
+
+def test_a_batcher_carries_more_than_single_requests() -> None:
+    batches = Capacity(throughput=400, curve=((1, 0.01), (8, 0.02)), objective_seconds=0.1)
+    assert largest_rate(batches, 0.1) > 1.5 * largest_rate(replace(batches, curve=((1, 0.01),)), 0.1)
+
+
+def test_late_share_grows_with_the_rate_and_is_one_when_too_much_comes() -> None:
+    shares = [late_share(rate, ONE_BY_ONE, 0.1) for rate in (1, 5, 10, 19, 20, 40)]
+    assert shares == sorted(shares)
+    assert shares[-2:] == [1.0, 1.0]
+
+
+@given(st.floats(0.1, 500), st.floats(0.06, 2), st.floats(1, 20), st.integers(1, 30))
+def test_fewer_replicas_would_not_do(rate: float, patience: float, spread: float, most: int) -> None:
+    wanted = replicas_for(rate, ONE_BY_ONE, patience, spread, most)
+    assert 1 <= wanted <= most + 1
+    assert replicas_for(rate * 1.5, ONE_BY_ONE, patience, spread, most) >= wanted
+    assert replicas_for(rate, ONE_BY_ONE, patience + 0.1, spread, most) <= wanted
+
+
+def test_an_objective_below_the_compute_time_is_told_and_lived_with() -> None:
+    capacity = replace(ONE_BY_ONE, objective_seconds=0.03)
+    assert capacity.shortfall_seconds == pytest.approx(0.02)
+    assert capacity.patience(4) == pytest.approx(0.1)
+    assert play([10.0] * 60, capacity)[-1].replicas < LIMITS.max_replicas
+
+
+def test_a_step_is_answered_within_three_seconds_by_what_it_needs() -> None:
+    made = play([10.0] * 60 + [100.0] * 3, replicas=2)
+    assert made[-1].replicas >= 100 / largest_rate(ONE_BY_ONE, 0.2)
+    assert made[-1].reason is Reason.SCALING or made[-1].replicas == made[-2].replicas
+
+
+def test_a_decision_tells_what_it_was_made_from() -> None:
+    first = next(one for one in play([40.0] * 3) if one.replicas > 1)
+    assert "40.0 requests/s" in first.message
+    assert "within 200 ms at p99" in first.message
+    assert "instead of 1" in first.message
+
+
+def test_a_steady_load_says_the_same_every_second() -> None:
+    draw = random.Random(3)
+    made = play([float(sum(draw.random() < 0.1 for _ in range(300))) for _ in range(200)], replicas=4)
+    assert len({one.message for one in made[60:] if one.reason is Reason.STEADY}) == 1
+
+
+def test_what_is_queued_asks_for_more_than_the_rate_does() -> None:
+    calm, behind = play([20.0] * 30, replicas=3), play([20.0] * 30, replicas=3, queued=2000)
+    assert behind[-1].replicas > calm[-1].replicas
+    assert any("would still wait" in one.message for one in behind)
+
+
+def test_replicas_that_start_are_counted_on_and_overdue_ones_are_not() -> None:
+    alone = left_over(100, 30, 1, (), ONE_BY_ONE)
+    helped = left_over(100, 30, 1, (15.0, 15.0), ONE_BY_ONE)
+    assert alone == pytest.approx(300)
+    assert helped == 0.0
+    assert left_over(100, 30, 1, (100.0, 100.0), ONE_BY_ONE) == alone
+
+
+def test_unknown_arrivals_are_no_zero() -> None:
+    made = play([60.0] * 120 + [None] * 60, replicas=6)
+    assert {one.replicas for one in made[-45:]} == {made[120].replicas}
+    assert made[-1].hold
+    assert made[-1].reason is Reason.HOLDING
+
+
+def test_without_arrivals_or_capacity_the_queue_decides() -> None:
+    made = play([None] * 5, queued=18)
+    assert made[-1].replicas == 5
+    assert "18 queued requests on 1 replica" in made[1].message
+
+
+def test_bursts_that_come_back_find_replicas_and_one_that_does_not_is_let_go() -> None:
+    calm, burst = [10.0] * 100, [100.0] * 25
+    again = play((calm + burst) * 4 + calm, limits=LIMITS)
+    assert again[-1].replicas > play(calm * 4, limits=LIMITS)[-1].replicas
+    falling = play([100.0] * 100 + [10.0] * 200)
+    assert falling[-1].replicas == play([10.0] * 100)[-1].replicas
+
+
+def test_a_given_window_is_kept_to() -> None:
+    made = play([100.0] * 60 + [5.0] * 240, limits=replace(LIMITS, down_window=100))
+    enough = 100 / largest_rate(ONE_BY_ONE, 0.2)
+    assert all(one.replicas >= enough for one in made[60:158])
+    assert made[-1].replicas < enough
+
+
+def test_dispersion_is_one_for_poisson_and_more_for_clumps() -> None:
+    draw = random.Random(5)
+    poisson = counted([float(sum(draw.random() < 0.02 for _ in range(1000))) for _ in range(300)])
+    clumped = [replace(one, arrived=4 * one.arrived) for one in poisson]
+    assert dispersion(poisson) == pytest.approx(1, abs=0.25)
+    assert dispersion(clumped) == pytest.approx(4, rel=0.25)
+    assert clumps(clumped, 0.1) == pytest.approx(1.3, abs=0.15)
+
+
+def test_a_gap_is_no_interval() -> None:
+    assert [one.arrived for one in counted([1.0, None, 3.0])] == [1.0, 3.0]
+
+
+def test_level_follows_a_sure_rise_at_once_and_chance_not_at_all() -> None:
+    calm = [20.0, 21.0, 19.0, 20.0] * 10
+    assert level(counted([*calm, 26.0, 27.0]), 1.0) == pytest.approx(20, abs=1)
+    assert level(counted([*calm, 60.0, 60.0]), 1.0) == pytest.approx(60)
+
+
+def test_the_forecast_votes_on_ramps_and_not_on_noise() -> None:
+    ramp = forecast(counted([10 + 0.5 * second for second in range(120)]), 20)
+    assert ramp is not None
+    assert ramp.votes
+    assert 70 < ramp.rate <= 80
+    draw = random.Random(7)
+    noise = forecast(counted([draw.uniform(0, 40) for _ in range(240)]), 20)
+    assert noise is not None
+    assert not noise.votes
+    assert forecast(counted([5.0] * 20), 20) is None
+
+
+@given(st.lists(st.floats(0, 400) | st.none(), min_size=1, max_size=40), st.integers(1, 30), st.floats(0, 100))
+def test_always_within_the_limits_and_never_down_on_what_is_unknown(
+    series: list[float | None], replicas: int, cold: float
+) -> None:
+    limits = ScaleLimits(min_replicas=2, max_replicas=12)
+    made = play(series, replace(ONE_BY_ONE, cold_start_seconds=cold), replicas, limits)
+    assert all(2 <= one.replicas <= 12 for one in made)
+
+
+@given(st.floats(1, 250), st.integers(1, 20))
+def test_a_constant_load_settles_and_stays(rate: float, replicas: int) -> None:
+    made = play([rate] * 100, replicas=replicas)
+    assert len({one.replicas for one in made[70:]}) == 1
