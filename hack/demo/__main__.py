@@ -107,8 +107,7 @@ def install(kube: Kube, images: dict[str, str]) -> None:
 def prepare_volumes(kube: Kube, image: str) -> None:
     say("Model: all-MiniLM-L6-v2 (22 M parameters, real weights) and sentences onto a volume")
     remove_model(kube)
-    kube("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
-        "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
+    kube.make_namespace(NAMESPACE)
     for claim, size in (("models", "1Gi"), ("enginewright-store", "4Gi")):
         run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
     sentences.write(OUTPUT / "sentences")

@@ -56,6 +56,12 @@ class Kube:
     def json(self, *arguments: str) -> Any:
         return json.loads(self(*arguments, "-o", "json"))
 
+    def make_namespace(self, name: str) -> None:
+        """With the strictest of the Pod Security Standards enforced."""
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        self("apply", "-f", "-", stdin=json.dumps(body))
+
     def spawn(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Starts kubectl in the background (port-forward, logs -f); the caller ends it."""
         command = [self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from demo import watch
 from demo.shell import CLUSTER, Kube, StepError, run
 from demo.volumes import fill, pod_of
 from enginewright.core import labels
@@ -34,8 +35,7 @@ class Corner:
 
     def prepare(self, files: dict[str, Path]) -> None:
         self.remove()
-        self.kube("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
-            "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
+        self.kube.make_namespace(NAMESPACE)
         for claim in CLAIMS:
             run(CLUSTER, "volume", "create", NAMESPACE, claim, "1Gi")
         fill(self.kube, NAMESPACE, "models", self.builder, files)
@@ -103,7 +103,7 @@ class Corner:
 
 def condition(model: dict[str, Any], kind: str) -> dict[str, Any]:
     """The condition of type ``kind``. Raises :class:`StepError` while there is none."""
-    for found in model.get("status", {}).get("conditions", ()):
-        if found["type"] == kind:
-            return found  # type: ignore[no-any-return]
-    raise StepError(f"{MODEL} has no condition {kind}")
+    found = watch.condition(model, kind)
+    if not found:
+        raise StepError(f"{MODEL} has no condition {kind}")
+    return found

@@ -124,18 +124,20 @@ class Drill:
 
     def _settled(self, fingerprint: str) -> bool:
         """True when it was promoted, False when it was rolled back. Raises :class:`StepError` for neither."""
-        deadline = time.monotonic() + PROMOTED_SECONDS
-        while time.monotonic() < deadline:
+        ended: list[bool] = []
+
+        def has_ended() -> bool:
             self._look()
             model = self.corner.model()
             if model["status"].get("observedGeneration") == model["metadata"]["generation"]:
                 if condition(model, "Ready")["status"] == "True":
-                    return bool(model["status"]["engine"]["fingerprint"] == fingerprint)
-                if condition(model, "RolloutComplete")["reason"] == "RolledBack":
-                    return False
-            time.sleep(PATIENCE)
-        raise StepError(f"candidate {fingerprint[:8]} was neither promoted nor rolled back within "
-                        f"{PROMOTED_SECONDS} s: {self._rollout()}")
+                    ended.append(bool(model["status"]["engine"]["fingerprint"] == fingerprint))
+                elif condition(model, "RolloutComplete")["reason"] == "RolledBack":
+                    ended.append(False)
+            return bool(ended)
+
+        self._until(has_ended, PROMOTED_SECONDS, f"candidate {fingerprint[:8]} to be promoted or rolled back")
+        return ended[0]
 
     def _no_other_traffic(self) -> None:
         """Right after Ready: who still gets traffic?"""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import uuid
@@ -57,8 +56,7 @@ def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bare_bench(kube: Kube, images: dict[str, str]) -> Iterator[Bench]:
     """A namespace without volumes; gone afterwards."""
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
-    kube("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {
-        "name": namespace, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}))
+    kube.make_namespace(namespace)
     yield Bench(kube, namespace, images)
     remove_namespace(kube, namespace)
 

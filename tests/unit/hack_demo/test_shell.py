@@ -1,0 +1,56 @@
+"""What the demo, the drill and the end-to-end tests ask of a cluster alike."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from demo import shell, watch
+from rollouts import cluster, drill
+
+MODEL: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def test_a_namespace_enforces_the_strictest_standard(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+
+    def run(*command: str, stdin: bytes, timeout: float) -> str:
+        said.append((command, json.loads(stdin)))
+        return ""
+
+    monkeypatch.setattr(shell, "run", run)
+    shell.Kube(kubectl="kubectl", kubeconfig="k", helm="helm").make_namespace("a")
+    ((command, body),) = said
+    assert command == ("kubectl", "--kubeconfig=k", "apply", "-f", "-")
+    assert (body["kind"], body["metadata"]["name"]) == ("Namespace", "a")
+    assert body["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def test_a_condition_that_is_missing() -> None:
+    assert watch.condition(MODEL, "Ready") == cluster.condition(MODEL, "Ready") == {"type": "Ready", "status": "True"}
+    assert watch.condition(MODEL, "Available") == {}
+    with pytest.raises(shell.StepError, match="has no condition Available"):
+        cluster.condition(MODEL, "Available")
+
+
+@pytest.mark.parametrize(
+    ("ready", "reason", "fingerprint", "promoted"),
+    [("True", "Complete", "new", True), ("True", "Complete", "old", False), ("False", "RolledBack", "old", False)],
+)
+def test_how_a_candidate_ended(
+    monkeypatch: pytest.MonkeyPatch, ready: str, reason: str, fingerprint: str, promoted: bool
+) -> None:
+    conditions = [{"type": "Ready", "status": ready}, {"type": "RolloutComplete", "reason": reason, "message": "m"}]
+    model = {"metadata": {"generation": 1}, "status": {
+        "observedGeneration": 1, "conditions": conditions, "engine": {"fingerprint": fingerprint}}}  # fmt: skip
+
+    class Corner:
+        def model(self) -> dict[str, Any]:
+            return model
+
+    found = drill.Drill.__new__(drill.Drill)
+    monkeypatch.setattr(found, "corner", Corner(), raising=False)
+    monkeypatch.setattr(drill.Drill, "_look", lambda self: None)
+    assert found._settled("new") is promoted
