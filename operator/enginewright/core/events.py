@@ -85,8 +85,9 @@ def _is_news(told: Mapping[str, Any], verdict: Verdict) -> bool:
     # Why it is not ready is told by the condition that is in the way; that nothing serves yet is no news.
     if verdict.type == Condition.READY:
         return verdict.ok or verdict.reason == Reason.INVALID_SPEC
+    # Which revision answers is the rollout's news; this one's is that somebody does, or nobody any more.
     if verdict.type == Condition.AVAILABLE:
-        return verdict.ok or told.get("status") == "True"
+        return verdict.status != told.get("status") and (verdict.ok or told.get("status") == "True")
     return True
 
 

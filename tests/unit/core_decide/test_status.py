@@ -210,6 +210,33 @@ def test_events_tell_the_story_once() -> None:
     ]
 
 
+def test_events_of_a_rollout_do_not_repeat_who_answers() -> None:
+    cluster = Cluster(spec={**SPEC, "replicas": 4, "rollout": {"analysisSeconds": 20, "steps": [{"weight": 50}]}})
+    cluster.settle()
+    cluster.log.clear()
+    cluster.edit(serving={"image": "example/triton:2"})
+    cluster.settle()
+    assert [entry for entry in cluster.log if "Built" not in entry and "Verified" not in entry] == [
+        "Normal Progressing",
+        "Normal Analysing",
+        "Normal Progressing",
+        "Normal Draining",
+        "Normal Serving",
+        "Normal Complete",
+    ]
+
+
+def test_that_nobody_answers_any_more_is_told_and_that_somebody_does_again() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.log.clear()
+    cluster.pods = {}
+    cluster.endpoints = ()
+    cluster.operate()
+    cluster.settle()
+    assert cluster.log == ["Warning NoReplica", "Normal Serving"]
+
+
 def test_a_deleting_object_is_left_to_its_owner_references() -> None:
     cluster = Cluster()
     cluster.settle()
