@@ -26,6 +26,8 @@ EXIT_USAGE: Final = 2
 SLO_MS: Final = 100.0
 PERCENTILE: Final = 99.0
 COLD_START_SECONDS: Final = 20.0
+# Of spec.autoscaling.
+MAX_REPLICAS: Final = 1000
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -98,6 +100,8 @@ def _scenario(options: argparse.Namespace, measured: Measured) -> Scenario:
         raise InputError(f"--percentile: got {percentile:g}; write a number between 0 and 100, such as 99")
     if not 0 <= cold_start < math.inf:
         raise InputError(f"--cold-start-seconds: got {cold_start:g}; write 0 or more")
+    if options.max > MAX_REPLICAS:
+        raise InputError(f"--max: got {options.max}; autoscaling.maxReplicas is at most {MAX_REPLICAS}, write no more")
     if not 0 <= options.min <= options.max or options.max < 1:
         raise InputError(f"--min, --max: got {options.min} and {options.max}; write a minimum of 0 or more, and a "
                          "maximum of at least 1 that is not below it")  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from enginewright.core.scaling import ScaleLimits
+from enginewright.core.scaling import ScaleLimits, limits_of
+from enginewright.core.spec import AutoscalingSpec
 from enginewright.simulation.foresight import Bounds, Trial, search
 from enginewright.simulation.policies.base import Policy
 from enginewright.simulation.policies.enginewright import Enginewright
@@ -77,4 +78,5 @@ class Contest:
 
 
 def _limits(scenario: Scenario) -> ScaleLimits:
-    return ScaleLimits(min_replicas=max(1, scenario.min_replicas), max_replicas=scenario.max_replicas)
+    """Those of an object that says no more than its fewest and most replicas."""
+    return limits_of(AutoscalingSpec(min_replicas=max(1, scenario.min_replicas), max_replicas=scenario.max_replicas))

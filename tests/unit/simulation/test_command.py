@@ -152,6 +152,7 @@ def test_notes_of_the_trace_are_told(tmp_path: Path, capsys: pytest.CaptureFixtu
         pytest.param(["--slo-ms", "0"], "--slo-ms: got 0; write a number above 0", id="no objective"),
         pytest.param(["--percentile", "100"], "--percentile: got 100; write a number between", id="percentile"),
         pytest.param(["--min", "5", "--max", "4"], "--min, --max: got 5 and 4; write", id="limits"),
+        pytest.param(["--max", "1001"], "--max: got 1001; autoscaling.maxReplicas is at most 1000", id="most replicas"),
         pytest.param(["--cold-start-seconds", "-1"], "--cold-start-seconds: got -1; write 0 or more", id="cold start"),
         pytest.param(["--rate-scale", "0"], "--rate-scale: got 0; write a number above 0", id="rate scale"),
         pytest.param(["--policies", "hpa,vpa"], "--policies: got 'hpa,vpa'; write all, or some of enginewright,hpa,",
