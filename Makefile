@@ -57,6 +57,10 @@ verify: venv ## Generated files are what their sources give
 gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into docs/benchmarks/gate.json (COUNT=1000 each)
 	PYTHONPATH=hack:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
 
+.PHONY: scaling-study
+scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TRACE=FILE.csv adds a trace)
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE))
+
 .PHONY: planner-study
 planner-study: venv ## The planner beside the optimum, first-fit, best-fit and FGD, into docs/benchmarks/planner.md (10 min)
 	hack/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 # An index of dispersion is rounded up to multiples of this, so that what was computed for it can be kept.
-DISPERSION_STEP = 0.25
+DISPERSION_STEP = 0.1
 HALVINGS = 30
 PRECISION = 1e-9
 # Loads for which the share of late requests is tabulated.

@@ -1,0 +1,1 @@
+"""What each part of the scaler is worth, in simulation."""

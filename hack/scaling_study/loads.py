@@ -1,0 +1,54 @@
+"""Loads of an hour, made by chance: arrivals in seconds, of a Poisson process whose rate changes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+HOUR = 3600.0
+
+
+def arrivals(rate: Callable[[float], float], most: float, draw: random.Random) -> list[float]:
+    """By thinning a process of rate ``most`` (Lewis and Shedler, 1979). Requests a second."""
+    now, found = 0.0, []
+    while (now := now + draw.expovariate(most)) < HOUR:
+        if draw.random() * most < rate(now):
+            found.append(now)
+    return found
+
+
+def diurnal(draw: random.Random) -> list[float]:
+    """A day in an hour."""
+    return arrivals(lambda now: 60 - 50 * math.cos(2 * math.pi * now / HOUR), 110, draw)
+
+
+def ramps(draw: random.Random) -> list[float]:
+    """Five minutes up, three at the top, five down, two at the bottom."""
+    return arrivals(lambda now: 10 + 90 * max(0.0, min(1.0, now % 900 / 300, (780 - now % 900) / 300)), 100, draw)
+
+
+def bursts(draw: random.Random) -> list[float]:
+    """20 to 90 seconds at three times the base, about every six minutes, each rising within 15 s."""
+    spans = _spans(draw, 300, lambda: draw.uniform(20, 90))
+    return arrivals(
+        lambda now: 30 + 60 * max((min(1.0, (now - start) / 15) for start, end in spans if start <= now < end),
+                                  default=0.0), 90, draw)  # fmt: skip
+
+
+def on_off(draw: random.Random) -> list[float]:
+    """Two minutes on and three off, on average, without warning."""
+    spans = _spans(draw, 180, lambda: draw.expovariate(1 / 120))
+    return arrivals(lambda now: 80 if any(start <= now < end for start, end in spans) else 2, 80, draw)
+
+
+def _spans(draw: random.Random, pause: float, length: Callable[[], float]) -> list[tuple[float, float]]:
+    now, found = 0.0, []
+    while now < HOUR:
+        start = now + draw.expovariate(1 / pause)
+        now = start + length()
+        found.append((start, now))
+    return found
+
+
+LOADS = {"diurnal": diurnal, "ramps": ramps, "bursts": bursts, "on and off": on_off}
