@@ -45,8 +45,12 @@ def inner(hint: Any) -> Any:
     return hint
 
 
-@functools.cache
 def hints_of(kind: Any) -> dict[str, Any]:
+    return _hints(kind)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 

@@ -235,7 +235,9 @@ def test_never_two_changes_of_direction_within_the_down_window(series: list[floa
     ]
     downs = [second for second, move in moves if move < 0]
     ups = [second for second, move in moves if move > 0]
-    assert all(down - up >= LIMITS.down_window for up in ups for down in downs if down > up)
+    window = LIMITS.down_window
+    assert window is not None
+    assert all(down - up >= window for up in ups for down in downs if down > up)
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 100), min_size=1), st.integers(1, 8))
