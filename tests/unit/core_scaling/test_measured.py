@@ -17,6 +17,7 @@ from enginewright.core.scaling.arrivals import Interval, clumps, dispersion, int
 from enginewright.core.scaling.backlog import left_over
 from enginewright.core.scaling.capacity import largest_rate, late_share, replicas_for
 from enginewright.core.scaling.forecast import forecast
+from enginewright.core.scaling.saturation import Saturation, saturation
 
 ONE_BY_ONE = Capacity(throughput=20, curve=((1, 0.05),), objective_seconds=0.2, cold_start_seconds=20)
 LIMITS = ScaleLimits(min_replicas=1, max_replicas=30)
@@ -192,3 +193,41 @@ def test_always_within_the_limits_and_never_down_on_what_is_unknown(
 def test_a_constant_load_settles_and_stays(rate: float, replicas: int) -> None:
     made = play([rate] * 100, replicas=replicas)
     assert len({one.replicas for one in made[70:]}) == 1
+
+
+def overloaded(does: float, *, seconds: int = 60, inflight: int = 100, most: int = 8) -> list[int]:
+    """Replicas after each second when a closed loop keeps ``inflight`` requests waiting, and a replica that was
+    measured at 1,000 requests a second does ``does``; new ones are there at once."""
+    capacity = Capacity(throughput=1000, curve=((1, 0.001),), cold_start_seconds=13)
+    limits = ScaleLimits(min_replicas=1, max_replicas=most, target=3)
+    seen, replicas, told = SignalWindow(started=-10_000.0), 1, []
+    for second in range(seconds):
+        pending = {f"r{index}": inflight / replicas for index in range(replicas)}
+        sample = Sample(time=float(second), ready=replicas, pending=pending, arrived=does * replicas)
+        seen = replace(seen, samples=(*seen.samples, sample)[-300:])
+        made = decide_replicas(seen, replicas, limits, float(second), capacity)
+        seen = replace(seen, recommendations=(*seen.recommendations, (float(second), made.recommendation)))
+        replicas = made.replicas
+        told.append(replicas)
+    return told
+
+
+@pytest.mark.parametrize("does", [5.0, 300.0, 900.0])
+def test_a_queue_that_stays_scales_up_however_fast_replicas_were_measured(does: float) -> None:
+    assert overloaded(does)[-1] == 8
+
+
+def test_replicas_that_answer_nothing_at_all_are_not_enough() -> None:
+    assert overloaded(0.0)[-1] == 8
+
+
+def test_a_queue_of_one_replica_out_of_two_says_nothing_of_what_they_can_do() -> None:
+    samples = [Sample(time=float(at), ready=2, pending={"a": 50.0, "b": 0.0}, arrived=10.0) for at in range(9)]
+    assert saturation(samples, 1.0) is None
+    both = [replace(one, pending={"a": 50.0, "b": 1.0}) for one in samples]
+    assert saturation(both, 1.0) == Saturation(rate=10.0, each=5.0)
+    assert saturation(both, 60.0) is None
+    assert saturation(both[:3], 1.0) is None
+    assert saturation([*both[:-1], replace(both[-1], arrived=None)], 1.0) is None
+    grown = [replace(one, pending={"a": 50.0 + one.time, "b": 1.0}) for one in both]
+    assert saturation(grown, 1.0) == Saturation(rate=10.0, each=4.5)
