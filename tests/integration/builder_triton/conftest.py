@@ -52,7 +52,7 @@ def repository(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) -> 
         "multiply",
         artifact,
         # Long enough that requests sent together are joined on a busy machine too.
-        ServingChoice(max_batch_size=8, max_queue_delay_us=100_000),
+        ServingChoice(max_batch_size=8, max_queue_delay_us=20_000),
         cores=1,
         warmup={"x": np.ones((2, 3, 8), np.float32)},
     )

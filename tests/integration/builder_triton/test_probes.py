@@ -66,15 +66,17 @@ async def test_probes_come_back_as_the_servers_own_counts(server: TritonServer) 
         prober = Prober(probes, time.monotonic)
         await signals.round(None, target, window)  # type: ignore[arg-type]
         await prober.round(question, replicas, revisions, window)
+        # Fewer where the machine is busy: a round has a budget of time.
+        pairs = window.probes.pairs
+        assert 1 <= pairs <= PAIRS
         # Triton renews its metrics now and then, not with each request.
         deadline = time.monotonic() + 30
-        while sum(one.traffic.get("new", Traffic()).requests for one in window.view().rounds) < 2 * PAIRS:
+        while sum(one.traffic.get("new", Traffic()).requests for one in window.view().rounds) < 2 * pairs:
             assert time.monotonic() < deadline
             await signals.round(None, target, window)  # type: ignore[arg-type]
-    assert window.probes.pairs == PAIRS
-    assert window.probes.similarities == (1.0,) * PAIRS
+    assert window.probes.similarities == (1.0,) * pairs
     # One server plays both replicas, so each sees the probes of both.
     counted = [one.traffic["new"] for one in window.view().rounds if "new" in one.traffic]
-    assert sum(one.requests for one in counted) == 2 * PAIRS
+    assert sum(one.requests for one in counted) == 2 * pairs
     assert sum(one.busy for one in counted) > sum(one.queued for one in counted) > 0
     assert sum(one.failed for one in counted) == 0
