@@ -74,6 +74,21 @@ async def test_one_that_wakes_up_late_finds_that_it_leads_no_more(kube: KubeClie
     assert second.leads
 
 
+async def test_a_renewal_whose_answer_was_lost_is_still_a_renewal(kube: KubeClient, namespace: str) -> None:
+    first = Leadership(kube, namespace, NAME, "first", terms=QUICK)
+    await first.win()
+    body = {"metadata": {"annotations": {"written": "by somebody who is not asked"}}}
+    before = (await kube.patch(LEASE, namespace, NAME, body))["spec"]["renewTime"]
+    holding = asyncio.create_task(first.hold())
+
+    async def renewed() -> bool:
+        return bool((await kube.get(LEASE, namespace, NAME))["spec"]["renewTime"] != before)
+
+    async with cancelled(holding):
+        await eventually(renewed)
+        assert first.leads
+
+
 async def test_who_goes_lets_the_next_one_in_at_once(kube: KubeClient, namespace: str) -> None:
     patient = Terms(free_after=3600, give_up=10, renew=0.2, look=0.1)
     first, second = (Leadership(kube, namespace, NAME, name, terms=patient) for name in ("first", "second"))

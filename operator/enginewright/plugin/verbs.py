@@ -17,6 +17,7 @@ import yaml
 from rich.console import Console
 from rich.live import Live
 
+from enginewright.clients.errors import TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
 from enginewright.core.conditions import find
@@ -44,7 +45,11 @@ async def watch(client: KubeClient, options: argparse.Namespace) -> int:
     console, last = Console(), ""
     with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as picture:
         while True:
-            obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+            try:
+                obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+            except TransientError:
+                await asyncio.sleep(WATCH_SECONDS)
+                continue
             now = datetime.now(UTC)
             if picture:
                 picture.update(screen.live(obj, now), refresh=True)

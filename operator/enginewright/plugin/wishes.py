@@ -32,7 +32,7 @@ def roll_back(obj: Mapping[str, Any], revision: str = "") -> tuple[Annotations, 
     name, status = _read(obj)
     kept = [entry for entry in status.revisions if entry.promotion_time]
     if not revision:
-        found = [entry for entry in kept if entry.outcome != "Serving"]
+        found = [entry for entry in kept if entry.outcome == "Superseded"]
         if not found:
             raise WishError(f"{name} keeps no earlier revision to go back to (spec.revisionHistoryLimit)")
         found = found[:1]

@@ -68,13 +68,16 @@ class Leadership:
         """For ever, once it is won. Raises :class:`LeadershipLostError`."""
         renewed = self._clock()
         while True:
-            await asyncio.sleep(self._terms.renew)
+            left = renewed + self._terms.give_up - self._clock()
+            await asyncio.sleep(max(0.0, min(self._terms.renew, left)))
+            # Standbys count from when it is written, which is after this.
+            asked = self._clock()
             try:
-                async with asyncio.timeout(max(0.0, renewed + self._terms.give_up - self._clock())):
+                async with asyncio.timeout(max(0.0, renewed + self._terms.give_up - asked)):
                     await self._renew()
-                renewed = self._clock()
-            except (ConflictError, NotFoundError) as error:
-                raise self._lost(f"another one wrote it: {error}") from error
+                renewed = asked
+            except NotFoundError as error:
+                raise self._lost(f"somebody deleted it: {error}") from error
             except (ClientError, TimeoutError) as error:
                 if self._clock() - renewed >= self._terms.give_up:
                     raise self._lost(f"not renewed for {self._terms.give_up:g} s: {error}") from error
@@ -131,7 +134,15 @@ class Leadership:
         return True
 
     async def _renew(self) -> None:
-        await self._write({"renewTime": self._now()})
+        """Raises :class:`LeadershipLostError`, ClientError."""
+        try:
+            await self._write({"renewTime": self._now()})
+        except ConflictError as error:
+            # Of another one, or of an earlier renewal of ours whose answer was lost.
+            lease = await self._kube.get(LEASE, self._namespace, self._name)
+            if (lease.get("spec") or {}).get("holderIdentity") != self._me:
+                raise self._lost(f"another one wrote it: {error}") from error
+            self._version = str(lease["metadata"]["resourceVersion"])
 
     async def _write(self, spec: dict[str, Any]) -> None:
         body: Object = {"metadata": {"resourceVersion": self._version}, "spec": spec}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -193,3 +194,26 @@ def test_where_what_was_kept_is_gone_it_stays() -> None:
 @pytest.mark.parametrize("spec", [{}, {"rollout": None}, {"rollout": []}, {"rollout": {"strategy": 3}}])
 def test_a_spec_of_rubbish_needs_nothing_that_was_kept(spec: dict[str, Any]) -> None:
     assert not needs_kept(Cluster(spec=spec, status={"revisions": [1]}).view())
+
+
+def test_one_that_serves_with_a_part_of_its_replicas_goes_on() -> None:
+    """The third finds no node; neither would the last good revision's."""
+    cluster = serving(3)
+    first = cluster.revision
+    cluster.edit(**SECOND)
+    for _ in range(40):
+        move(cluster)
+        if first not in cluster.replicas() and len(cluster.endpoints) == 3:
+            break
+    (second,) = cluster.replicas()
+    late, *_ = sorted(cluster.pods)
+    for _ in range(20):
+        cluster.pods[late] = replace(cluster.pods[late], ready=False, unschedulable="0/3 nodes are available")
+        name = f"minilm-{second}"
+        cluster.deployments[name] = replace(cluster.deployments[name], progress_deadline_exceeded=True, ready=2,
+                                            available=2)  # fmt: skip
+        cluster.operate()
+        cluster.endpoint_controller()
+        cluster.wait(1)
+    assert set(cluster.replicas()) == {second}
+    assert cluster.says("Available") == "True/Serving"

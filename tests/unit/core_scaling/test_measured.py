@@ -17,7 +17,7 @@ from enginewright.core.scaling.arrivals import Interval, clumps, dispersion, int
 from enginewright.core.scaling.backlog import left_over
 from enginewright.core.scaling.capacity import largest_rate, late_share, replicas_for
 from enginewright.core.scaling.forecast import forecast
-from enginewright.core.scaling.saturation import Saturation, saturation
+from enginewright.core.scaling.trust import overfull, slower_than_measured
 
 ONE_BY_ONE = Capacity(throughput=20, curve=((1, 0.05),), objective_seconds=0.2, cold_start_seconds=20)
 LIMITS = ScaleLimits(min_replicas=1, max_replicas=30)
@@ -95,7 +95,7 @@ def test_a_step_is_answered_within_three_seconds_by_what_it_needs() -> None:
 
 
 def test_a_decision_tells_what_it_was_made_from() -> None:
-    first = next(one for one in play([40.0] * 3) if one.replicas > 1)
+    first = next(one for one in play([40.0] * 8) if one.replicas > 1)
     assert "40.0 requests/s" in first.message
     assert "within 200 ms at p99" in first.message
     assert "instead of 1" in first.message
@@ -108,7 +108,8 @@ def test_a_steady_load_says_the_same_every_second() -> None:
 
 
 def test_what_is_queued_asks_for_more_than_the_rate_does() -> None:
-    calm, behind = play([20.0] * 30, replicas=3), play([20.0] * 30, replicas=3, queued=2000)
+    patient = replace(LIMITS, target=1000)  # queue depth alone would ask for nothing
+    calm, behind = (play([20.0] * 30, replicas=3, queued=queued, limits=patient) for queued in (0, 2000))
     assert behind[-1].replicas > calm[-1].replicas
     assert any("would still wait" in one.message for one in behind)
 
@@ -212,7 +213,7 @@ def overloaded(does: float, *, seconds: int = 60, inflight: int = 100, most: int
     return told
 
 
-@pytest.mark.parametrize("does", [5.0, 300.0, 900.0])
+@pytest.mark.parametrize("does", [5.0, 300.0, 600.0, 900.0])
 def test_a_queue_that_stays_scales_up_however_fast_replicas_were_measured(does: float) -> None:
     assert overloaded(does)[-1] == 8
 
@@ -221,13 +222,45 @@ def test_replicas_that_answer_nothing_at_all_are_not_enough() -> None:
     assert overloaded(0.0)[-1] == 8
 
 
-def test_a_queue_of_one_replica_out_of_two_says_nothing_of_what_they_can_do() -> None:
-    samples = [Sample(time=float(at), ready=2, pending={"a": 50.0, "b": 0.0}, arrived=10.0) for at in range(9)]
-    assert saturation(samples, 1.0) is None
-    both = [replace(one, pending={"a": 50.0, "b": 1.0}) for one in samples]
-    assert saturation(both, 1.0) == Saturation(rate=10.0, each=5.0)
-    assert saturation(both, 60.0) is None
-    assert saturation(both[:3], 1.0) is None
-    assert saturation([*both[:-1], replace(both[-1], arrived=None)], 1.0) is None
-    grown = [replace(one, pending={"a": 50.0 + one.time, "b": 1.0}) for one in both]
-    assert saturation(grown, 1.0) == Saturation(rate=10.0, each=4.5)
+@pytest.mark.parametrize("queued", [{"a": 12.0}, {"a": 6.0, "b": 6.0}])
+def test_no_replica_goes_while_more_wait_than_can_be_answered_in_time(queued: dict[str, float]) -> None:
+    """They answer nothing at all: queue depth asks for three, and keeps them."""
+    capacity = Capacity(throughput=900, curve=((1, 0.005),), cold_start_seconds=13)
+    limits = ScaleLimits(min_replicas=1, max_replicas=9, target=4, down_window=3)
+    seen, replicas, told = SignalWindow(started=-10_000.0), len(queued), []
+    for second in range(30):
+        pending = {**dict.fromkeys((f"r{index}" for index in range(replicas - len(queued))), 0.0), **queued}
+        sample = Sample(time=float(second), ready=replicas, pending=pending, arrived=0.0)
+        seen = replace(seen, samples=(*seen.samples, sample))
+        made = decide_replicas(seen, replicas, limits, float(second), capacity)
+        seen = replace(seen, recommendations=(*seen.recommendations, (float(second), made.recommendation)))
+        replicas = made.replicas
+        told.append(replicas)
+    assert told[-1] == 3
+    assert told == sorted(told)
+
+
+def sampled(arrived: float | None, queued: float, ready: int = 2, count: int = 4) -> list[Sample]:
+    pending = {"a": queued, "b": 0.0}
+    return [Sample(time=float(at), ready=ready, pending=pending, arrived=arrived) for at in range(count)]
+
+
+@pytest.mark.parametrize(("samples", "expected"), [
+    (sampled(17.0, 5.0), True),
+    (sampled(18.0, 5.0), False),
+    (sampled(17.0, 5.0, ready=1), False),
+    (sampled(17.0, 5.0, count=3), False),
+    (sampled(None, 5.0), False),
+    ([], False),
+    ([*sampled(18.0, 5.0)[:3], Sample(time=3.0, ready=2, pending={"a": 6.0}, arrived=18.0)], True),
+    ([*sampled(17.0, 5.0)[:3], Sample(time=3.0, ready=2, pending={"a": 0.0}, arrived=17.0)], False),
+])
+def test_replicas_are_slower_than_measured(samples: list[Sample], expected: bool) -> None:
+    assert slower_than_measured(samples, 10.0) is expected
+
+
+def test_a_moment_is_not_overfull() -> None:
+    assert overfull(sampled(0.0, 5.0), 4.9)
+    assert not overfull(sampled(0.0, 5.0), 5.0)
+    assert not overfull([*sampled(0.0, 5.0)[:3], Sample(time=3.0, ready=2, pending={"a": 1.0})], 4.9)
+    assert not overfull(sampled(0.0, 5.0, count=3), 4.9)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from enginewright.core.observed import SignalWindow
 from support.cluster import SPEC, Cluster, built, deeds
 
 AUTO = {"minReplicas": 1, "maxReplicas": 6, "targetQueueDepth": 4, "scaleDownStabilizationSeconds": 30}
+MEASURED = {**AUTO, "algorithm": "measured"}
+BY_PROMETHEUS = {"source": "prometheus", "prometheus": {"url": "http://p:9090"}}
 
 
 def serving(**spec: Any) -> Cluster:
@@ -218,7 +222,7 @@ def test_hand_made_number_is_corrected() -> None:
     assert replicas(cluster) == [6]
 
 
-def busy(cluster: Cluster, rate: float, seconds: int = 5) -> None:
+def busy(cluster: Cluster, rate: float, seconds: int = 8) -> None:
     """``seconds`` scrapes that tell of ``rate`` arrivals a second and an empty queue."""
     for _ in range(seconds):
         cluster.queue(0, seconds=1)
@@ -228,15 +232,24 @@ def busy(cluster: Cluster, rate: float, seconds: int = 5) -> None:
 
 
 def test_arrivals_scale_by_the_record_of_the_engine_that_serves() -> None:
-    cluster = serving()
+    cluster = serving(autoscaling=MEASURED)
     busy(cluster, 1000)  # one replica was measured to do 900 a second
     cluster.operate()
     assert replicas(cluster) == [3]  # two would do 900 each, but not with 4 queued at the most
     assert "1000.0 requests/s" in cluster.status["autoscaling"]["decisions"][0]["reason"]
 
 
+@pytest.mark.parametrize("edit", [{"algorithm": "queue"}, BY_PROMETHEUS])
+def test_queue_depth_alone_decides_unless_asked_and_where_arrivals_cannot_be_read(edit: dict[str, Any]) -> None:
+    cluster = serving(autoscaling={**MEASURED, **edit})
+    busy(cluster, 1000)
+    cluster.operate()
+    assert replicas(cluster) == [1]
+    assert cluster.says("ScalingActive") == "True/Steady"
+
+
 def test_an_objective_below_the_compute_time_is_said_with_the_difference() -> None:
-    cluster = serving()
+    cluster = serving(autoscaling=MEASURED)
     cluster.edit(objective={"latency": {"milliseconds": 3}})
     busy(cluster, 100)
     cluster.operate()

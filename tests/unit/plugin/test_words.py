@@ -147,6 +147,13 @@ def test_another_revision_than_the_candidate_is_not_promoted() -> None:
         wishes.promote(obj, "c")
 
 
+def test_what_was_given_up_is_not_what_is_gone_back_to() -> None:
+    kept = [{"revision": name, "fingerprint": "f", "outcome": outcome, "promotionTime": "2026-11-21T12:00:00Z"}
+            for name, outcome in (("aaaa", "RolledBack"), ("bbbb", "Serving"), ("cccc", "Superseded"))]
+    annotations, _ = wishes.roll_back({"metadata": {"name": "m"}, "status": {"revisions": kept}})
+    assert annotations == {labels.ROLLBACK_TO: "cccc"}
+
+
 def test_a_beginning_that_fits_two_is_refused() -> None:
     kept = [{"revision": name, "fingerprint": "f", "outcome": "Superseded", "promotionTime": "2026-11-21T12:00:00Z"}
             for name in ("ab1", "ab2")]

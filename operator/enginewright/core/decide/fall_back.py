@@ -52,7 +52,8 @@ def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
     if deployed is None or revision in (_served(world), memory.stable if memory.step == "Complete" else ""):
         return None
     trouble = starting_trouble(world, deployed, revision)
-    if trouble is None:
+    if trouble is None or serving.answers(deployed):
+        # Some of its replicas serve, and nothing else does: the others may want for room, which the way back has not.
         return None
     return RolledBackStatus(revision=revision, reason=trouble.reason, message=trouble.message,
                             time=timestamp(world.now), retry=world.retry)

@@ -84,7 +84,7 @@ def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: S
         # A rollout that moves replicas from one revision to the other does not change how many are wanted.
         asked = [deployment.spec_replicas for deployment in serving.alive]
         current = limits.clamp(max(before.desired_replicas or 0, *asked))
-    capacity = capacity_of(world.observed.records.get(stable.fingerprint), world.spec.objective)
+    capacity = _capacity(world, stable)
     found = decide_replicas(world.observed.signals, current, limits, world.observed.monotonic, capacity)
     wanted = max(found.replicas, current) if rolling else found.replicas
     decision = _decision(world, before, current, wanted, found.message)
@@ -97,6 +97,14 @@ def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: S
         requeue=REFRESH_SECONDS,
         verdict=_verdict(found, capacity),
     )
+
+
+def _capacity(world: World, stable: DeploymentView) -> Capacity | None:
+    """None where queue depth alone is to decide: it is asked to, or Prometheus is read, which tells no arrivals."""
+    scaling = world.spec.autoscaling
+    if scaling is None or scaling.algorithm != "measured" or scaling.source != "direct":
+        return None
+    return capacity_of(world.observed.records.get(stable.fingerprint), world.spec.objective)
 
 
 def _verdict(found: ScaleDecision, capacity: Capacity | None) -> Verdict:

@@ -13,6 +13,8 @@ from enginewright.core.scaling.measured import Parts, Rule
 from enginewright.core.scaling.queue import by_queue
 
 ALL_PARTS = Parts()
+# After a restart a second or two say nothing of a rate yet.
+LEAST_INTERVALS = 5
 
 
 def decide_replicas(
@@ -25,11 +27,11 @@ def decide_replicas(
     if window is None or capacity is None or queue.hold or queue.queue_depth is None:
         return queue
     seen = intervals(window.samples)
-    if not seen:
+    if len(seen) < LEAST_INTERVALS:
         return queue
     if now - seen[-1].time > limits.stale_after:
         return _unknown_rate(queue, current, limits)
-    return Rule(capacity, limits, parts).decide(window, seen, queue.queue_depth, current, now)
+    return Rule(capacity, limits, parts).decide(window, seen, queue.queue_depth, queue.recommendation, current, now)
 
 
 def _unknown_rate(queue: ScaleDecision, current: int, limits: ScaleLimits) -> ScaleDecision:

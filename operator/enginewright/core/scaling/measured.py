@@ -15,7 +15,7 @@ from enginewright.core.scaling.floor import Fleet, least_floor
 from enginewright.core.scaling.forecast import Forecast, forecast
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.queue import replicas_text, within
-from enginewright.core.scaling.saturation import saturation
+from enginewright.core.scaling.trust import overfull, slower_than_measured
 
 # Burstiness is of the last minute: bursts of an hour ago say nothing about how requests come now.
 RECENT = 60
@@ -61,10 +61,10 @@ class Rule:
         self._patience = capacity.patience(limits.target)
         self._cold = max(LEAST_COLD_START, capacity.cold_start_seconds)
 
-    def decide(self, window: SignalWindow, seen: Sequence[arrivals.Interval], queued: float, current: int, now: float
-               ) -> ScaleDecision:  # fmt: skip
-        """``queued`` requests of all replicas, smoothed."""
-        needed = self.needed(seen, queued, window.samples)
+    def decide(self, window: SignalWindow, seen: Sequence[arrivals.Interval], queued: float, wish: int, current: int,
+               now: float) -> ScaleDecision:  # fmt: skip
+        """``queued`` requests of all replicas, smoothed; ``wish`` is what queue depth alone asks for."""
+        needed = self.needed(seen, queued, wish, window.samples)
         wanted = current
         if needed.up > current:
             wanted = max(current, min(within(window, self._limits.up_window, now, needed.up)))
@@ -78,7 +78,7 @@ class Rule:
             rate=needed.rate, forecast=needed.ahead if voted else None,
         )  # fmt: skip
 
-    def needed(self, seen: Sequence[arrivals.Interval], queued: float, samples: Sequence[Sample]) -> Needed:
+    def needed(self, seen: Sequence[arrivals.Interval], queued: float, wish: int, samples: Sequence[Sample]) -> Needed:
         recent, newest = seen[-RECENT:], samples[-1]
         clumps = arrivals.clumps(recent, self._patience) if self._parts.clumps else 1.0
         rate = ahead = arrivals.level(recent, arrivals.dispersion(recent))
@@ -92,8 +92,18 @@ class Rule:
             late = max(0.0, late - ordinary(rate, self._capacity, self._patience))
         if late:
             up = max(up, self._for_backlog(rate, late))
-        up = max(up, self._for_slow_replicas(rate, queued, samples))
+        up, down = self._believing_the_queue(up, down, rate, wish, samples)
         return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, clumps=clumps, forecast=found)
+
+    def _believing_the_queue(self, up: int, down: int, rate: float, wish: int, samples: Sequence[Sample]
+                             ) -> tuple[int, int]:  # fmt: skip
+        """``wish`` is what queue depth alone asks for. While more wait than can be answered in time no fewer replicas
+        will do; and where they do less than was measured, so many are needed."""
+        if not overfull(samples, ordinary(rate, self._capacity, self._patience)):
+            return up, down
+        if slower_than_measured(samples, self._capacity.throughput):
+            up = max(up, wish)
+        return up, max(down, wish)
 
     def _for_rate(self, rate: float, clumps: float) -> int:
         return replicas_for(rate, self._capacity, self._patience, clumps, self._limits.max_replicas)
@@ -103,16 +113,6 @@ class Rule:
         in_time = max(self._patience, DRAIN * self._cold)
         wanted = math.ceil((rate + late / in_time) / self._capacity.throughput)
         return min(wanted, self._limits.max_replicas + 1)
-
-    def _for_slow_replicas(self, rate: float, queued: float, samples: Sequence[Sample]) -> int:
-        """Where replicas that are full do less than was measured: what they are seen to do counts."""
-        usual = ordinary(rate, self._capacity, self._patience)
-        full, most = saturation(samples, usual), self._limits.max_replicas + 1
-        if full is None or full.each >= self._capacity.throughput:
-            return 0
-        in_time = max(self._patience, DRAIN * self._cold)
-        needed = max(rate, full.rate) + (queued - usual) / in_time
-        return min(most, math.ceil(needed / full.each)) if full.each else most
 
     def _down(self, window: SignalWindow, seen: Sequence[arrivals.Interval], needed: Needed, current: int, now: float
               ) -> int:  # fmt: skip

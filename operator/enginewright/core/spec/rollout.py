@@ -73,7 +73,7 @@ class PrometheusSpec(SpecModel):
 
 
 class AutoscalingSpec(SpecModel):
-    """Replicas follow queue depth."""
+    """Replicas follow queue depth, or what was measured."""
 
     min_replicas: int = Field(default=1, ge=1, le=1000)
     """Fewest replicas."""
@@ -86,9 +86,12 @@ class AutoscalingSpec(SpecModel):
     scale_up_stabilization_seconds: int = Field(default=0, ge=0, le=3600)
     """Scale up only as far as every recommendation of this window."""
     scale_down_stabilization_seconds: int | None = Field(default=None, ge=0, le=86_400)
-    """Scale down only as far as every recommendation of this window. Left out, with an engine whose capacity was
-    measured: one cold start, and then only to a fleet that would have met the objective over the last hour; otherwise
-    300."""
+    """Scale down only as far as every recommendation of this window. Left out: 300; with algorithm measured
+    one cold start, and then only to a fleet that would have met the objective over the last hour."""
+    algorithm: Literal["queue", "measured"] = "queue"
+    """queue: replicas follow queue depth. measured: they follow arrivals too, by what the build measured one replica to
+    do within the objective; for an engine whose requests in production are like those of its evaluation, and with
+    source direct."""
     source: Literal["direct", "prometheus"] = "direct"
     """Where queue depth is read: direct from every replica once a second, or from prometheus."""
     prometheus: PrometheusSpec | None = None
