@@ -143,6 +143,7 @@ def test_what_is_absent_is_not_what_is_empty(name: str) -> None:
     assert put(basis, tuple(name.split(".")), None).fingerprint() != basis.fingerprint()
 
 
+@pytest.mark.study
 def test_a_thousand_mutations_hit_nothing_wrong() -> None:
     seen: dict[str, str] = {}
     for number in range(MUTATIONS):

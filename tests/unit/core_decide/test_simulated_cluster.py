@@ -353,6 +353,9 @@ class SimulatedCluster(RuleBasedStateMachine):
 
 
 SimulatedCluster.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=settings().max_examples // 4,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 TestSimulatedCluster = SimulatedCluster.TestCase

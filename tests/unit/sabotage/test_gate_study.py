@@ -24,6 +24,7 @@ CHUNK = 20
 SABOTAGED, FIT = 3 * len(SABOTAGES), 3 * len(SOUND)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("start", range(0, SABOTAGED, CHUNK))
 def test_no_sabotaged_engine_is_admitted(start: int) -> None:
     trials = [sabotaged(index) for index in range(start, start + CHUNK)]
@@ -31,6 +32,7 @@ def test_no_sabotaged_engine_is_admitted(start: int) -> None:
     assert sum(one.counts for one in trials) >= CHUNK / 2
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("start", range(0, FIT, CHUNK))
 def test_no_sound_engine_is_refused(start: int) -> None:
     trials = [sound(index) for index in range(start, min(start + CHUNK, FIT))]
