@@ -11,13 +11,11 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from enginewright.core.observed import Sample
-from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
+from enginewright.core.scaling import ScaleLimits
 from enginewright.core.scaling.measured import Parts
-from enginewright.observe.window import Window
 from enginewright.simulation.contest import Contest
 from enginewright.simulation.curve import of_figures
-from enginewright.simulation.policies.base import Seen
+from enginewright.simulation.policies.enginewright import Enginewright
 from enginewright.simulation.results import figures
 from enginewright.simulation.run import Run, Scenario
 from enginewright.simulation.scale import scaled
@@ -35,31 +33,12 @@ BEGIN, END = "<!-- table: make scaling-study -->\n", "<!-- end of table -->\n"
 PAGE = Path("docs/benchmarks/scaling.md")
 
 
-class Scaler:
-    """The operator's scaler with some of its parts."""
-
-    def __init__(self, limits: ScaleLimits, capacity: Capacity | None, parts: Parts) -> None:
-        self._limits, self._capacity, self._parts = limits, capacity, parts
-        self._window = Window(started=0.0)
-        self.initial = limits.min_replicas
-
-    def decide(self, seen: Seen) -> int:
-        self._window.add(
-            Sample(time=seen.time, ready=seen.ready, pending=seen.pending, arrived=float(seen.arrived),
-                   inflight=float(seen.inflight), starting=seen.starting)
-        )  # fmt: skip
-        view = self._window.view()
-        found = decide_replicas(view, seen.desired, self._limits, seen.time, self._capacity, self._parts)
-        self._window.recommend(seen.time, found.recommendation)
-        return found.replicas
-
-
 def contest(arrivals: Sequence[float], seed: int) -> Mapping[str, Run]:
     scenario = Scenario(service=of_figures(10.0, 20.0), seed=seed)
     found = Contest(arrivals, scenario)
     limits = ScaleLimits(max_replicas=scenario.max_replicas)
-    runs = {name: found.play(Scaler(limits, scenario.measured, parts)) for name, parts in VARIANTS.items()}
-    runs["queue depth alone"] = found.play(Scaler(limits, None, Parts()))
+    runs = {name: found.play(Enginewright(limits, scenario.measured, parts)) for name, parts in VARIANTS.items()}
+    runs["queue depth alone"] = found.play(Enginewright(limits, None, Parts()))
     return runs | {"HPA (4 queued, 300 s)": found.run("hpa"), "oracle": found.run("oracle")}
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from enginewright.core.observed import Sample
 from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
+from enginewright.core.scaling.decide import ALL_PARTS
+from enginewright.core.scaling.measured import Parts
 from enginewright.observe.window import Window
 from enginewright.simulation.policies.base import Seen
 
 
 class Enginewright:
-    """One sample a second, as the operator's scraper takes it."""
+    """One sample a second, as the operator's scraper takes it. Without ``capacity`` queue depth alone decides; a study
+    leaves some of the rule's ``parts`` out."""
 
-    def __init__(self, limits: ScaleLimits, capacity: Capacity) -> None:
+    def __init__(self, limits: ScaleLimits, capacity: Capacity | None, parts: Parts = ALL_PARTS) -> None:
         self._limits = limits
         self._capacity = capacity
+        self._parts = parts
         self._window = Window(started=0.0)
         self.initial = limits.min_replicas
 
@@ -22,6 +26,7 @@ class Enginewright:
             Sample(time=seen.time, ready=seen.ready, pending=seen.pending, arrived=float(seen.arrived),
                    inflight=float(seen.inflight), starting=seen.starting)
         )  # fmt: skip
-        found = decide_replicas(self._window.view(), seen.desired, self._limits, seen.time, self._capacity)
+        view = self._window.view()
+        found = decide_replicas(view, seen.desired, self._limits, seen.time, self._capacity, self._parts)
         self._window.recommend(seen.time, found.recommendation)
         return found.replicas
