@@ -32,27 +32,15 @@ async def template(models: Models) -> Object:
     return found
 
 
-async def served(models: Models) -> str:
-    """Waits until the newest spec's revision serves alone, and gives its name."""
-    generation = (await models.get())["metadata"]["generation"]
-
-    async def ready() -> str:
-        entry = await models.condition("Ready")
-        assert (entry.get("status"), entry.get("observedGeneration")) == ("True", generation)
-        return str((await models.get())["status"]["rollout"]["stable"])
-
-    return await eventually(ready)
-
-
 async def annotate(models: Models, key: str, value: str | None) -> None:
     await models.patch({"metadata": {"annotations": {key: value}}})
 
 
 async def test_back_and_forth_without_a_build(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
     await models.create(model(rollout=QUICK, engine={"maxBatchSize": 8}))
-    first, pods = await served(models), await template(models)
+    first, pods = await models.served(), await template(models)
     await models.patch({"spec": {"engine": {"maxBatchSize": 16}, "serving": {"image": "example/server:2"}}})
-    second = await served(models)
+    second = await models.served()
     assert second != first
     assert await models.names(CONFIG_MAP, KEPT) == sorted([f"minilm-{first}", f"minilm-{second}"])
     builds = kubelet.count("build")
@@ -73,7 +61,7 @@ async def test_back_and_forth_without_a_build(operator: Operator, models: Models
 
 async def test_recreate_goes_back_by_itself(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
     await models.create(model(rollout={"strategy": "Recreate"}, engine={"maxBatchSize": 8}))
-    first, pods = await served(models), await template(models)
+    first, pods = await models.served(), await template(models)
     kubelet.script.server = "crash"
     await models.patch({"spec": {"engine": {"maxBatchSize": 16}}})
     await models.wait("RolloutComplete", "False", "RolledBack")
@@ -91,7 +79,7 @@ async def test_an_unknown_revision_is_said_and_changes_nothing(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:
     await models.create(model(rollout=QUICK))
-    first = await served(models)
+    first = await models.served()
     await annotate(models, labels.ROLLBACK_TO, "0123abcd")
     told = await models.wait("RolloutComplete", "False", "RollbackTargetUnknown")
     assert f"kept are {first}" in told["message"]
@@ -102,7 +90,7 @@ async def test_another_scaler_is_put_back_once_and_then_said(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:
     await models.create(model(rollout=QUICK))
-    name = f"minilm-{await served(models)}"
+    name = f"minilm-{await models.served()}"
     path = DEPLOYMENT.path(models.namespace, name, "scale")
 
     async def scale(replicas: int) -> None:

@@ -16,7 +16,7 @@ import yaml
 
 from cluster import binaries
 from enginewright.runtime import Operator
-from support.apiserver import Models, eventually, model
+from support.apiserver import Models, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
 
@@ -57,23 +57,12 @@ def plugin(control_plane: Path, namespace: str, tmp_path: Path) -> Plugin:
     return Plugin(control_plane, namespace, tmp_path)
 
 
-async def served(models: Models) -> str:
-    generation = (await models.get())["metadata"]["generation"]
-
-    async def ready() -> str:
-        entry = await models.condition("Ready")
-        assert (entry.get("status"), entry.get("observedGeneration")) == ("True", generation)
-        return str((await models.get())["status"]["rollout"]["stable"])
-
-    return await eventually(ready)
-
-
 async def test_the_way_of_a_model(operator: Operator, models: Models, kubelet: FakeKubelet, plugin: Plugin) -> None:
     await models.create(model(rollout=QUICK, engine={"maxBatchSize": 8}))
     watched = await plugin("watch", "minilm")
     assert watched.returncode == 0, watched.stderr
     assert watched.stdout.splitlines()[-1].endswith("minilm serves what its spec asks for.")
-    first = await served(models)
+    first = await models.served()
     await models.patch({"spec": {"engine": {"maxBatchSize": 16}, "rollout": {**QUICK, "autoPromote": False}}})
     waiting = await models.wait("RolloutComplete", "False", "WaitingForPromotion")
     assert first in waiting["message"] or "passed" in waiting["message"]
@@ -83,7 +72,7 @@ async def test_the_way_of_a_model(operator: Operator, models: Models, kubelet: F
     assert "kubectl optimisedmodel promote minilm" in told.stdout
     promoted = await plugin("promote", "minilm")
     assert promoted.returncode == 0, promoted.stderr
-    second = await served(models)
+    second = await models.served()
     assert promoted.stdout == f"revision {second} of minilm is promoted\n"
 
     back = await plugin("rollback", "minilm")
@@ -99,7 +88,7 @@ async def test_top_lists_this_namespace_or_all(operator: Operator, models: Model
                                                plugin: Plugin) -> None:
     assert "no OptimisedModel in namespace" in (await plugin("top")).stderr
     await models.create(model(rollout=QUICK))
-    await served(models)
+    await models.served()
     rows: list[dict[str, Any]] = json.loads((await plugin("top", "-o", "json")).stdout)
     assert [(row["NAME"], row["READY"], row["REPLICAS"]) for row in rows] == [("minilm", "True", "1/1")]
     assert "minilm" in (await plugin("top")).stdout

@@ -127,6 +127,17 @@ class Models:
 
         return await eventually(reached)
 
+    async def served(self, name: str = "minilm") -> str:
+        """Waits until the newest spec's revision serves alone, and gives its name."""
+        generation = (await self.get(name))["metadata"]["generation"]
+
+        async def ready() -> str:
+            entry = await self.condition("Ready", name)
+            assert (entry.get("status"), entry.get("observedGeneration")) == ("True", generation), entry
+            return str((await self.get(name))["status"]["rollout"]["stable"])
+
+        return await eventually(ready)
+
     async def names(self, resource: Resource, labels: str = "") -> list[str]:
         found = await self.kube.list_all(resource, self.namespace, labels=labels)
         return sorted(item["metadata"]["name"] for item in found)
