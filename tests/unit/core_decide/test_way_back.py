@@ -48,19 +48,29 @@ def move(cluster: Cluster) -> int:
     return sum(entry.ready for entry in cluster.endpoints)
 
 
-def half_way(stays: int = 2, **rollout: Any) -> tuple[SlowCluster, str, str]:
-    """In an expansion that left the stable revision ``stays`` replicas; its name and the candidate's."""
-    asked = {"strategy": "Canary", "analysisSeconds": 10, **rollout}
+def canary(done: Callable[[SlowCluster, str], bool], **rollout: Any) -> tuple[SlowCluster, str, str]:
+    """On the way from a first revision to a second one when it is ``done``, which is told the first one's name; with
+    that name and the candidate's."""
+    asked = {"strategy": "Canary", **rollout}
     cluster = SlowCluster(spec={**SPEC, **FIRST, "replicas": WANTED, "rollout": asked})
     cluster.settle()
     first = cluster.revision
     cluster.edit(**SECOND)
     for _ in range(200):
         move(cluster)
-        known = cluster.status.get("rollout", {})
-        if known.get("step") == "Expanding" and cluster.replicas().get(first) == stays:
-            return cluster, first, known["candidate"]
-    raise AssertionError(f"never half way: {cluster.replicas()}")
+        if done(cluster, first):
+            return cluster, first, cluster.status["rollout"]["candidate"]
+    raise AssertionError(f"never there: {cluster.status['rollout']}, {cluster.replicas()}")
+
+
+def step_is(cluster: Cluster, step: str) -> bool:
+    return bool(cluster.status.get("rollout", {}).get("step") == step)
+
+
+def half_way(stays: int = 2, **rollout: Any) -> tuple[SlowCluster, str, str]:
+    """In an expansion that left the stable revision ``stays`` replicas; its name and the candidate's."""
+    return canary(lambda cluster, first: step_is(cluster, "Expanding") and cluster.replicas().get(first) == stays,
+                  **{"analysisSeconds": 10, **rollout})  # fmt: skip
 
 
 def out_of_time(cluster: SlowCluster, revision: str) -> None:
@@ -146,16 +156,8 @@ def test_a_spec_that_changes_in_a_step_that_gave_most_of_the_traffic_away() -> N
 
 def eighty(**rollout: Any) -> tuple[SlowCluster, str, str]:
     """In the analysis of a step that shrank the stable revision to one replica."""
-    asked = {"strategy": "Canary", "steps": [{"weight": 80, "analysisSeconds": 300}], **rollout}
-    cluster = SlowCluster(spec={**SPEC, **FIRST, "replicas": WANTED, "rollout": asked})
-    cluster.settle()
-    first = cluster.revision
-    cluster.edit(**SECOND)
-    for _ in range(200):
-        move(cluster)
-        if cluster.status["rollout"].get("step") == "Analysing":
-            return cluster, first, cluster.status["rollout"]["candidate"]
-    raise AssertionError("never analysed")
+    steps = [{"weight": 80, "analysisSeconds": 300}]
+    return canary(lambda cluster, _: step_is(cluster, "Analysing"), **{"steps": steps, **rollout})
 
 
 @pytest.mark.parametrize("begun", [half_way, eighty])
