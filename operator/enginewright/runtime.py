@@ -166,8 +166,9 @@ async def run(options: Options, stop: asyncio.Event) -> None:
         if not work.done():
             log.info("operator stops")
             work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+        await asyncio.wait({work})
+        if not work.cancelled():
+            work.result()
 
 
 async def _work(running: Operator, options: Options) -> None:

@@ -77,8 +77,9 @@ async def carry_out(models: Models, shelf: Path) -> list[str]:
     """Plays the container of the collector's Job with the real program on real files."""
 
     async def pod_of_the_job() -> Object:
-        (found,) = await models.kube.list_all(POD, models.namespace, labels=COLLECTORS)
-        return found
+        found = await models.kube.list_all(POD, models.namespace, labels=COLLECTORS)
+        assert len(found) == 1, found
+        return found[0]
 
     pod = await eventually(pod_of_the_job)
     args = list(pod["spec"]["containers"][0]["args"])

@@ -36,6 +36,12 @@ def kill_group(group: int, sig: signal.Signals = signal.SIGKILL) -> None:
         os.killpg(group, sig)
 
 
+def living(group: int) -> list[int]:
+    """Processes of a group that still run. Zombies do not: an orphan is reaped whenever its new parent gets to it."""
+    return [int(entry.name) for entry in PROC.iterdir()
+            if entry.name.isdigit() and (fields := _fields(entry)) and fields[0] != "Z" and int(fields[2]) == group]
+
+
 def remove_shared_memory(prefix: str) -> None:
     """Removes the shared memory regions of one server: a killed Python backend leaves them behind."""
     if not SHARED_MEMORY.is_dir():
@@ -45,11 +51,18 @@ def remove_shared_memory(prefix: str) -> None:
 
 
 def _parent(entry: Path) -> int | None:
+    fields = _fields(entry)
+    return int(fields[1]) if fields else None
+
+
+def _fields(entry: Path) -> list[str]:
+    """State, parent, process group and what else follows the name in ``/proc/PID/stat`` (proc(5)); empty for a process
+    that has ended meanwhile."""
     try:
         # The name in parentheses may itself hold spaces and parentheses: split after the last one.
-        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return None  # ended meanwhile
+        return (entry / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _resident(pid: int) -> int:

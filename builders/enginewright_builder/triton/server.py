@@ -26,6 +26,8 @@ POLL_SECONDS = 0.05
 UNLOAD_SECONDS = 30
 # Nothing is in flight when we stop it: Triton's own drain, in steps of seconds, need not be sat out.
 STOP_SECONDS = 1.5
+# SIGKILL takes effect at once, except on a process that the kernel holds.
+KILL_SECONDS = 10.0
 LOG_TAIL_LINES = 40
 
 
@@ -188,6 +190,7 @@ class TritonServer:
                     process.kill_group(group)
             process.kill_group(group)
             await self._child.wait()
+            await _emptied(group)
             process.remove_shared_memory(self._prefix)
         self._scratch.cleanup()
 
@@ -214,6 +217,14 @@ class TritonServer:
         return UserError("ServerLoadFailed", f"{problem}. Last lines of its log:\n{tail}", field="spec.serving",
                          value=str(self.repository),
                          remedy="read the log lines: most often a library or a backend is missing in the server image")
+
+
+async def _emptied(group: int) -> None:
+    """Waits until nobody of a killed process group runs any more: a stub that outlives its server by a moment would
+    hold its memory while the next one is measured."""
+    deadline = time.monotonic() + KILL_SECONDS
+    while process.living(group) and time.monotonic() < deadline:
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def free_ports(count: int) -> list[int]:

@@ -8,7 +8,6 @@ runs when there is something to do and a quiet queue costs the apiserver nothing
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -94,10 +93,12 @@ class Signals:
     async def forget(self, key: Key) -> None:
         """Stops scraping and drops the window."""
         watched = self._watched.pop(key, None)
-        for task in watched.tasks if watched else ():
+        if watched is None or not watched.tasks:
+            return
+        for task in watched.tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        # Not `await task`: its cancellation could not be told from our own, and a pass that swallows that never ends.
+        await asyncio.wait(watched.tasks)
 
     async def close(self) -> None:
         for key in list(self._watched):

@@ -87,8 +87,9 @@ class FakeKubelet:
                 yield self
             finally:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+                await asyncio.wait({task})
+                if not task.cancelled():
+                    task.result()
                 await self.kube._json("delete", NODE, NODE.path(None, self.node))
 
     async def _register(self, port: int) -> None:

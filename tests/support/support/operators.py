@@ -64,8 +64,10 @@ async def embedded(
                 await task
         finally:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            _, running = await asyncio.wait({task}, timeout=PATIENCE)
+            assert not running, f"the operator did not stop; still running: {asyncio.all_tasks()}"
+            if not task.cancelled():
+                task.result()
 
 
 class OperatorProcess:

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from enginewright.clients.prometheus import PrometheusClient
+from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Limits, Question
 from enginewright.core.observed import Sample, Traffic
@@ -198,6 +199,43 @@ async def test_forgetting_stops_the_task_and_drops_the_window(signals: Signals, 
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("scraper")]
     signals.recommend(KEY, 3)
     assert len(signals) == 0
+
+
+class Clinging(TritonClient):
+    """A scrape that takes its time to end when it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.cancelled, self.let_go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def scrape(self, address: str, port: int = 0) -> ReplicaMetrics:
+        self.asked.set()
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            self.cancelled.set()
+            await self.let_go.wait()
+
+
+async def test_a_pass_that_is_cancelled_while_it_forgets_ends() -> None:
+    """As on SIGTERM: a worker that took the cancellation for its scraper's would go on for ever."""
+    async with Clinging() as triton, PrometheusClient() as prometheus:
+        signals = Signals(triton, prometheus, wake=lambda _: None, clock=lambda: 0.0, scraped=lambda *_: None)
+        signals.watch(KEY, target("127.0.0.1"))
+        await triton.asked.wait()
+
+        async def work() -> None:
+            await signals.forget(KEY)
+            await asyncio.get_running_loop().create_future()
+
+        worker = asyncio.create_task(work())
+        await triton.cancelled.wait()
+        worker.cancel()
+        triton.let_go.set()
+        _, running = await asyncio.wait({worker}, timeout=10)
+        worker.cancel()
+    assert not running
+    assert worker.cancelled()
 
 
 async def test_a_defect_in_a_round_does_not_blind_the_scaler(
