@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import platform
 import shlex
 import subprocess
@@ -72,7 +73,8 @@ def _serving(found: run.Found, folder: Path) -> list[dict[str, Any]]:
 
 
 def hardware() -> dict[str, Any]:
-    """Name, memory and driver as ``nvidia-smi`` tells them, and the host's processor."""
+    """Name, memory and driver as ``nvidia-smi`` tells them; the host's processor, and how many cores of it this process
+    may use."""
     query = "name,memory.total,driver_version,clocks.max.sm,power.limit,compute_cap"
     line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", "-i", "0"],
                           capture_output=True, text=True, check=True).stdout.strip()
@@ -80,7 +82,7 @@ def hardware() -> dict[str, Any]:
     cpu = next((row.partition(":")[2].strip() for row in Path("/proc/cpuinfo").read_text().splitlines()
                 if row.startswith("model name")), platform.processor())
     return {"gpu": name, "memory": memory, "driver": driver, "max_sm_clock": clock, "power_limit": power,
-            "compute_capability": capability, "cpu": cpu}
+            "compute_capability": capability, "cpu": cpu, "cores": len(os.sched_getaffinity(0))}
 
 
 def versions() -> dict[str, str]:

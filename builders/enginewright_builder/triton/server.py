@@ -222,8 +222,9 @@ class TritonServer:
 async def _emptied(group: int) -> None:
     """Waits until nobody of a killed process group runs any more: a stub that outlives its server by a moment would
     hold its memory while the next one is measured."""
-    deadline = time.monotonic() + KILL_SECONDS
-    while process.living(group) and time.monotonic() < deadline:
+    for _ in range(round(KILL_SECONDS / POLL_SECONDS)):
+        if not process.living(group):
+            return
         await asyncio.sleep(POLL_SECONDS)
 
 

@@ -27,7 +27,7 @@ def part() -> dict[str, Any]:
             "cells": rows, "failed": [], "serving": [
                 {"model": "resnet50", "batch": 1, "candidate": "fast", "device_ms": 1.0, "bare_ms": 2.0,
                  "triton_ms": 3.0, "layers": {"queue_ms": 0.25}}],
-            "builds": [{"model": "resnet50", "candidate": "fast", "cold_s": 30.0, "warm_s": 1.0}],
+            "builds": [{"model": "resnet50", "candidate": "fast", "graph_s": 9.0, "cold_s": 30.0, "warm_s": 1.0}],
             "models": [{"model": "resnet50", "weights": "random",
                         "refused": [{"candidate": "wrong", "verdict": "AccuracyRefused", "reason": "0.5 < 0.99"}]}]}
 

@@ -211,7 +211,8 @@ class Clinging(TritonClient):
     async def scrape(self, address: str, port: int = 0) -> ReplicaMetrics:
         self.asked.set()
         try:
-            return await asyncio.get_running_loop().create_future()
+            never: asyncio.Future[ReplicaMetrics] = asyncio.get_running_loop().create_future()
+            return await never
         finally:
             self.cancelled.set()
             await self.let_go.wait()
