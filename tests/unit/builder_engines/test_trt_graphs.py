@@ -15,14 +15,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
 from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
-from enginewright_builder.engines.modelopt_graphs import Job, has_qdq, load_batches, missing, rewrite, save_batches
+from enginewright_builder.engines.modelopt_graphs import Job, has_qdq, load_batches, rewrite, save_batches
 from enginewright_builder.engines.trt_graphs import carries_quantisation, quantised_in, typed_graph
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 
 RNG = np.random.default_rng(7)
 WIDTH, HEADS, TOKENS = 64, 4, 12
-needs_modelopt = pytest.mark.skipif(bool(missing()), reason=missing() or "ModelOpt is here")
+# Each graph is written by a process of its own, which imports PyTorch with ModelOpt.
+modelopt = pytest.mark.torch
 
 
 def weights(graph: dict[str, Any], name: str, *shape: int) -> str:
@@ -134,7 +135,31 @@ def quantised_operators(path: Path) -> Counter[str]:
                    and all(made.get(name) == "DequantizeLinear" for name in node.input[:2]))
 
 
-@needs_modelopt
+class Quantised:
+    """Graphs that several tests look at, each written once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[tuple[str, str], tuple[OnnxModel, Path]] = {}
+
+    def __call__(self, net: str, precision: str) -> tuple[OnnxModel, Path]:
+        """The source and its graph."""
+        if (net, precision) not in self._made:
+            folder = self._folder / f"{net}-{precision}"
+            folder.mkdir()
+            make, data = NETS[net]
+            source = make(folder)
+            context = context_for(source, [data(8), data(16)], folder)
+            self._made[net, precision] = source, typed_graph(precision, exported(source), context)
+        return self._made[net, precision]
+
+
+@pytest.fixture(scope="module")
+def quantised(tmp_path_factory: pytest.TempPathFactory) -> Quantised:
+    return Quantised(tmp_path_factory.mktemp("quantised"))
+
+
+@modelopt
 @pytest.mark.parametrize("net", NETS)
 def test_fp16_of_an_onnx_source_is_written_by_autocast(net: str, tmp_path: Path) -> None:
     make, data = NETS[net]
@@ -145,7 +170,7 @@ def test_fp16_of_an_onnx_source_is_written_by_autocast(net: str, tmp_path: Path)
     assert 0 < error(path, source, data(5)) < 0.01
 
 
-@needs_modelopt
+@modelopt
 def test_bf16_is_written_with_an_operator_set_that_knows_it(tmp_path: Path) -> None:
     source = transformer(tmp_path)
     path = typed_graph("bf16", exported(source), context_for(source, [], tmp_path))
@@ -156,26 +181,23 @@ def test_bf16_is_written_with_an_operator_set_that_knows_it(tmp_path: Path) -> N
     assert model.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
 
 
-@needs_modelopt
+@modelopt
 @pytest.mark.parametrize(("net", "operator"), [("convnet", "Conv"), ("transformer", "MatMul")])
 @pytest.mark.parametrize(("precision", "held", "tolerance"), [("int8", "INT8", 0.06), ("fp8", "FLOAT8E4M3FN", 0.12)])
 def test_quantised_graphs_hold_qdq_and_compute_the_rest_in_fp16(net: str, operator: str, precision: str, held: str,
-                                                                tolerance: float, tmp_path: Path) -> None:
-    make, data = NETS[net]
-    source = make(tmp_path)
-    path = typed_graph(precision, exported(source), context_for(source, [data(8), data(16)], tmp_path))
+                                                                tolerance: float, quantised: Quantised) -> None:
+    source, path = quantised(net, precision)
     assert quantised_in(path) == precision
     assert types(path)[held] > 0
     assert types(path)["FLOAT16"] > 0
     assert types(path)["FLOAT"] == 0
     assert quantised_operators(path)[operator] >= 2
-    assert 0 < error(path, source, data(5)) < tolerance
+    assert 0 < error(path, source, NETS[net][1](5)) < tolerance
 
 
-@needs_modelopt
-def test_weights_are_scaled_per_channel(tmp_path: Path) -> None:
-    source = convnet(tmp_path)
-    path = typed_graph("int8", exported(source), context_for(source, [images(16)], tmp_path))
+@modelopt
+def test_weights_are_scaled_per_channel(quantised: Quantised) -> None:
+    _, path = quantised("convnet", "int8")
     graph = onnx.load(str(path)).graph
     sizes = {tensor.name: int(np.prod(tensor.dims)) for tensor in graph.initializer}
     made = {name: node for node in graph.node for name in node.output}
@@ -185,12 +207,11 @@ def test_weights_are_scaled_per_channel(tmp_path: Path) -> None:
     assert set(scales) <= {32, 64}
 
 
-@needs_modelopt
-def test_nodes_to_keep_precise_are_left_out(tmp_path: Path) -> None:
-    source = transformer(tmp_path)
-    context = context_for(source, [texts(16)], tmp_path)
-    every = quantised_operators(typed_graph("int8", exported(source), context))
-    kept = replace(context, keep_precise=("up", "down"), workspace=tmp_path / "kept")
+@modelopt
+def test_nodes_to_keep_precise_are_left_out(quantised: Quantised, tmp_path: Path) -> None:
+    source, plain = quantised("transformer", "int8")
+    every = quantised_operators(plain)
+    kept = replace(context_for(source, [texts(8), texts(16)], tmp_path), keep_precise=("up", "down"))
     path = typed_graph("int8", exported(source), kept)
     assert quantised_operators(path)["MatMul"] == every["MatMul"] - 2
     graph = onnx.load(str(path)).graph
@@ -200,7 +221,7 @@ def test_nodes_to_keep_precise_are_left_out(tmp_path: Path) -> None:
             assert [made.get(name) for name in node.input].count("DequantizeLinear") == 0
 
 
-@needs_modelopt
+@modelopt
 def test_quantisation_that_the_model_brings_is_kept(tmp_path: Path) -> None:
     """A graph with Q/DQ over FP32, as quantisation-aware training leaves it: its scales stay, the rest is lowered."""
     held: dict[str, Any] = {"sx": np.float32(0.05), "zx": np.int8(0), "sw": np.full(48, 0.01, np.float32),
@@ -227,7 +248,7 @@ def test_quantisation_that_the_model_brings_is_kept(tmp_path: Path) -> None:
             typed_graph(other, exported(source), context)
 
 
-@needs_modelopt
+@modelopt
 def test_a_graph_in_which_nothing_is_worth_quantising_is_refused(tmp_path: Path) -> None:
     source = save(tmp_path / "sum.onnx", [helper.make_node("Relu", ["x"], ["y"], name="relu")], {},
                   [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
@@ -237,7 +258,7 @@ def test_a_graph_in_which_nothing_is_worth_quantising_is_refused(tmp_path: Path)
         typed_graph("int8", exported(source), context)
 
 
-@needs_modelopt
+@modelopt
 def test_a_graph_that_modelopt_cannot_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no graph")
     with pytest.raises(UserError) as caught:
