@@ -27,8 +27,9 @@ FINGERPRINT_VERSION = 3
 
 # Kubernetes keeps at most 4096 bytes of a container's termination message.
 TERMINATION_MESSAGE_BYTES = 4096
-# To how many characters an error's texts are cut, one after the other, until the message fits.
+# To how many characters an error's texts are cut, one after the other, until the message fits; and candidates' reasons.
 _TEXT_CUTS = (600, 300, 100)
+_REASON_CUTS = (200, 100)
 
 MANIFEST_FILE = "manifest.json"
 REPORT_FILE = "build-report.json"
@@ -264,7 +265,8 @@ class CandidateSummary:
     """One measured rung. Milliseconds for one batch of ``batch``, the largest that the objective uses; ``throughput``
     in inferences (batch elements) a second; ``accuracy`` is the metric's value, ``accuracy_low`` its one-sided 95 %
     lower bound; None: not measured. ``name`` tells it apart from others of its backend and precision; ``buckets`` has
-    the figures at every batch that it was measured at.
+    the figures at every batch that it was measured at. ``serves`` names the batch buckets that it ships for, each by
+    its largest batch, ascending; empty for one that does not ship.
     """
 
     backend: str
@@ -281,6 +283,7 @@ class CandidateSummary:
     size_bytes: int | None = None
     name: str = ""
     buckets: tuple[BucketFigure, ...] = ()
+    serves: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,14 +373,18 @@ class Outcome:
         return load(cls, text)
 
     def to_termination_message(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
-        """JSON of at most ``limit`` bytes: the candidates' buckets are dropped, then candidates from the end, those
-        that ship or are offered last, then the error's texts are cut. Raises :class:`ContractError` if even that does
-        not fit."""
-        outcome, cuts = self, list(_TEXT_CUTS)
-        while len(text := outcome.to_json().encode()) > limit:
+        """JSON of at most ``limit`` bytes: the candidates' buckets are dropped, then their reasons cut, then candidates
+        dropped from the end, those that ship or are offered last, then the error's texts are cut. What candidates were
+        not measured for is left out. Raises :class:`ContractError` if even that does not fit."""
+        outcome, cuts, reasons = self, list(_TEXT_CUTS), list(_REASON_CUTS)
+        while len(text := _brief(outcome).encode()) > limit:
             if any(one.buckets for one in outcome.candidates):
                 outcome = dataclasses.replace(outcome, candidates=tuple(
                     dataclasses.replace(one, buckets=()) for one in outcome.candidates))
+            elif reasons:
+                longest = reasons.pop(0)
+                outcome = dataclasses.replace(outcome, candidates=tuple(
+                    dataclasses.replace(one, reason=_cut(one.reason, longest)) for one in outcome.candidates))
             elif len(outcome.candidates) > 1:
                 outcome = dataclasses.replace(outcome, candidates=_without_the_least(outcome.candidates))
             elif outcome.error and cuts:
@@ -385,6 +392,14 @@ class Outcome:
             else:
                 raise ContractError(f"outcome of {len(text)} bytes cannot be shortened to {limit}")
         return text.decode()
+
+
+def _brief(outcome: Outcome) -> str:
+    """Its JSON without the fields of candidates that are empty, which a reader takes to be absent."""
+    body = to_plain(outcome)
+    body["candidates"] = [{key: value for key, value in one.items() if value not in (None, "", [])}
+                          for one in body["candidates"]]
+    return dumps(body)
 
 
 def _without_the_least(candidates: tuple[CandidateSummary, ...]) -> tuple[CandidateSummary, ...]:

@@ -50,6 +50,8 @@ async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, k
     )  # fmt: skip
     assert (status["replicas"], status["engine"]["precision"]) == (1, "int8")
     assert status["engine"]["fingerprint"] == status["fingerprint"]
+    assert status["candidates"][0]["serves"] == [1, 8, 32]
+    assert status["summary"]["ships"] == "onnxruntime int8-dynamic"
     assert len(await models.names(JOB, MINE)) == 2
     assert len(await models.names(CONFIG_MAP, ENGINES)) == 1
     assert len(await models.names(DEPLOYMENT, MINE)) == 1

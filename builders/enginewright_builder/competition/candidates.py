@@ -24,7 +24,8 @@ class Candidate:
     """``wanted`` is False for the full-precision rung that is measured only to be offered. ``failure`` says why there
     is nothing to measure, ``skipped`` why it was not even tried, ``lost`` by what it fell out of the race before the
     last one; empty if none is so. ``kept`` are the ONNX nodes left in higher precision after a first refusal.
-    ``timings`` are by batch, and ``build_seconds`` count to the end of the build, without the gate."""
+    ``timings`` are by batch, and ``build_seconds`` count to the end of the build, without the gate. ``serves`` are the
+    buckets that it ships for."""
 
     rung: Rung
     wanted: bool = True
@@ -39,6 +40,7 @@ class Candidate:
     build_seconds: float = 0.0
     verdict: Verdict = "Skipped"
     reason: str = ""
+    serves: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -55,7 +57,7 @@ class Candidate:
         timing = self.timings.get(at)
         return CandidateSummary(
             backend=self.rung.backend, precision=self.rung.precision, name=self.name, batch=at, verdict=self.verdict,
-            reason=self.reason, size_bytes=self.artifact.size_bytes if self.artifact else None,
+            reason=self.reason, serves=self.serves, size_bytes=self.artifact.size_bytes if self.artifact else None,
             p50_ms=round(timing.percentile(50), 4) if timing else None,
             p95_ms=round(timing.percentile(95), 4) if timing else None,
             p99_ms=round(timing.percentile(99), 4) if timing else None,
@@ -178,14 +180,14 @@ def _low(candidate: Candidate) -> float:
 
 def _shipped(candidate: Candidate, shipped: Mapping[int, str], heats: Mapping[int, Heat],
              used: Sequence[int]) -> Candidate:
-    mine = [batch for batch, name in shipped.items() if name == candidate.name]
+    mine = sorted(batch for batch, name in shipped.items() if name == candidate.name)
     shown = max((batch for batch in mine if batch in used), default=None)
     served = "" if len(mine) == len(shipped) else f"for {_batches(mine, sorted(shipped))}: "
     speed = ""
     if shown is not None:
         factor = heats[shown].ratio(REFERENCE, candidate.name).value
         speed = f"{factor:.2f}× the source model's throughput at batch {shown}; "
-    return replace(candidate, verdict="Shipped", reason=f"{served}{speed}{candidate.reason}")
+    return replace(candidate, verdict="Shipped", reason=f"{served}{speed}{candidate.reason}", serves=tuple(mine))
 
 
 def _batches(mine: Sequence[int], buckets: Sequence[int]) -> str:

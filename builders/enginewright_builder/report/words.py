@@ -25,7 +25,8 @@ def engine_name(backend: str, precision: str) -> str:
 def headline(report: BuildReport) -> str:
     """One sentence: what ships and why."""
     engine, accuracy = report.engine, report.accuracy
-    name = engine_name(engine.backend, engine.precision)
+    team = list(dict.fromkeys(full_name(one.name) for one in report.candidates if one.serves))
+    name = " and ".join(team) if len(team) > 1 else engine_name(engine.backend, engine.precision)
     metric = METRICS.get(accuracy.metric, accuracy.metric)
     bound = f"{metric} at least {accuracy.low:.4f} where {1 - accuracy.tolerance:.4f} is asked"
     if is_offered(report):
@@ -33,6 +34,8 @@ def headline(report: BuildReport) -> str:
                 f"{accuracy.value:.4f}, lower bound {accuracy.low:.4f}, asked {1 - accuracy.tolerance:.4f}.")
     speed = f"{ratio(engine.speedup)} the throughput of the source ({report.reference.name})"
     rivals = [candidate for candidate in report.candidates if candidate.verdict in ("Passed", "Slower")]
+    if len(team) > 1:
+        return f"{name} ship together, each for the batches that it is the fastest at, with {speed} and {bound}."
     why = "the fastest candidate that keeps its accuracy" if rivals else "the candidate that keeps its accuracy"
     return f"{name} ships: {why}, with {speed} and {bound}."
 

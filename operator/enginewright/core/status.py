@@ -118,6 +118,11 @@ class CandidateStatus(StatusModel):
     """Engine that was built."""
     precision: str
     """Its numeric precision."""
+    name: str | None = None
+    """Tells it apart from others of its backend and precision: for which batches it was tuned (@1+8), and whether
+    layers were kept in higher precision."""
+    serves: tuple[int, ...] | None = None
+    """Batch buckets that it ships for, each by its largest batch; absent where it does not ship."""
     batch: int
     """Batch size that was measured."""
     p50_milliseconds: float | None = Field(default=None, alias="p50Milliseconds")
@@ -149,6 +154,8 @@ class EngineStatus(StatusModel):
     """Engine: tensorrt, onnxruntime or torch."""
     precision: str
     """Its numeric precision."""
+    ships: str | None = None
+    """Candidate that serves, or those that do and up to which batch each."""
     triton_backend: str | None = None
     """Backend of the server that runs it."""
     speedup: float | None = None
@@ -398,6 +405,8 @@ class SummaryStatus(StatusModel):
     """Backend of the engine."""
     precision: str | None = None
     """Precision of the engine."""
+    ships: str | None = None
+    """Candidate that serves, or those that do and up to which batch each."""
     replicas: str | None = None
     """Ready and wanted replicas."""
     queue: str | None = None
@@ -439,7 +448,7 @@ class Status(StatusModel):
     engine: EngineStatus | None = None
     """The engine of the current spec."""
     candidates: tuple[CandidateStatus, ...] = ()
-    """All candidates that were measured."""
+    """Candidates that were tried, without the least where there are many; the report in the store has all."""
     cost: CostStatus | None = None
     """What inferences cost; absent without a price or an engine that meets the objective."""
     batching: BatchingStatus | None = None

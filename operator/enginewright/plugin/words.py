@@ -70,7 +70,8 @@ def _facts(status: Status) -> tuple[str, ...]:
         ]
         measured = ", ".join(filter(None, evidence))
         proof = f", measured on {engine.device or 'its device'}: {measured}" if measured else ""
-        found.append(f"Engine: {engine.backend} {engine.precision} ({engine.fingerprint[:8]}){proof}.")
+        what = engine.ships or f"{engine.backend} {engine.precision}"
+        found.append(f"Engine: {what} ({engine.fingerprint[:8]}){proof}.")
     if rollout and rollout.stable:
         count = f"{status.ready_replicas or 0} of {status.replicas or 0} replicas ready"
         found.append(f"Serving: revision {rollout.stable}, {count}.")

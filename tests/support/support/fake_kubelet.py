@@ -233,7 +233,8 @@ def answer(request: BuildRequest, step: str, act: Act, digest: str) -> Outcome:
     return Outcome(
         kind=kind, ok=True, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
         built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=ENGINE, serving=ServingChoice(max_batch_size=32),
-        candidates=(CandidateSummary(backend="onnxruntime", precision="int8", batch=8, verdict="Shipped"),),
+        candidates=(CandidateSummary(backend="onnxruntime", precision="int8", batch=8, verdict="Shipped",
+                                     name="onnxruntime int8-dynamic", serves=(1, 8, 32)),),
     )  # fmt: skip
 
 

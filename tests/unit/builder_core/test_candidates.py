@@ -58,6 +58,7 @@ def test_the_fastest_that_passes_is_shipped() -> None:
     judgement = run([candidate("fp32"), candidate("int8-dynamic", 0.991), candidate("int8-static", 0.947)],
                     {"fp32": 8.0, "int8-dynamic": 4.0, "int8-static": 2.0})
     assert shipped(judgement) == {1: "int8-dynamic"}
+    assert [one.serves for one in judgement.candidates] == [(), (1,), ()]
     assert verdicts(judgement) == {
         "fp32": ("Slower", "passes, but 2.00× slower than onnxruntime int8-dynamic, at batch 1"),
         "int8-dynamic": ("Shipped", "2.50× the source model's throughput at batch 1; cosine lower bound 0.9910"),
@@ -79,6 +80,8 @@ def test_each_bucket_has_its_own_winner_where_no_one_is_the_best_everywhere() ->
     figures[1].live.append(tuned.name)
     judgement = judge(all_of_them, figures, 0.01)
     assert shipped(judgement) == {1: "fp16 @1", 8: "int8-dynamic", 32: "int8-dynamic"}
+    assert {one.name: one.serves for one in judgement.candidates} == {
+        "onnxruntime fp32": (), "onnxruntime int8-dynamic": (8, 32), "onnxruntime fp16 @1": (1,)}
     told = verdicts(judgement)
     assert told["fp16"][0] == "Shipped"
     assert told["fp16"][1].startswith("for batch 1: 5.00× the source model's throughput at batch 1; cosine lower bound")
@@ -185,7 +188,8 @@ class TestSlowerThanTheSource:
 
 def test_summaries_have_figures_where_there_are_any() -> None:
     timings = {batch: Timing(batch=batch, times_ms=tuple(times(batch * 1.0)), cold_ms=9.0) for batch in (1, 8)}
-    summary = replace(candidate("fp32"), timings=timings).summary(8)
+    summary = replace(candidate("fp32"), timings=timings, serves=(1, 8)).summary(8)
+    assert summary.serves == (1, 8)
     assert summary.name == "onnxruntime fp32"
     assert summary.p50_ms == pytest.approx(8.0, rel=0.05)
     assert summary.throughput == pytest.approx(1000, rel=0.05)

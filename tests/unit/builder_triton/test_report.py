@@ -84,6 +84,14 @@ def test_an_offered_engine_is_not_said_to_ship(report: BuildReport) -> None:
     assert " ships" not in words.headline(offered)
 
 
+def test_engines_that_ship_together_are_all_named(report: BuildReport) -> None:
+    tuned = dataclasses.replace(report.candidates[0], verdict="Shipped", serves=(1,), name="tensorrt fp16 @1")
+    wide = dataclasses.replace(tuned, serves=(8, 32), name="torch fp16")
+    page = render(dataclasses.replace(report, candidates=(tuned, wide)))
+    assert "TensorRT FP16 @1 and PyTorch FP16 ship together" in page
+    assert '<td class="engine">TensorRT FP16 @1<' in page
+
+
 def test_a_figure_that_is_no_number_is_refused(report: BuildReport, tmp_path: Path) -> None:
     broken = dataclasses.replace(report, engine=dataclasses.replace(report.engine, p99_ms=float("nan")))
     with pytest.raises(ValueError, match="not JSON compliant"):

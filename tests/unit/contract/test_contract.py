@@ -116,8 +116,25 @@ def test_a_termination_message_loses_buckets_first_and_what_ships_last() -> None
     ships = dataclasses.replace(lost, name="tensorrt fp16", verdict="Shipped")
     few = Outcome.from_json(Outcome(kind="build", ok=True, candidates=(lost, ships)).to_termination_message())
     assert all(len(one.buckets) == 4 for one in few.candidates)
-    some = Outcome(kind="build", ok=True, candidates=(*(lost,) * 6, ships))
-    assert [len(one.buckets) for one in Outcome.from_json(some.to_termination_message()).candidates] == [0] * 7
+    some = Outcome(kind="build", ok=True, candidates=(*(lost,) * 9, ships))
+    assert [len(one.buckets) for one in Outcome.from_json(some.to_termination_message()).candidates] == [0] * 10
     many = Outcome(kind="build", ok=True, candidates=(*(lost,) * 60, ships)).to_termination_message()
     assert len(many.encode()) <= 4096
     assert Outcome.from_json(many).candidates[-1].name == "tensorrt fp16"
+
+
+def test_a_termination_message_keeps_names_and_what_each_ships_for_of_a_whole_ladder() -> None:
+    """As a build on a GPU has: ten rungs, some tuned, some failed with what a parser said at length."""
+    lost = CandidateSummary(backend="tensorrt", precision="fp16", batch=32, verdict="Slower", p50_ms=2.0221,
+                            p95_ms=2.0413, p99_ms=2.0555, throughput=15825.125, accuracy=0.9999871253967285,
+                            accuracy_low=0.9999861717224121, size_bytes=219_234_112,
+                            name="tensorrt fp16 @1+8+32", reason="passes, but 1.08× slower than torch, at batch 32")
+    failed = CandidateSummary(backend="tensorrt", precision="fp8", batch=32, verdict="Failed", name="tensorrt fp8",
+                              reason="TensorRT cannot parse node /encoder/layer.0/Attention: " + "so it said " * 40)
+    ships = dataclasses.replace(lost, verdict="Shipped", serves=(1, 8), name="tensorrt fp16 @1")
+    ladder = (*(lost,) * 6, *(failed,) * 3, ships)
+    read = Outcome.from_json(Outcome(kind="build", ok=True, candidates=ladder).to_termination_message()).candidates
+    assert [one.name for one in read] == [one.name for one in ladder]
+    assert [one.serves for one in read] == [one.serves for one in ladder]
+    assert dataclasses.replace(read[0], reason="") == dataclasses.replace(lost, reason="")
+    assert read[6].reason in (failed.reason[:199] + "…", failed.reason[:99] + "…")

@@ -64,6 +64,13 @@ def test_one_that_serves() -> None:
     assert not said.next
 
 
+def test_one_engine_of_several_names_them_all() -> None:
+    cluster = serving()
+    status = {**cluster.status, "engine": {**cluster.status["engine"], "ships": "a @1 to batch 1, b to 32"}}
+    said = explain({"metadata": {"name": "minilm", "generation": 1}, "status": status}, cluster.now)
+    assert said.facts[0].startswith("Engine: a @1 to batch 1, b to 32 (")
+
+
 def test_one_that_is_built() -> None:
     cluster = Cluster()
     cluster.operate()

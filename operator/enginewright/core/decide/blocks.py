@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
+from typing import Final
 
 from enginewright.core.cost import replica_cost
 from enginewright.core.decide.engine_step import EngineResult
@@ -20,6 +22,11 @@ from enginewright.core.status import (
     SummaryStatus,
 )
 from enginewright_builder.contract import CandidateSummary
+
+# A status is read by people, and etcd keeps each version of it.
+MAX_CANDIDATES: Final = 32
+MAX_NAME: Final = 128
+MAX_WORDS: Final = 256
 
 
 def shown_record(world: World, engine: EngineResult, serving: Serving) -> EngineRecord | None:
@@ -43,6 +50,7 @@ def engine_block(
         fingerprint=shown.fingerprint,
         backend=summary.backend,
         precision=summary.precision,
+        ships=shipped_words(outcome.candidates),
         triton_backend=summary.triton_backend,
         speedup=summary.speedup,
         p50_milliseconds=_shown(summary.p50_ms),
@@ -94,6 +102,8 @@ def candidate_blocks(candidates: Iterable[CandidateSummary]) -> tuple[CandidateS
         CandidateStatus(
             backend=item.backend,
             precision=item.precision,
+            name=item.name[:MAX_NAME] or None,
+            serves=item.serves or None,
             batch=item.batch,
             p50_milliseconds=_shown(item.p50_ms),
             p95_milliseconds=_shown(item.p95_ms),
@@ -105,8 +115,23 @@ def candidate_blocks(candidates: Iterable[CandidateSummary]) -> tuple[CandidateS
             verdict=item.verdict,
             reason=item.reason or None,
         )
-        for item in candidates
+        for item in islice(candidates, MAX_CANDIDATES)
     )
+
+
+def shipped_words(candidates: Iterable[CandidateSummary]) -> str | None:
+    """``tensorrt fp16``, or ``tensorrt fp16 @1 to batch 1, torch fp16 to 32`` where several ship. None when no
+    candidate says for which batches it ships, as those of older builders."""
+    limits: dict[int, str] = {batch: item.name for item in candidates for batch in item.serves}
+    parts: list[tuple[str, int]] = []
+    for batch, name in sorted(limits.items()):
+        if parts and parts[-1][0] == name:
+            parts.pop()
+        parts.append((name, batch))
+    if len(parts) < 2:
+        return parts[0][0] if parts else None
+    (first, limit), *others = parts
+    return ", ".join([f"{first} to batch {limit}", *(f"{name} to {batch}" for name, batch in others)])[:MAX_WORDS]
 
 
 def placement_block(placement: Placement | None) -> PlacementStatus | None:
@@ -135,6 +160,7 @@ def summary_block(
     return SummaryStatus(
         engine=engine.backend if engine else None,
         precision=engine.precision if engine else None,
+        ships=engine.ships if engine else None,
         replicas=f"{ready}/{wanted}",
         queue=None if depth is None else str(depth),
         p99=f"{engine.p99_milliseconds:.1f} ms" if engine and engine.p99_milliseconds is not None else None,

@@ -88,6 +88,8 @@ def _columns() -> list[dict[str, Any]]:
         column("Queue", ".status.summary.queue", "Queued requests."),
         column("P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
         column("Age", ".metadata.creationTimestamp", "Time since creation.", kind="date"),
+        column("Ships", ".status.summary.ships", "Candidate that serves, or those that do, each up to its batch.",
+               wide=True),
         column("Accelerator", ".status.summary.accelerator", "Hardware that serves.", wide=True),
         column("Speedup", ".status.summary.speedup", "Throughput relative to the source model.", wide=True),
         column("Cost", ".status.summary.cost", "Price of a million inferences at the objective.", wide=True),
