@@ -13,7 +13,7 @@ from typing import Final
 
 import yaml
 
-from enginewright import __version__, logs, plan_command, simulate_command
+from enginewright import __version__, activate_command, logs, plan_command, simulate_command
 from enginewright.clients.errors import ClientError
 from enginewright.settings import SettingsError, read_settings
 from enginewright.validate_command import check_files
@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     check.set_defaults(act=check_files)
     plan_command.arguments(verbs.add_parser("plan", help="where replicas would fit, and which MIG layout would help"))
     simulate_command.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
+    activate_command.arguments(verbs.add_parser("activate", help="hold requests for a model that has no replica"))
     verbs.add_parser("version", help="print the version").set_defaults(act=print_version)
     return top
 

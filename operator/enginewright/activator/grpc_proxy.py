@@ -1,0 +1,167 @@
+"""The V2 protocol by gRPC: every call is passed on as a stream of bytes each way, which a unary call is one of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from enginewright.activator.gate import Gate, LateError
+from enginewright.activator.room import FullError, Place, Room
+from enginewright.activator.tally import Tally
+
+# Answered here: who asks whether requests are taken starts no replica. Each answer is a message whose first field, a
+# boolean or an enumeration, is 1: live, ready, SERVING.
+HEALTH: Final = frozenset({
+    "/inference.GRPCInferenceService/ServerLive", "/inference.GRPCInferenceService/ServerReady",
+    "/grpc.health.v1.Health/Check",
+})  # fmt: skip
+YES: Final = b"\x08\x01"
+CONNECT_SECONDS: Final = 2.0
+# Clients keep connections for good. After so long they are told to make a new one (GOAWAY; calls under way go on),
+# which the Service leads to the replicas by then. As Triton's own connections, see core/config.py.
+CONNECTION_AGE_MS: Final = 3000
+LARGEST: Final = 2**31 - 1
+# Metadata that gRPC writes itself.
+RESERVED: Final = ("grpc-", ":")
+OWN: Final = frozenset({"user-agent", "content-type", "te", "host"})
+Metadata = Iterable[tuple[str, str | bytes]]
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
+    ("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)  # fmt: skip
+
+
+def server_options(room: Room) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", min(room.size, LARGEST)), ("grpc.max_send_message_length", -1),
+        ("grpc.max_connection_age_ms", CONNECTION_AGE_MS), ("grpc.so_reuseport", 0),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]  # fmt: skip
+
+
+class GrpcProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc tells no types
+    """``backend`` is ``host:port`` of the replicas; a call waits at most ``hold`` seconds."""
+
+    def __init__(self, backend: str, gate: Gate, room: Room, tally: Tally, hold: float) -> None:
+        self._gate = gate
+        self._room = room
+        self._tally = tally
+        self._hold = hold
+        self._channel = grpc.aio.insecure_channel(backend, options=CHANNEL_OPTIONS)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    def service(self, handler_call_details: Any) -> grpc.RpcMethodHandler:
+        method = handler_call_details.method
+        take = self._answer if method in HEALTH else self._take
+
+        async def handle(_: Any, context: grpc.aio.ServicerContext) -> None:
+            await take(method, context)
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    async def _answer(self, _: str, context: grpc.aio.ServicerContext) -> None:
+        await context.read()
+        await context.write(YES)
+
+    async def _take(self, method: str, context: grpc.aio.ServicerContext) -> None:
+        deadline = asyncio.get_running_loop().time() + self._hold
+        try:
+            with self._room.enter() as place:
+                first = await context.read()
+                if first is not grpc.aio.EOF:
+                    place.grow(len(first))
+                await self._connected(deadline)
+                await _Call(self._channel, method, context, place).run(first)
+        except FullError as error:
+            self._tally.ended("grpc", "full")
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED if error.never else grpc.StatusCode.UNAVAILABLE
+            await context.abort(code, f"enginewright activator: no replica is ready, and {error}")
+        except LateError:
+            self._tally.ended("grpc", "late")
+            said = f"enginewright activator: no replica was ready within {self._hold:g} s"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, said)
+        except asyncio.CancelledError:
+            self._tally.ended("grpc", "gone")
+            raise
+        except grpc.aio.AbortError:
+            self._tally.ended("grpc", "failed")
+            raise
+        else:
+            self._tally.ended("grpc", "forwarded")
+
+    async def _connected(self, deadline: float) -> None:
+        """Returns when a replica is ready and reached. Raises :class:`LateError`."""
+        while True:
+            await self._gate.passed(deadline)
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await self._channel.channel_ready()
+                return
+            except TimeoutError:
+                self._gate.shut()
+
+
+class _Call:
+    """One call, passed on once. Each side is read as fast as the other one takes it."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, method: str, context: grpc.aio.ServicerContext, place: Place
+    ) -> None:
+        self._context = context
+        self._place = place
+        metadata = _passed_on(context.invocation_metadata() or ())
+        self._call = channel.stream_stream(method)(metadata=metadata, timeout=context.time_remaining())
+
+    async def run(self, first: Any) -> None:
+        sending = asyncio.create_task(self._send(first))
+        try:
+            await self._context.send_initial_metadata(_passed_on(await self._call.initial_metadata() or ()))
+            while (answer := await self._call.read()) is not grpc.aio.EOF:
+                await self._context.write(answer)
+            await self._end()
+        except grpc.aio.AioRpcError:
+            await self._end()
+        finally:
+            sending.cancel()
+            self._call.cancel()
+            await asyncio.wait({sending})
+        if not sending.cancelled() and (error := sending.exception()) and isinstance(error, FullError):
+            raise error
+
+    async def _send(self, message: Any) -> None:
+        try:
+            while message is not grpc.aio.EOF:
+                await self._call.write(message)
+                self._place.shrink(len(message))
+                message = await self._context.read()
+                if message is not grpc.aio.EOF:
+                    self._place.grow(len(message))
+            await self._call.done_writing()
+        except FullError:
+            self._call.cancel()
+            raise
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # The call has ended; its status says why.
+            return
+
+    async def _end(self) -> None:
+        """Raises what ends the handler with the replica's status, unless that is OK."""
+        trailing = _passed_on(await self._call.trailing_metadata() or ())
+        code = await self._call.code()
+        if code is not grpc.StatusCode.OK:
+            await self._context.abort(code, await self._call.details() or "", trailing)
+        self._context.set_trailing_metadata(trailing)
+
+
+def _passed_on(metadata: Metadata) -> tuple[tuple[str, str | bytes], ...]:
+    return tuple((key, value) for key, value in metadata if not key.startswith(RESERVED) and key not in OWN)
+

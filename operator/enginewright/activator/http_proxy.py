@@ -1,0 +1,166 @@
+"""The V2 protocol by HTTP: bytes in, bytes out.
+
+Each answer ends its connection, so that a client's next request goes where the Service leads by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from enginewright.activator.gate import Gate, LateError
+from enginewright.activator.room import FullError, Place, Room
+from enginewright.activator.tally import Result, Tally
+
+# Answered here: who asks whether requests are taken starts no replica. Kubelets ask, too.
+HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
+CONNECT_SECONDS: Final = 2.0
+RETRY_AFTER: Final = "5"
+# RFC 9110, 7.6.1; of Content-Length the client and the server here take care themselves.
+HOP_BY_HOP: Final = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
+                               "upgrade", "expect"})  # fmt: skip
+NO_AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+Response = TypeVar("Response", bound=web.StreamResponse)
+
+
+class NotSentError(Exception):
+    """No replica took the connection, so none has seen the request."""
+
+
+class HttpProxy:
+    """``backend`` is the replicas' address; a request waits at most ``hold`` seconds."""
+
+    def __init__(self, backend: URL, gate: Gate, room: Room, tally: Tally, hold: float) -> None:
+        self._backend = backend
+        self._gate = gate
+        self._room = room
+        self._tally = tally
+        self._hold = hold
+        # A connection each: one that is kept may be closed by its replica just as a request is written to it, and
+        # nobody could tell whether that was seen.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=True), auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS), trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def ready(self) -> bool:
+        """Whether a replica says that it is."""
+        try:
+            async with (
+                asyncio.timeout(CONNECT_SECONDS),
+                self._session.get(self._backend.with_path("/v2/health/ready")) as response,
+            ):
+                return response.status == 200
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.method in ("GET", "HEAD") and request.path in HEALTH:
+            return _closing(web.Response())
+        if not request.rel_url.raw_path.startswith("/"):
+            return _refusal(400, "the path must begin with a slash")
+        deadline = asyncio.get_running_loop().time() + self._hold
+        try:
+            with self._room.enter() as place:
+                body = await _read(request, place, deadline)
+                response = await self._deliver(request, body, deadline)
+        except FullError as error:
+            self._tally.ended("http", "full")
+            return _refusal(413 if error.never else 503, f"no replica is ready, and {error}")
+        except LateError:
+            self._tally.ended("http", "late")
+            return _refusal(503, f"no replica was ready within {self._hold:g} s")
+        except asyncio.CancelledError:
+            self._tally.ended("http", "gone")
+            raise
+        self._tally.ended("http", _result(response))
+        return response
+
+    async def _deliver(self, request: web.Request, body: bytes, deadline: float) -> web.StreamResponse:
+        """Once: it is tried again only where no replica has seen it. Raises :class:`LateError`."""
+        while True:
+            await self._gate.passed(deadline)
+            try:
+                return await self._forward(request, body)
+            except NotSentError:
+                self._gate.shut()
+
+    async def _forward(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        """Raises :class:`NotSentError`."""
+        passed = CIMultiDict(_end_to_end(request.headers, "content-length"))
+        response: web.StreamResponse | None = None
+        try:
+            async with self._session.request(
+                request.method, self._url(request), data=body if body or request.body_exists else None, headers=passed,
+                allow_redirects=False, skip_auto_headers=NO_AUTO_HEADERS,
+            ) as answer:  # fmt: skip
+                response = web.StreamResponse(status=answer.status, reason=answer.reason,
+                                              headers=CIMultiDict(_end_to_end(answer.headers)))  # fmt: skip
+                await _closing(response).prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotSentError from error
+        except aiohttp.ClientError as error:
+            if response is not None:
+                # An answer that ends too early must not look whole.
+                if request.transport is not None:
+                    request.transport.abort()
+                return response
+            return _refusal(502, f"the replica closed the connection ({type(error).__name__}); whether it has computed "
+                                 f"the request is not known")  # fmt: skip
+
+    def _url(self, request: web.Request) -> URL:
+        """By text: a path that begins with two slashes would name another host if it were joined."""
+        return URL(f"{self._backend.origin()}{request.rel_url.raw_path_qs}", encoded=True)
+
+
+async def _read(request: web.Request, place: Place, deadline: float) -> bytes:
+    """The whole body. Raises :class:`FullError`, and :class:`LateError` where it does not come in time."""
+    announced = request.content_length
+    if announced:
+        place.grow(announced)
+    body = bytearray()
+    try:
+        async with asyncio.timeout_at(deadline):
+            async for chunk in request.content.iter_any():
+                if announced is None:
+                    place.grow(len(chunk))
+                body += chunk
+    except TimeoutError as error:
+        raise LateError from error
+    return bytes(body)
+
+
+def _end_to_end(headers: CIMultiDictProxy[str], *more: str) -> Iterator[tuple[str, str]]:
+    named = {name.strip().lower() for value in headers.getall("Connection", ()) for name in value.split(",")}
+    dropped = HOP_BY_HOP | named | set(more)
+    return ((name, value) for name, value in headers.items() if name.lower() not in dropped)
+
+
+def _refusal(status: int, said: str) -> web.Response:
+    """As Triton words its own errors."""
+    headers = {"Retry-After": RETRY_AFTER} if status == 503 else None
+    return _closing(web.json_response({"error": f"enginewright activator: {said}"}, status=status, headers=headers))
+
+
+def _closing(response: Response) -> Response:
+    response.force_close()
+    return response
+
+
+def _result(response: web.StreamResponse) -> Result:
+    return "failed" if isinstance(response, web.Response) else "forwarded"
+

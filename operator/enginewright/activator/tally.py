@@ -1,0 +1,34 @@
+"""What the activator counts. Names and labels are API (docs/reference/metrics.md)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+from enginewright.activator.gate import Gate
+from enginewright.activator.room import Room
+
+PENDING = "enginewright_activator_pending"
+Protocol = Literal["http", "grpc"]
+Result = Literal["forwarded", "full", "late", "failed", "gone"]
+
+
+class Tally:
+    def __init__(self, gate: Gate, room: Room) -> None:
+        self.registry = CollectorRegistry()
+        pending = Gauge(PENDING, "Requests that wait for a replica.", registry=self.registry)
+        pending.set_function(lambda: gate.pending)
+        held = Gauge("enginewright_activator_bytes", "Bytes of the requests under way.", registry=self.registry)
+        held.set_function(lambda: room.bytes)
+        self._ended = Counter("enginewright_activator_requests", "Requests by how they ended.",
+                              ("protocol", "result"), registry=self.registry)  # fmt: skip
+
+    def ended(self, protocol: Protocol, result: Result) -> None:
+        self._ended.labels(protocol, result).inc()
+
+    def count(self, protocol: Protocol, result: Result) -> int:
+        return int(self._ended.labels(protocol, result)._value.get())
+
+    def page(self) -> bytes:
+        return generate_latest(self.registry)
