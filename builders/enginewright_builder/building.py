@@ -64,9 +64,11 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
     """Raises :class:`BuilderError`, or anything for a bug; nothing is published then."""
     request = resolved.request
     gpus = tuple(range(request.device.gpu_count)) if request.device.accelerator == "gpu" else ()
-    chosen = engines_for(request.engine.backend, engines or all_engines())
+    every = engines or all_engines()
+    chosen = engines_for(request.engine.backend, every)
     prepared = _prepare(resolved, scratch, steps)
-    climbed = _climb(chosen, request, prepared, scratch, steps, budget)
+    climbed = _climb(chosen, every if request.engine.fallback == "source" else (), request, prepared, scratch, steps,
+                     budget)
     swept = _sweep(request, prepared, climbed, scratch, steps, budget, gpus)
     with steps.step("appraise", "comparing with plain serving and with what the device could do"):
         performance = appraise(request, prepared.exported, climbed, swept, _requests(prepared.evaluation),
@@ -79,7 +81,7 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
                              warmup=prepared.evaluation.request(1))
         config = (folder / "config.pbtxt").read_text()
     with steps.step("verify-load", "loading the finished repository in a fresh tritonserver"):
-        proof = _prove(staging, chosen, prepared, climbed, serving, gpus)
+        proof = _prove(staging, every, prepared, climbed, serving, gpus)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(),
                       built=now(), build_seconds=round(budget.spent, 1), serving=serving,
                       engine=_summary(request, prepared, climbed, swept, proof, performance),
@@ -111,8 +113,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
                     metric=metric)
 
 
-def _climb(engines: Sequence[Engine], request: BuildRequest, prepared: Prepared, scratch: Path, steps: Steps,
-           budget: Budget) -> Climb:
+def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], request: BuildRequest, prepared: Prepared,
+           scratch: Path, steps: Steps, budget: Budget) -> Climb:
     with steps.step("ladder", "building candidates") as report:
         size = request.engine.max_batch_size
         context = BuildContext(device=request.device, runtime=request.runtime, calibration=prepared.calibration,
@@ -121,7 +123,7 @@ def _climb(engines: Sequence[Engine], request: BuildRequest, prepared: Prepared,
                                timing_caches=Path(request.store_path) / TIMING_CACHES,
                                workspace=scratch / "candidates", progress=report)
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
-                    budget=budget, worst_layers=prepared.drifts, metric=prepared.metric,
+                    budget=budget, worst_layers=prepared.drifts, metric=prepared.metric, fallback=fallback,
                     measure_seconds=budget.share(MEASURE_SHARE, MEASURE_SECONDS[request.device.accelerator]))
         climbed = climb(engines, request.engine.precision, prepared.exported, prepared.source, context, gate)
         for candidate in climbed.candidates:
@@ -196,4 +198,4 @@ def _summary(request: BuildRequest, prepared: Prepared, climbed: Climb, swept: S
         load_seconds=round(proof.load_seconds, 3), memory_bytes=proof.memory_bytes, objective_met=swept.objective_met,
         evaluation=prepared.evaluation.origin, throughput_at_objective=performance.throughput_at_objective,
         device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
-        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound)
+        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound, fallback=climbed.fallback)

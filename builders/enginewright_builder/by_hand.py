@@ -86,7 +86,8 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
     return BuildRequest(
         model_name=name, source=SourceRequest(uri=options.model, format=options.format), interface=interface,
         engine=EngineRequest(backend=options.backend, precision=options.precision, calibration=calibration,
-                             max_batch_size=options.max_batch_size, build_budget_seconds=options.budget_seconds),
+                             max_batch_size=options.max_batch_size, build_budget_seconds=options.budget_seconds,
+                             fallback=options.fallback),
         accuracy=AccuracyRequest(metric=options.metric, tolerance=options.tolerance, evaluation=evaluation),
         objective=ObjectiveRequest(latency_ms=options.latency_ms), store_path=str(output),
         device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator))
@@ -133,6 +134,8 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
                         help="largest loss allowed, of 1 (default %(default)s)")
     parser.add_argument("--precision", default="auto", help="auto, fp32, int8, … (default auto: the ladder)")
     parser.add_argument("--backend", default="auto", help="auto, onnxruntime, tensorrt, torch (default auto)")
+    parser.add_argument("--fallback", choices=("none", "source"), default=EngineRequest.fallback,
+                        help="what to build when no candidate may be served (default %(default)s)")
     parser.add_argument("--accelerator", choices=("cpu", "gpu"), default="gpu" if nvidia_gpu() else "cpu",
                         help="what to build on and for (default here: %(default)s)")
     parser.add_argument("--max-batch-size", type=int, default=EngineRequest.max_batch_size, metavar="N")

@@ -50,7 +50,11 @@ EXIT_USER = 2
 EXIT_TRANSIENT = 3
 
 ErrorFamily = Literal["user", "transient", "bug"]
-Verdict = Literal["Shipped", "Passed", "Slower", "AccuracyRefused", "Failed", "Skipped", "Offered"]
+Verdict = Literal["Shipped", "Passed", "Slower", "AccuracyRefused", "Failed", "Skipped", "Offered", "Fallback"]
+# Verdicts of candidates that serve, or would if they might.
+CHOSEN: tuple[Verdict, ...] = ("Shipped", "Fallback", "Offered")
+# What is served when no candidate may be: nothing new, or the source model itself.
+Fallback = Literal["none", "source"]
 Bound = Literal["", "compute", "bandwidth", "overhead"]
 
 
@@ -98,6 +102,7 @@ class EngineRequest:
     max_batch_size: int = 32
     build_budget_seconds: int = 1800
     calibration: DataRequest | None = None
+    fallback: Fallback = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +196,8 @@ class BuildRequest:
         """64 hex digits over everything that changes the engine or the proof, and nothing else.
 
         Left out: who asks, where things are mounted, the time budget, the URIs (their digests count), and all that
-        concerns only replicas. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints
+        concerns only replicas. Where the source may be served for want of time, the budget counts: more of it is
+        another wish. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints
         must mean equal content.
         """
         for name, digest in self._digests().items():
@@ -200,7 +206,8 @@ class BuildRequest:
         body = to_plain(self)
         for key in ("model_name", "store_path", "mounts", "version"):
             del body[key]
-        del body["engine"]["build_budget_seconds"]
+        if self.engine.fallback == "none":
+            del body["engine"]["build_budget_seconds"], body["engine"]["fallback"]
         del body["source"]["uri"]
         for holder, key in (("engine", "calibration"), ("accuracy", "evaluation")):
             if body[holder][key] is not None:
@@ -296,6 +303,7 @@ class EngineSummary:
     ``throughput_at_objective`` is what one replica sustains within the latency objective (at the knee where there is
     none), None when it sustains nothing within it. ``device_class`` is ``cpu``, a GPU product, or ``product/profile``
     of a MIG slice; a replica takes ``device_count`` of them. ``bound`` says what limits the engine on its device.
+    ``fallback`` is the reason for which no candidate may be served, where this is the source model itself instead.
     None and empty: not measured.
     """
 
@@ -322,6 +330,7 @@ class EngineSummary:
     inferences_per_joule: float | None = None
     gpu_utilisation: float | None = None  # 0 to 1, under the load of the shipped point
     bound: Bound = ""
+    fallback: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,7 +413,7 @@ def _brief(outcome: Outcome) -> str:
 
 def _without_the_least(candidates: tuple[CandidateSummary, ...]) -> tuple[CandidateSummary, ...]:
     """Without the last one that neither ships nor is offered, or else without the last."""
-    others = [index for index, one in enumerate(candidates) if one.verdict not in ("Shipped", "Offered")]
+    others = [index for index, one in enumerate(candidates) if one.verdict not in CHOSEN]
     dropped = others[-1] if others else len(candidates) - 1
     return candidates[:dropped] + candidates[dropped + 1:]
 

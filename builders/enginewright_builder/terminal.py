@@ -11,7 +11,7 @@ from rich.table import Table
 
 from enginewright_builder.contract import CandidateSummary, EngineSummary, ErrorReport, Outcome, Progress
 
-_COLOURS = {"Shipped": "green", "AccuracyRefused": "yellow", "Failed": "red", "Offered": "cyan"}
+_COLOURS = {"Shipped": "green", "AccuracyRefused": "yellow", "Failed": "red", "Offered": "cyan", "Fallback": "cyan"}
 
 
 class Terminal:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from enginewright_builder.competition.attempt import Workshop, closed
-from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, Candidate
+from enginewright_builder.competition.candidates import REFERENCE, SAFE, Candidate
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.race import LOOKS, ZONE, Heat, compete
 from enginewright_builder.contract import ObjectiveRequest
@@ -20,8 +20,8 @@ from enginewright_builder.steps import Budget
 
 log = logging.getLogger(__name__)
 
-# What passes wherever anything does.
-SAFE = FULL_PRECISION[0]
+# Engines whose builds take seconds before those that take a minute.
+BUILD_COST = {"onnxruntime": 0, "tensorrt": 1, "torch": 2}
 # How many candidates are tuned further: the best, and one more in case its tuning is worth more.
 TUNED = 2
 # More open runners than this are raced before the next is built: a slice of a GPU holds few of them.
@@ -158,6 +158,30 @@ class Ascent:
     def race(self) -> dict[int, Heat]:
         """All that is left beside the source model, in every bucket, until it is clear who is the fastest."""
         return self._compete(LOOKS, self.measure_seconds, 1.0, with_source=True)
+
+    # Where no candidate may be served
+
+    def insist(self, rung: Rung) -> Candidate:
+        """Builds and gates a rung whatever the budget says; its runner is closed again."""
+        self.candidates = [one for one in self.candidates if one.name != rung.name]
+        self.candidates.append(closed(self.workshop.attempt(rung, True, self._part(0.55, 0.15))))
+        return self.candidates[-1]
+
+    def alone(self, one: Candidate) -> dict[int, Heat]:
+        """A race of one that was built beside the source model, whatever it lost before. It has no times in a bucket
+        where it fails. All runners are closed afterwards."""
+        if one.artifact is None:
+            raise ValueError(f"{one.name} was not built")
+        self.close()
+        self._watch.forget(one.name)
+        self._beaten.pop(one.name, None)
+        runner = self.workshop.engine(one.rung).load(one.artifact)
+        at = self.candidates.index(self._named(one.name))
+        self.candidates[at] = replace(self.candidates[at], wanted=True, lost="", runner=runner)
+        try:
+            return self.race()
+        finally:
+            self.close()
 
     def _compete(self, looks: Sequence[int], seconds: float, lenience: float, *,
                  with_source: bool) -> dict[int, Heat]:

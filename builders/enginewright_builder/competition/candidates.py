@@ -15,8 +15,10 @@ from enginewright_builder.engines.composite import runtime
 
 # The source model among the arms.
 REFERENCE = "reference"
+# What passes wherever anything does, and is what the source is.
+SAFE = "fp32"
 # Names of full precision, best first; what is offered when nothing passes.
-FULL_PRECISION = ("fp32", "tf32", "bf16", "fp16")
+FULL_PRECISION = (SAFE, "tf32", "bf16", "fp16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +77,8 @@ def bucket_figure(timing: Timing) -> BucketFigure:
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """All candidates with their verdicts. ``shipped`` names who serves each bucket, the same for all where one is
-    enough; empty when nothing may be served: ``problem`` then says why, as a condition's reason. ``used`` are the
-    buckets that the objective uses."""
+    enough; empty when nothing may be served: ``problem`` then says why, as a condition's reason. With both, the source
+    model itself is served. ``used`` are the buckets that the objective uses."""
 
     candidates: tuple[Candidate, ...]
     used: tuple[int, ...]
@@ -99,7 +101,7 @@ def judge(candidates: Sequence[Candidate], heats: Mapping[int, Heat], tolerance:
     the candidate that is the source itself, as FP32 is of an ONNX: it cannot be slower than itself, whatever a noisy
     machine says. ``python_runtimes`` are what the server's Python can run: what several engines need to be one model.
     """
-    gated = [_gate(candidate, tolerance) for candidate in candidates]
+    gated = [gated_one(candidate, tolerance) for candidate in candidates]
     used = tuple(batch for batch, heat in sorted(heats.items()) if heat.used)
     passed = [one for one in gated if one.verdict == "Passed" and one.wanted and not one.lost]
     if not passed:
@@ -114,7 +116,8 @@ def judge(candidates: Sequence[Candidate], heats: Mapping[int, Heat], tolerance:
     return Judgement(candidates=tuple(judged), used=used, shipped=shipped)
 
 
-def _gate(candidate: Candidate, tolerance: float) -> Candidate:
+def gated_one(candidate: Candidate, tolerance: float) -> Candidate:
+    """With the verdict of the accuracy gate alone."""
     accuracy = candidate.accuracy
     if candidate.rung.unavailable or candidate.skipped:
         return replace(candidate, verdict="Skipped", reason=candidate.rung.unavailable or candidate.skipped)

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 
 from enginewright_builder.accuracy.gate import Accuracy, Metric
 from enginewright_builder.accuracy.reference_answers import remembered
-from enginewright_builder.competition.ascent import SAFE, Ascent, Plan
+from enginewright_builder.competition import fallback
+from enginewright_builder.competition.ascent import BUILD_COST, Ascent, Plan
 from enginewright_builder.competition.attempt import Workshop, WorstLayers
-from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, Candidate, Judgement, judge
+from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, SAFE, Candidate, Judgement, judge
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.race import Heat
 from enginewright_builder.competition.refusals import (
@@ -29,6 +30,7 @@ from enginewright_builder.competition.refusals import (
     budget_too_small,
     not_faster_than_source,
     precision_unsupported,
+    without_source,
 )
 from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest
 from enginewright_builder.data.sets import SampleSet
@@ -37,8 +39,6 @@ from enginewright_builder.engines.composite import combine
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
 
-# Engines whose builds take seconds before those that take a minute.
-_BUILD_COST = {"onnxruntime": 0, "tensorrt": 1, "torch": 2}
 # Before all others, in case time runs out: the precision that is most often worth it, and the safe one.
 _FIRST = {"cpu": {SAFE: 0, "fp16": 0}, "gpu": {"fp16": 0, SAFE: 1}}
 
@@ -48,7 +48,7 @@ class Climb:
     """What ships, and the evidence. ``shipped`` names who serves each bucket; ``winner`` serves ``batch``, the largest
     that the objective uses, and ``speedup`` is its throughput over the reference's there. ``accuracy`` is the lowest of
     all that ship. ``built`` are all that were built; ``references`` is the source model as timed in each bucket in
-    use."""
+    use. ``fallback`` is why no candidate may be served, where this is the source model itself; else empty."""
 
     winner: Candidate
     artifact: Artifact
@@ -59,6 +59,7 @@ class Climb:
     batch: int
     speedup: float
     accuracy: Accuracy
+    fallback: str = ""
 
     @property
     def reference(self) -> Timing:
@@ -73,7 +74,9 @@ class Climb:
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     """What candidates must reach, on what they are tried, and how long that may take: ``measure_seconds`` bounds the
-    timing of all of them, ``budget`` the whole build. ``metric`` is the user's own, where ``accuracy`` names one."""
+    timing of all of them, ``budget`` the whole build. ``metric`` is the user's own, where ``accuracy`` names one.
+    ``fallback`` are the engines that may serve the source model itself when no candidate may be served: none unless the
+    user allows it."""
 
     accuracy: AccuracyRequest
     objective: ObjectiveRequest
@@ -82,6 +85,7 @@ class Gate:
     metric: str | Metric = ""
     budget: Budget = field(default_factory=lambda: Budget(float("inf")))
     worst_layers: WorstLayers | None = None
+    fallback: Sequence[Engine] = ()
     stopwatch: Callable[[Callable[[str, int], Call]], Stopwatch] = Stopwatch
 
 
@@ -93,7 +97,8 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     plans = _plans(engines, precision, context)
     context.progress(0.0, "asking the source model")
     references = remembered(map(source.run, gate.evaluation.batches), context.workspace / "references")
-    workshop = Workshop(engines=engines, model=model, context=context, accuracy=gate.accuracy,
+    every = [*engines, *(one for one in gate.fallback if one not in engines)]
+    workshop = Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy,
                         metric=gate.metric or gate.accuracy.metric, evaluation=gate.evaluation,
                         worst_layers=gate.worst_layers, references=references)
     ascent = Ascent(workshop=workshop, source=source, objective=gate.objective, budget=gate.budget,
@@ -107,9 +112,12 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
         ascent.close()
     judgement = judge(ascent.measured(), heats, gate.accuracy.tolerance, source.candidate,
                       context.runtime.python_runtimes)
+    if not judgement.shipped and gate.fallback:
+        judgement, heats = fallback.serve_source(ascent, gate.fallback, judgement, heats, source.candidate)
     summaries = tuple(one.summary(max(judgement.used)) for one in judgement.candidates)
     if not judgement.shipped:
-        raise _nothing(judgement, summaries, ascent, gate, source.name)
+        error = _nothing(judgement, summaries, ascent, gate, source.name)
+        raise without_source(error) if gate.fallback else error
     return _climbed(judgement, summaries, heats, ascent)
 
 
@@ -129,8 +137,8 @@ def ordered(rungs: Sequence[Rung], accelerator: str) -> list[Rung]:
     """The promising precision first, of the cheapest engine to build before others; and the cheapest safe rung second
     at the latest, so that it is there if the promising one is refused and time is short."""
     first = _FIRST[accelerator]
-    found = sorted(rungs, key=lambda rung: (first.get(rung.precision, len(first)), _BUILD_COST.get(
-        rung.backend, max(_BUILD_COST.values()))))
+    found = sorted(rungs, key=lambda rung: (first.get(rung.precision, len(first)), BUILD_COST.get(
+        rung.backend, max(BUILD_COST.values()))))
     possible = [rung for rung in found if not rung.unavailable]
     safe = next((rung for rung in possible if rung.precision == SAFE), None)
     if safe is not None and safe not in possible[:2]:
@@ -147,7 +155,7 @@ def _climbed(judgement: Judgement, summaries: tuple[CandidateSummary, ...], heat
     return Climb(winner=winner, artifact=_artifact(winners), candidates=summaries, shipped=judgement.shipped,
                  built=tuple(one for one in judgement.candidates if one.artifact),
                  references={size: ascent.reference(size) for size in judgement.used}, batch=batch,
-                 speedup=heats[batch].ratio(REFERENCE, winner.name).value,
+                 speedup=heats[batch].ratio(REFERENCE, winner.name).value, fallback=judgement.problem,
                  accuracy=min(accuracies, key=lambda accuracy: accuracy.low))
 
 

@@ -10,6 +10,7 @@ from enginewright_builder.engines.base import Rung
 from enginewright_builder.errors import UserError
 
 _BUDGET_FIELD = "spec.engine.buildBudgetSeconds"
+_ALLOW = "; or write spec.engine.fallback: source to serve the source model itself"
 
 
 class NothingToServeError(UserError):
@@ -27,11 +28,19 @@ def precision_unsupported(precision: str, rungs: Sequence[Rung]) -> UserError:
                      field="spec.engine.precision", value=precision, remedy="write auto, or give what is missing")
 
 
+def without_source(error: NothingToServeError) -> NothingToServeError:
+    """The same where the user allows the source model itself to be served, and it cannot be."""
+    return NothingToServeError(
+        error.reason, f"{error.message}; nor can the source model itself be served: no engine of full precision passes "
+                      "here", error.candidates, field=error.field, value=error.value,
+        remedy=error.remedy.removesuffix(_ALLOW))
+
+
 def not_faster_than_source(summaries: tuple[CandidateSummary, ...]) -> NothingToServeError:
     return NothingToServeError(
         "NotFasterThanSource", f"no candidate is faster than the source model as it is{_offer(summaries)}", summaries,
-        field="spec.engine", value="", remedy="serve the source model as it is, allow more precisions "
-                                              "(spec.engine.precision: auto), or build on other hardware")
+        field="spec.engine", value="", remedy="allow more precisions (spec.engine.precision: auto), or build on other "
+                                              f"hardware{_ALLOW}")
 
 
 def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest) -> NothingToServeError:
@@ -44,18 +53,19 @@ def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: Accu
                               f"{figures}{_offer(summaries)}", summaries,
         field="spec.accuracy.tolerance", value=accuracy.tolerance,
         remedy="raise the tolerance, allow more precisions (spec.engine.precision: auto), or give more evaluation "
-               "samples")
+               f"samples{_ALLOW}")
 
 
 def budget_too_small(summaries: tuple[CandidateSummary, ...], seconds: float, spent: float, missing: float,
                      source: str) -> NothingToServeError:
     """``missing`` is what the next build and all after it would take, in seconds, as far as it is known."""
     skipped = ", ".join(one.name for one in summaries if one.verdict == "Skipped")
-    offer = _offer(summaries) or f"; the source model ({source}) still serves as it is"
+    offer = _offer(summaries) or f"; the source model ({source}) is not served unless you allow it"
     return NothingToServeError(
         "BudgetTooSmall", f"the time budget of {seconds:.0f} s was spent before a candidate passed: {spent:.0f} s are "
                           f"gone, not tried are {skipped}{offer}", summaries,
-        field=_BUDGET_FIELD, value=f"{seconds:.0f}", remedy=f"write {math.ceil((spent + missing) / 10) * 10} or more")
+        field=_BUDGET_FIELD, value=f"{seconds:.0f}",
+        remedy=f"write {math.ceil((spent + missing) / 10) * 10} or more{_ALLOW}")
 
 
 def _offer(summaries: Sequence[CandidateSummary]) -> str:

@@ -70,6 +70,7 @@ def command(request: BuildRequest) -> str:
         "--calibration": engine.calibration.uri if engine.calibration else "",
         "--metric": accuracy.metric, "--tolerance": f"{accuracy.tolerance:g}", "--precision": engine.precision,
         "--max-batch-size": str(engine.max_batch_size),
+        "--fallback": engine.fallback if engine.fallback != "none" else "",
         "--latency-ms": f"{request.objective.latency_ms:g}" if request.objective.latency_ms else "",
     }
     words = ["enginewright-build", *(word for option, value in options.items() if value for word in (option, value))]

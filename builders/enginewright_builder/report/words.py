@@ -15,7 +15,7 @@ BOUNDS = {"compute": "compute-bound, arithmetic is the limit", "bandwidth": "ban
 # Verdict: what a reader sees, and the class that colours it. The text says it too: colour alone never does.
 VERDICTS = {"Shipped": ("✓ shipped", "good"), "Passed": ("passed", "plain"), "Slower": ("slower", "plain"),
             "AccuracyRefused": ("✕ accuracy", "bad"), "Failed": ("✕ failed", "bad"), "Skipped": ("– skipped", "muted"),
-            "Offered": ("! offered", "warn")}
+            "Offered": ("! offered", "warn"), "Fallback": ("! the source itself", "warn")}
 
 
 def engine_name(backend: str, precision: str) -> str:
@@ -34,6 +34,9 @@ def headline(report: BuildReport) -> str:
                 f"{accuracy.value:.4f}, lower bound {accuracy.low:.4f}, asked {1 - accuracy.tolerance:.4f}.")
     speed = f"{ratio(engine.speedup)} the throughput of the source ({report.reference.name})"
     rivals = [candidate for candidate in report.candidates if candidate.verdict in ("Passed", "Slower")]
+    if engine.fallback:
+        return (f"No candidate may be served ({engine.fallback}); the source model itself ships, as {name}, with "
+                f"{speed} and {bound}.")
     if len(team) > 1:
         return f"{name} ship together, each for the batches that it is the fastest at, with {speed} and {bound}."
     why = "the fastest candidate that keeps its accuracy" if rivals else "the candidate that keeps its accuracy"

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     BUILDING = "Building"
     BUILT = "Built"
     CACHE_HIT = "CacheHit"
+    SOURCE_SERVED = "SourceServed"
     BUILD_FAILED = "BuildFailed"
     BUILD_RETRYING = "BuildRetrying"
     BUILD_DEADLINE_EXCEEDED = "BuildDeadlineExceeded"

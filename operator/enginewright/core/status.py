@@ -140,7 +140,7 @@ class CandidateStatus(StatusModel):
     size_bytes: int | None = None
     """Size of the engine in bytes."""
     verdict: str
-    """Shipped, Passed, Slower, AccuracyRefused, Failed, Skipped or Offered."""
+    """Shipped, Passed, Slower, AccuracyRefused, Failed, Skipped, Offered or Fallback."""
     reason: str | None = None
     """Why."""
 
@@ -156,6 +156,8 @@ class EngineStatus(StatusModel):
     """Its numeric precision."""
     ships: str | None = None
     """Candidate that serves, or those that do and up to which batch each."""
+    fallback: str | None = None
+    """Where the source model itself serves: why no candidate may, as one CamelCase word."""
     triton_backend: str | None = None
     """Backend of the server that runs it."""
     speedup: float | None = None

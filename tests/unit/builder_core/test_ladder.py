@@ -501,7 +501,7 @@ class TestBudget:
         assert (error.reason, error.field, error.value) == ("BudgetTooSmall", "spec.engine.buildBudgetSeconds", "30")
         assert "the source model" in error.message
         assert source.name in error.message
-        assert error.remedy == "write 80 or more"
+        assert error.remedy.startswith("write 80 or more; or write spec.engine.fallback: source")
         assert [one.verdict for one in error.candidates] == ["Skipped"]
 
     def test_what_was_refused_does_not_hide_that_the_rest_was_not_tried(
@@ -514,6 +514,115 @@ class TestBudget:
                   gate(samples, clock=clock, budget=Budget(12.0, clock)))
         assert caught.value.reason == "BudgetTooSmall"
         assert "not tried are stub int8; offered instead: stub fp16" in caught.value.message
+
+
+class TestFallback:
+    """The source is not an ONNX here, so that none of the candidates is the source itself by name."""
+
+    @pytest.fixture
+    def foreign(self, source: SourceModel) -> SourceModel:
+        source.candidate = ""  # type: ignore[misc]
+        return source
+
+    def climb(self, engines: Sequence[Engine], precision: str, fallback: Sequence[Engine],
+              parts: tuple[ExportedModel, SourceModel, SampleSet, BuildContext], **changes: object) -> Climb:
+        exported, source, samples, context = parts
+        return climb(engines, precision, exported, source, context,
+                     gate(samples, fallback=fallback, **changes))  # type: ignore[arg-type]
+
+    @pytest.fixture
+    def parts(self, exported: ExportedModel, foreign: SourceModel, samples: SampleSet,
+              context: BuildContext) -> tuple[ExportedModel, SourceModel, SampleSet, BuildContext]:
+        return exported, foreign, samples, context
+
+    Parts = tuple[ExportedModel, SourceModel, SampleSet, BuildContext]
+
+    def test_the_source_serves_when_none_is_faster_and_is_not_called_faster(self, parts: Parts,
+                                                                            perceptron: Path) -> None:
+        engine = Variant(perceptron, Clock(), ["fp32", "int8"])
+        times = {"stub fp32": 12.5, "stub int8": 11.0}
+        with pytest.raises(NothingToServeError) as caught:
+            self.climb([engine], "auto", (), parts, times=times)
+        assert "spec.engine.fallback: source" in caught.value.remedy
+        climbed = self.climb([engine], "auto", [engine], parts, times=times)
+        assert climbed.fallback == "NotFasterThanSource"
+        assert climbed.shipped == {1: "stub fp32", 4: "stub fp32"}
+        assert climbed.speedup == pytest.approx(0.8)
+        assert climbed.reference.percentile(50) == pytest.approx(10.0 * climbed.batch)
+        verdict, reason = told(climbed)["stub fp32"]
+        assert verdict == "Fallback"
+        assert reason.startswith("the source model itself, since none that passes is faster: 0.80× the throughput of")
+        assert "cosine lower bound" in reason
+        assert told(climbed)["stub int8"][0] == "Slower"
+        assert engine.open == 0
+        summary = next(one for one in climbed.candidates if one.verdict == "Fallback")
+        assert summary.serves == (1, 4)
+
+    def test_a_budget_that_is_spent_is_overdrawn_for_it(self, parts: Parts, perceptron: Path) -> None:
+        clock = Clock()
+        budget = Budget(30.0, clock)
+        clock.tick(31.0)
+        engine = Variant(perceptron, clock, ["fp16", "fp32"], seconds=3.0)
+        climbed = self.climb([engine], "auto", [engine], parts, clock=clock, budget=budget)
+        assert climbed.fallback == "BudgetTooSmall"
+        assert {name: verdict for name, (verdict, _) in told(climbed).items()} == {
+            "stub fp32": "Fallback", "stub fp16": "Skipped"}
+        # Twice as fast as the source in this script, and yet no candidate that won.
+        assert climbed.speedup == pytest.approx(2.0)
+
+    def test_a_precision_that_loses_too_much_is_replaced_by_an_engine_that_was_not_asked_for(
+            self, parts: Parts, perceptron: Path) -> None:
+        class Int8(Variant):
+            def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
+                return [Rung(backend=self.name, precision="int8")] if precision != "fp32" else []
+
+        engine = Int8(perceptron, Clock(), ["int8"], name="tensorrt", answers={"tensorrt int8": negated})
+        climbed = self.climb([engine], "int8", [engine, OnnxRuntimeEngine()], parts)
+        assert climbed.fallback == "AccuracyNotReached"
+        assert told(climbed)["tensorrt int8"][0] == "AccuracyRefused"
+        assert told(climbed)["onnxruntime fp32"][0] == "Fallback"
+        assert climbed.artifact.rung.backend == "onnxruntime"
+
+    def test_what_was_offered_and_timed_for_the_record_alone_may_serve(self, parts: Parts, perceptron: Path) -> None:
+        class Asked(Variant):
+            def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
+                return [Rung(backend=self.name, precision=precision)]
+
+        engine = Asked(perceptron, Clock(), [], answers={"stub int8": negated})
+        climbed = self.climb([engine], "int8", [engine], parts)
+        assert {name: verdict for name, (verdict, _) in told(climbed).items()} == {
+            "stub int8": "AccuracyRefused", "stub fp32": "Fallback"}
+        assert len(engine.kept) == 2
+
+    def test_an_export_that_answers_otherwise_is_not_the_source(self, parts: Parts, perceptron: Path) -> None:
+        engine = Variant(perceptron, Clock(), ["fp32", "fp16"],
+                         answers={"stub fp32": negated, "stub fp16": negated})
+        with pytest.raises(NothingToServeError) as caught:
+            self.climb([engine], "auto", [engine], parts)
+        assert caught.value.reason == "AccuracyNotReached"
+        assert "nor can the source model itself be served" in caught.value.message
+        assert "fallback" not in caught.value.remedy
+        assert len(engine.kept) == 2
+
+    def test_one_that_breaks_leaves_the_place_to_the_next(self, parts: Parts, perceptron: Path) -> None:
+        class Broken(Variant):
+            def load(self, artifact: Artifact) -> Runner:
+                runner = super().load(artifact)
+                runner.bind = lambda inputs: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+                return runner
+
+        broken = Broken(perceptron, Clock(), ["fp32"])
+        climbed = self.climb([broken], "auto", [broken, OnnxRuntimeEngine()], parts)
+        assert told(climbed)["stub fp32"][0] == "Failed"
+        assert told(climbed)["onnxruntime fp32"][0] == "Fallback"
+
+    def test_where_a_candidate_wins_it_changes_nothing(self, parts: Parts, perceptron: Path) -> None:
+        engine = Variant(perceptron, Clock(), ["fp32", "fp16"])
+        times = {"stub fp16": 2.0}
+        plain = self.climb([engine], "auto", (), parts, times=times)
+        allowed = self.climb([engine], "auto", [engine, OnnxRuntimeEngine()], parts, times=times)
+        assert allowed.fallback == ""
+        assert told(allowed) == told(plain)
 
 
 def test_a_candidate_that_breaks_while_it_is_timed_costs_only_itself(

@@ -155,6 +155,31 @@ class TestOnTriton:
         version = tmp_path / "store" / outcome.fingerprint / MODEL_REPOSITORY / MODEL_FOLDER / "1"
         assert sorted(path.name for path in version.iterdir() if path.is_dir()) == ["m0", "m1"]
 
+    def test_the_source_itself_is_published_where_that_is_allowed(self, request_with_data: BuildRequest, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+        """INT8 alone is asked for, and is the slower one in this test's script."""
+        class Told(Stopwatch):
+            def rounds(self, names: Sequence[str], batch: int, count: int) -> dict[str, list[float]]:
+                for name in names:
+                    self.warm(name, batch)
+                return {name: [1.0 if name == "reference" else 1.25] * count for name in names}
+
+        monkeypatch.setattr("enginewright_builder.building.Gate", functools.partial(Gate, stopwatch=Told))
+        asked = dataclasses.replace(request_with_data, engine=dataclasses.replace(request_with_data.engine,
+                                                                                  precision="int8"))
+        refused, _ = build(asked, tmp_path / "s")
+        assert error_of(refused).reason == "NotFasterThanSource"
+        allowed = dataclasses.replace(asked, engine=dataclasses.replace(asked.engine, fallback="source"))
+        outcome, _ = build(allowed, tmp_path / "t")
+        assert outcome.ok, outcome.error
+        assert outcome.engine is not None
+        assert (outcome.engine.fallback, outcome.engine.precision) == ("NotFasterThanSource", "fp32")
+        assert outcome.engine.speedup == pytest.approx(0.8)
+        assert {one.name: one.verdict for one in outcome.candidates}["onnxruntime fp32"] == "Fallback"
+        page = (tmp_path / "store" / outcome.fingerprint / REPORT_PAGE).read_text()
+        assert "No candidate may be served (NotFasterThanSource); the source model itself ships" in page
+        assert "--fallback source" in page
+
     def test_without_evaluation_data_the_proof_says_synthetic(self, perceptron: Path, request_for: Make,
                                                               tmp_path: Path) -> None:
         request = request_for(perceptron, engine=EngineRequest(precision="fp32", max_batch_size=2,

@@ -61,6 +61,8 @@ def made(hint: Any, dice: random.Random, name: str = "") -> Any:
         hints = hints_of(hint)
         return hint(**{f.name: made(hints[f.name], dice, f.name) for f in dataclasses.fields(hint)})  # type: ignore[operator]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return dice.choice(arguments)
     if origin is tuple:
         return tuple(made(arguments[0], dice, name) for _ in range(dice.randint(1, 3)))
     if origin is not None and issubclass(origin, Mapping):
@@ -118,7 +120,8 @@ def put(holder: Any, path: Path, value: Any) -> Any:
 
 def request(seed: str) -> tuple[BuildRequest, random.Random]:
     dice = random.Random(seed)
-    return made(BuildRequest, dice), dice
+    # As most ask; who may get the source for want of time has a budget that counts, see below.
+    return put(made(BuildRequest, dice), ("engine", "fallback"), "none"), dice
 
 
 FIELDS = sorted({field_of(path) for path, _, _ in leaves(BuildRequest, request("fields")[0])})
@@ -141,6 +144,13 @@ def test_a_field_that_matters_changes_the_fingerprint_and_no_other_does(name: st
 def test_what_is_absent_is_not_what_is_empty(name: str) -> None:
     basis, _ = request(name)
     assert put(basis, tuple(name.split(".")), None).fingerprint() != basis.fingerprint()
+
+
+def test_more_time_is_another_wish_where_the_source_may_be_served_for_want_of_it() -> None:
+    """Else a spec that was given more time would find the source in the store for ever."""
+    basis = put(request("time")[0], ("engine", "fallback"), "source")
+    longer = put(basis, ("engine", "build_budget_seconds"), basis.engine.build_budget_seconds + 1)
+    assert longer.fingerprint() != basis.fingerprint()
 
 
 @pytest.mark.study

@@ -10,7 +10,7 @@ import pytest
 
 from enginewright.core import labels
 from enginewright.core.observed import PodView
-from enginewright_builder.contract import Outcome
+from enginewright_builder.contract import BuildRequest, Outcome
 from support.cluster import SPEC, Cluster, built, candidate, deeds, refused, resolved
 
 
@@ -201,6 +201,37 @@ def test_accuracy_not_reached_offers_but_does_not_serve() -> None:
         assert not cluster.operate().actions
     assert [entry["verdict"] for entry in cluster.status["candidates"]] == ["AccuracyRefused", "Offered"]
     assert cluster.says("AccuracyVerified") == "False/AccuracyNotReached"
+
+
+@pytest.mark.parametrize("hit", [False, True])
+def test_the_source_itself_is_served_only_as_what_it_is(hit: bool) -> None:
+    """Ready, since the user allows it, and with a reason that nobody takes for a win."""
+    cluster = building(engine={"fallback": "source"})
+    request = BuildRequest.from_json(next(iter(cluster.requests.values())))
+    assert request.engine.fallback == "source"
+    served = candidate(name="onnxruntime fp32", verdict="Fallback", serves=(1, 8, 32))
+    cluster.finish(replace(built(fallback="NotFasterThanSource", speedup=0.93), cache_hit=hit, candidates=(served,)))
+    cluster.settle()
+    assert cluster.says("Ready").startswith("True/")
+    assert cluster.says("EngineBuilt") == "True/SourceServed"
+    message = cluster.condition("EngineBuilt")["message"]
+    assert "NotFasterThanSource" in message
+    assert "0.93 times" in message
+    assert cluster.status["engine"]["fallback"] == "NotFasterThanSource"
+    assert [entry["verdict"] for entry in cluster.status["candidates"]] == ["Fallback"]
+
+
+def test_who_allows_the_source_asks_for_another_engine_and_so_does_who_gives_it_more_time() -> None:
+    """An engine that is the source for want of time must not be found by who does not allow it, or has more time."""
+    found = set()
+    for engine in ({}, {"fallback": "source"}, {"fallback": "source", "buildBudgetSeconds": 3600},
+                   {"buildBudgetSeconds": 3600}):
+        cluster = Cluster(spec={**SPEC, "engine": engine})
+        cluster.operate()
+        cluster.finish(resolved())
+        cluster.operate()
+        found.add(cluster.status["fingerprint"])
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize(

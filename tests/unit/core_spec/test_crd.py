@@ -63,7 +63,8 @@ def test_lists_and_maps_of_the_spec_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(("block", "default"), [
-    ("engine", {"backend": "auto", "precision": "auto", "maxBatchSize": 32, "buildBudgetSeconds": 1800}),
+    ("engine", {"backend": "auto", "precision": "auto", "maxBatchSize": 32, "buildBudgetSeconds": 1800,
+                "fallback": "none"}),
     ("store", {"uri": "pvc://enginewright-store"}), ("batching", {"mode": "auto"}),
 ])
 def test_defaults_are_written_out(block: str, default: dict[str, Any]) -> None:

@@ -51,6 +51,7 @@ def engine_block(
         backend=summary.backend,
         precision=summary.precision,
         ships=shipped_words(outcome.candidates),
+        fallback=summary.fallback or None,
         triton_backend=summary.triton_backend,
         speedup=summary.speedup,
         p50_milliseconds=_shown(summary.p50_ms),

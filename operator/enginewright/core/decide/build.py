@@ -272,6 +272,14 @@ def present_verdict(record: EngineRecord, cache_hit: bool) -> Verdict:
     """What is said of an engine that is there."""
     engine = record.outcome.engine
     what = f"{engine.backend} {engine.precision}" if engine else "engine"
+    if engine and engine.fallback:
+        return good(
+            Condition.ENGINE_BUILT,
+            Reason.SOURCE_SERVED,
+            f"No candidate may be served ({engine.fallback}; see status.candidates): the source model itself is, as "
+            f"spec.engine.fallback allows, as {what} engine {record.fingerprint[:8]} with {engine.speedup:.2f} times "
+            f"the throughput of the source as it is.",
+        )
     if cache_hit:
         return good(
             Condition.ENGINE_BUILT,

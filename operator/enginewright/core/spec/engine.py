@@ -38,6 +38,10 @@ class EngineSpec(SpecModel):
     """Largest batch that the server forms."""
     build_budget_seconds: int = Field(default=1800, ge=10, le=172_800)
     """Time for building and measuring all candidates. What is not measured by then is skipped and said so."""
+    fallback: Literal["none", "source"] = "none"
+    """What is served when no candidate may be, for want of speed, accuracy or time: none, so that nothing new is; or
+    source, the source model itself in full precision, which passes the accuracy gate like any other. With source, the
+    time budget is part of what is asked for: more of it builds anew."""
     queue_name: QueueName = ""
     """Kueue LocalQueue for the build Job; empty starts it at once."""
     calibration: DataSpec | None = None
