@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import Images, OperatorConfig, Resources
-from enginewright.core.manifests import (
-    NOBODY,
-    activator,
-    activator_service,
-    backend_service,
-    gc_job,
-    grpc_route,
-    http_route,
-    revision_service,
-    service,
-)
+from enginewright.core.manifests import gc_job, grpc_route, http_route, revision_service, service
 from enginewright.core.spec.gateway import GatewaySpec
 from support.children import Children, children_of
 from support.goldens import check_golden
@@ -109,20 +99,6 @@ def test_service_of_a_revision_behind_routes() -> None:
     check_golden(HERE / "cpu" / "revision_service.yaml", revision_service(children.owner, children.revision))
 
 
-ZERO = children_of("minilm", {**CPU, "autoscaling": {"minReplicas": 0, "maxReplicas": 3}}, CONFIGS["cpu"])
-
-
-@pytest.mark.parametrize("child", ["activator", "activator_service", "backend_service"])
-def test_what_holds_requests_while_there_is_no_replica(child: str) -> None:
-    assert ZERO.spec.autoscaling
-    made = {
-        "activator": activator(ZERO.owner, ZERO.spec.autoscaling, ZERO.config),
-        "activator_service": activator_service(ZERO.owner),
-        "backend_service": backend_service(ZERO.owner, NOBODY),
-    }
-    check_golden(HERE / "cpu" / f"{child}.yaml", made[child])
-
-
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -131,6 +107,5 @@ def test_collector_of_unused_engines() -> None:
 def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
-               "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
-               "cpu/backend_service.yaml"}
+               "cpu/grpc_route.yaml", "cpu/revision_service.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted
