@@ -14,6 +14,7 @@ from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact, Engine, Tensors
 from enginewright_builder.load import encode
 from enginewright_builder.sweep.bench import window
+from enginewright_builder.triton.prove import Case, prove
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
@@ -25,6 +26,7 @@ MODEL = "model"
 def compare(name: str, artifact: Artifact, engine: Engine, inputs: Tensors, scratch: Path) -> dict[str, Any]:
     """``{"model", "batch", "candidate", "device_ms", "bare_ms", "triton_ms", "layers"}``: medians.
 
+    Raises :class:`UserError` ``ServedAnswersDiffer`` where the server answers otherwise than the engine.
     ``device_ms`` has the inputs on the GPU; ``bare_ms`` takes them from host memory and brings the answers back, as
     Triton must; ``layers`` is where a request's time in Triton went, in milliseconds.
     """
@@ -35,9 +37,11 @@ def compare(name: str, artifact: Artifact, engine: Engine, inputs: Tensors, scra
     runner = engine.load(artifact)
     try:
         call = runner.bind(inputs)
-        device, bare = _median(call), _median(lambda: runner(inputs))
+        device, bare, expected = _median(call), _median(lambda: runner(inputs)), runner(inputs)
     finally:
         runner.close()
+    # A server that sends empty answers is fast.
+    prove(scratch, MODEL, [Case(inputs=inputs, expected=expected)], gpus=(0,))
     served, layers = asyncio.run(_served(scratch, inputs, batch))
     return {"model": name, "batch": batch, "candidate": artifact.rung.name, "device_ms": round(device, 4),
             "bare_ms": round(bare, 4), "triton_ms": round(served, 4), "layers": layers}

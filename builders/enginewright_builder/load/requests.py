@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,19 @@ def encode(model: str, inputs: Mapping[str, NDArray[Any]], *, batch: int | None 
     return Request(message.SerializeToString(), batch if batch is not None else (len(first) if first.ndim else 1))
 
 
+class TruncatedAnswerError(ValueError):
+    """An output holds fewer or more numbers than its shape says."""
+
+
 def decode(payload: bytes) -> dict[str, NDArray[Any]]:
-    """Outputs of one ModelInfer response by name (numbers only)."""
+    """Outputs of one ModelInfer response by name (numbers only). Raises :class:`TruncatedAnswerError`."""
     message = service_pb2.ModelInferResponse.FromString(payload)
     outputs = {}
     for entry, raw in zip(message.outputs, message.raw_output_contents, strict=True):
         array = np.frombuffer(raw, dtype=triton_to_np_dtype(entry.datatype))
+        if array.size != prod(entry.shape):
+            raise TruncatedAnswerError(f"output {entry.name!r} has the shape {list(entry.shape)} and {array.size} "
+                                       "numbers")
         outputs[entry.name] = array.reshape(tuple(entry.shape))
     return outputs
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.load.channels import Channels
-from enginewright_builder.load.requests import decode, encode
+from enginewright_builder.load.requests import TruncatedAnswerError, decode, encode
 from enginewright_builder.triton.server import TritonServer
 
 # How often each request whose answers are recorded is asked: enough to see whether they differ from run to run.
@@ -88,6 +88,10 @@ async def _infer(channels: Channels, server: TritonServer, model: str, inputs: T
                         field="spec.serving", value=model,
                         remedy="read the log lines: most often a library or a backend is missing in the server image"
                         ) from None
+    except TruncatedAnswerError as error:
+        raise UserError("ServedAnswersDiffer", f"{error} as {model!r} is served", field="spec.serving", value=model,
+                        remedy="before release 24.11 Triton's Python backend sends arrays of NumPy 2 away empty: use a "
+                               "server image with a newer Triton, or with NumPy below 2") from None
 
 
 def difference(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ from enginewright_builder.load import (
     poisson_arrivals,
 )
 from enginewright_builder.load.__main__ import main
-from enginewright_builder.load.requests import decode, split
+from enginewright_builder.load.requests import TruncatedAnswerError, decode, split
 from enginewright_builder.load.result import nearest_rank, throughput_interval
 
 
@@ -248,6 +249,14 @@ def test_a_response_gives_its_arrays() -> None:
     message.outputs.add(name="y", datatype="INT64").shape.extend([1, 2])
     message.raw_output_contents.append(np.array([[3, 4]]).tobytes())
     assert decode(message.SerializeToString())["y"].tolist() == [[3, 4]]
+
+
+def test_an_answer_without_its_numbers_is_none() -> None:
+    """As Triton's Python backend before 24.11 sends arrays of NumPy 2."""
+    message = service_pb2.ModelInferResponse(raw_output_contents=[b""])
+    message.outputs.add(name="y", datatype="FP32").shape.extend([1, 384])
+    with pytest.raises(TruncatedAnswerError, match=re.escape("output 'y' has the shape [1, 384] and 0 numbers")):
+        decode(message.SerializeToString())
 
 
 def _command(url: str, data: Path, *options: str) -> list[str]:
