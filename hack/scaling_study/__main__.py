@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from enginewright.core.scaling import ScaleLimits
-from enginewright.core.scaling.measured import Parts
+from enginewright.core.scaling.needs import Parts
 from enginewright.simulation.contest import Contest
 from enginewright.simulation.curve import of_figures
 from enginewright.simulation.policies.enginewright import Enginewright

@@ -184,13 +184,25 @@ class ClaimView:
     phase: str
 
 
+@dataclass(frozen=True)
+class Work:
+    """``served`` requests in ``seconds`` of one replica, or of several added up."""
+
+    seconds: float = 0.0
+    served: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.seconds + other.seconds, self.served + other.served)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One scrape round over all ready replicas at ``time`` (seconds on a monotonic clock). ``pending`` maps a pod
     that answered to its queued requests; ``missing`` counts ready replicas that did not answer in time. ``arrived`` is
     how many requests came since the sample before, over all replicas, None when that cannot be told (a first scrape, a
     counter that was reset, a replica that did not answer); ``inflight`` those in execution, None when unknown.
-    ``starting`` has the age in seconds of each replica that is not ready yet."""
+    ``starting`` has the age in seconds of each replica that is not ready yet. ``served`` maps a pod to what it answered
+    since the sample before, where that can be told; ``full`` those that were never idle meanwhile to what they did."""
 
     time: float
     ready: int
@@ -199,6 +211,8 @@ class Sample:
     arrived: float | None = None
     inflight: float | None = None
     starting: tuple[float, ...] = ()
+    served: Mapping[str, float] = field(default_factory=dict)
+    full: Mapping[str, Work] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

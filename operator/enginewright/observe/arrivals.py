@@ -1,4 +1,4 @@
-"""Arrivals and requests in execution, from counters that replicas keep of what they have answered.
+"""Arrivals, answers and requests in execution, from counters that replicas keep of what they have answered.
 
 What came since the scrape before is what was answered meanwhile and what the queue grew by. Triton has no gauge of
 requests in execution: their mean is the time that answered requests spent there, per second (Little's law).
@@ -7,7 +7,7 @@ requests in execution: their mean is the time that answered requests spent there
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from enginewright.clients.signals import ReplicaMetrics
 
@@ -28,6 +28,17 @@ class _Totals:
                    executed=(metrics.busy - metrics.queued_for) / 1e6)  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """Since the update before: requests that ``arrived`` and requests ``executing`` on average, over all replicas, and
+    those ``served`` by each that was asked both times. None where one of the replicas cannot tell: a part is not the
+    whole."""
+
+    arrived: float | None = None
+    executing: float | None = None
+    served: Mapping[str, float] = field(default_factory=dict)
+
+
 class Arrivals:
     """Of one object. A replica's counters start at any value, and at zero again with its server."""
 
@@ -35,24 +46,22 @@ class Arrivals:
         self._last: dict[str, _Totals] = {}
         self._time: float | None = None
 
-    def update(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str]
-               ) -> tuple[float | None, float | None]:  # fmt: skip
-        """(arrived since the update before, in execution on average), over all ``pods``. None and None when one of them
-        did not answer, is new, or has started anew: a part is not the whole."""
-        seconds = 0.0 if self._time is None else time - self._time
-        self._time = time
+    def update(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str]) -> Growth:
+        """Over all ``pods``."""
+        last, self._time = self._time, time
+        seconds = 0.0 if last is None else time - last
         wanted, before = set(pods), self._last
         self._last = {name: before[name] for name in wanted & before.keys()}
         self._last |= {name: _Totals.of(metrics, time) for name, metrics in scraped.items()}
-        if not wanted or wanted - scraped.keys() or wanted - before.keys() or seconds <= 0:
-            return None, None
+        told = {name: (before[name], self._last[name]) for name in sorted(wanted & before.keys() & scraped.keys())}
+        told = {name: (old, new) for name, (old, new) in told.items() if old.answered <= new.answered}
+        served = {name: new.answered - old.answered for name, (old, new) in told.items() if old.time == last}
+        if not wanted or len(told) < len(wanted) or seconds <= 0:
+            return Growth(served=served)
         arrived = executing = 0.0
-        for name in wanted:
-            old, new = before[name], self._last[name]
-            if new.answered < old.answered:
-                return None, None
+        for old, new in told.values():
             # One that was silent for a while tells of a longer time than the others.
             since = new.time - old.time
             arrived += max(0.0, new.answered - old.answered + new.queued - old.queued) * seconds / since
             executing += max(0.0, new.executed - old.executed) / since
-        return arrived, executing
+        return Growth(arrived=arrived, executing=executing, served=served)

@@ -22,6 +22,7 @@ from enginewright.core.comparison import Question, compare
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
+from enginewright.observe.arrivals import Growth
 from enginewright.observe.keys import Key
 from enginewright.observe.prober import Prober
 from enginewright.observe.window import Window
@@ -89,6 +90,7 @@ class Signals:
                 watched.tasks.append(asyncio.create_task(self._probe_on(key, watched), name=f"prober of {key}"))
         watched.target = target
         watched.window.analyse(target.question.key if target.question else "")
+        watched.window.serve(target.revisions.values())
 
     async def forget(self, key: Key) -> None:
         """Stops scraping and drops the window."""
@@ -147,18 +149,19 @@ class Signals:
     async def round(self, key: Key, target: Target, window: Window) -> None:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""
         began = self._clock()
-        arrived, executing = None, None
+        grown = Growth()
         if target.prometheus:
             pending = await self._ask_prometheus(key, target)
         else:
             metrics = await self._ask_replicas(target)
             pending = {pod: answer.queued for pod, answer in metrics.items()}
-            arrived, executing = window.arrived(began, metrics, target.replicas)
+            grown = window.arrived(began, metrics, target.replicas)
             if target.question is not None:
                 window.count(began, metrics, target.revisions, target.question.limits.percentile / 100)
         missing = len(target.replicas.keys() - pending.keys())
-        window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing, arrived=arrived,
-                          inflight=executing, starting=tuple(began - made for made in target.starting)))  # fmt: skip
+        window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
+                          arrived=grown.arrived, inflight=grown.executing, served=grown.served,
+                          starting=tuple(began - made for made in target.starting)))  # fmt: skip
 
     def _judge(self, key: Key, watched: _Watched) -> None:
         target = watched.target

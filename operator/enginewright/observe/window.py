@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Traffic
+from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Traffic, Work
 from enginewright.core.probe import Match
-from enginewright.observe.arrivals import Arrivals
+from enginewright.core.scaling.seen import never_idle
+from enginewright.observe.arrivals import Arrivals, Growth
 
 # Samples that are kept as they are: smoothing and bursts look at these.
 SAMPLES: Final = 120
@@ -40,6 +41,8 @@ class Window:
         self._old: deque[Sample] = deque(maxlen=OLD_KEPT)
         self._recommended: dict[int, float] = {}
         self._arrivals = Arrivals()
+        self._served: set[str] = set()
+        self._learning = True
         self._counters = Counters()
         self._analysis = ""
         self._rounds: list[Round] = []
@@ -50,22 +53,38 @@ class Window:
         self._failed = 0
 
     def add(self, sample: Sample) -> None:
+        if self._samples and self._learning:
+            sample = replace(sample, full=never_idle(self._samples[-1], sample))
         self._samples.append(sample)
         if len(self._samples) > SAMPLES:
             self._age(self._samples.popleft())
 
     def _age(self, sample: Sample) -> None:
-        """Of an old sample only arrivals count. Its queue is dropped, as if nobody had answered."""
-        kept = replace(sample, pending={}, starting=())
+        """Of an old sample only arrivals count, and what full replicas did. Its queue is dropped, as if nobody had
+        answered."""
+        kept = replace(sample, pending={}, served={}, starting=())
         before = self._old[-2].time if len(self._old) > 1 else self._started
         if self._old and sample.time - before <= OLD_SECONDS:
             last = self._old.pop()
             known = last.arrived is not None and sample.arrived is not None
-            kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None)
+            full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
+                    for pod in (*last.full, *sample.full)}  # fmt: skip
+            kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None, full=full)
         self._old.append(kept)
 
-    def arrived(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str]
-                ) -> tuple[float | None, float | None]:  # fmt: skip
+    def serve(self, revisions: Iterable[str]) -> None:
+        """The revisions of the replicas that are asked. What full replicas did is forgotten with their revision; while
+        there are two, whose replicas may differ, nothing is learnt of it."""
+        now = set(revisions)
+        self._learning = len(now) <= 1
+        if len(now) != 1 or now == self._served:
+            return
+        if self._served:
+            self._samples = deque(replace(one, full={}) for one in self._samples)
+            self._old = deque((replace(one, full={}) for one in self._old), maxlen=OLD_KEPT)
+        self._served = now
+
+    def arrived(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str]) -> Growth:
         """Of one scrape round: see :class:`Arrivals`."""
         return self._arrivals.update(time, scraped, pods)
 

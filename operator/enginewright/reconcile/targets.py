@@ -5,7 +5,7 @@ from __future__ import annotations
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan, Scale
 from enginewright.core.request import source_claims, store_claim
-from enginewright.core.scaling import capacity_of, limits_of
+from enginewright.core.scaling import capacity_asked_for, limits_of
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.signals import Target
 
@@ -27,7 +27,7 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
         replicas=replicas,
         revisions=revisions,
         question=plan.question,
-        capacity=capacity_of(observed.records.get(alone.fingerprint), spec.objective) if alone else None,
+        capacity=capacity_asked_for(spec, observed.records.get(alone.fingerprint)) if alone else None,
         starting=_starting(observed),
         current=scaled.get(alone.name, alone.spec_replicas) if alone else len(replicas),
         limits=limits_of(spec.autoscaling) if alone else None,

@@ -40,7 +40,7 @@ class Scenario:
             throughput=self.throughput or self.service.capacity,
             curve=tuple((batch, seconds[batch] + pause) for batch in range(1, len(seconds))),
             instances=self.service.instances, objective_seconds=self.slo + pause, percentile=self.percentile,
-            cold_start_seconds=self.cold_start,
+            cold_start_seconds=self.cold_start, delay_seconds=self.service.queue_delay,
         )  # fmt: skip
 
 
@@ -79,6 +79,7 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
     fleet = Fleet(scenario.service, ledger, scenario.cold_start, policy.initial)
     run = Run(ledger=ledger, end=arrivals[-1])
     sent, counted, tick = 0, 0, 0.0
+    answered: dict[str, int] = {}
     while sent < len(arrivals) or fleet.waiting or tick <= run.end:
         now = min(tick, fleet.next_ready())
         until = bisect_right(arrivals, now, sent)
@@ -89,7 +90,7 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
         fleet.admit(now)
         if now < tick:
             continue
-        _decide(run, fleet, policy, scenario, now, sent - counted)
+        _decide(run, fleet, policy, scenario, now, sent - counted, answered)
         counted = sent
         tick += TICK
         if now <= run.end < tick:
@@ -98,7 +99,11 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
     return run
 
 
-def _decide(run: Run, fleet: Fleet, policy: Policy, scenario: Scenario, now: float, arrived: int) -> None:
+def _decide(run: Run, fleet: Fleet, policy: Policy, scenario: Scenario, now: float, arrived: int,
+            answered: dict[str, int]) -> None:  # fmt: skip
+    """``answered`` is what each replica had answered in all, as of the second before; it is brought up to now."""
+    before = dict(answered)
+    answered |= {one.name: one.answered(now) for one in fleet.ready}
     seen = Seen(
         time=now,
         desired=fleet.desired,
@@ -107,6 +112,7 @@ def _decide(run: Run, fleet: Fleet, policy: Policy, scenario: Scenario, now: flo
         arrived=arrived,
         starting=tuple(now - one.created for one in fleet.starting),
         held=len(fleet.held),
+        served={one.name: float(answered[one.name] - before[one.name]) for one in fleet.ready if one.name in before},
     )
     wanted = max(scenario.min_replicas, min(scenario.max_replicas, policy.decide(seen)))
     if now > run.end:

@@ -34,7 +34,7 @@ class Replica:
     factor for each service time (for tests against queues in closed form)."""
 
     __slots__ = ("_size", "_stretch", "created", "free", "ledger", "name", "queue", "ready", "service",
-                 "stopped")
+                 "stopped", "taken")
 
     def __init__(self, name: str, service: Service, ledger: Ledger, created: float, ready: float,
                  stretch: Callable[[], float] | None = None) -> None:  # fmt: skip
@@ -46,6 +46,7 @@ class Replica:
         self.stopped = ready
         self.queue: deque[float] = deque()
         self.free = [ready] * service.instances
+        self.taken = 0
         self._size = [0] * service.instances
         self._stretch = stretch
 
@@ -53,13 +54,18 @@ class Replica:
         """Starts what can start by ``until``; the queue holds every request that came by then."""
         if not self.queue:
             return
-        service = self.service
+        service, queued = self.service, len(self.queue)
         if service.max_batch == 1 and service.instances == 1 and self._stretch is None:
             self._advance_serially(until)
         elif service.queue_delay == 0 and not service.preferred:
             self._advance_greedily(until)
         else:
             self._advance_by_preference(until)
+        self.taken += queued - len(self.queue)
+
+    def answered(self, now: float) -> int:
+        """Requests since it is there."""
+        return self.taken - self.executing(now)
 
     def executing(self, now: float) -> int:
         """Requests being computed."""

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample, SignalWindow
+from enginewright.core.observed import Sample, SignalWindow, Work
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling.arrivals import Interval, clumps, dispersion, intervals, level
-from enginewright.core.scaling.backlog import left_over
+from enginewright.core.scaling.backlog import Queue, left_over, replicas_to_drain
 from enginewright.core.scaling.capacity import largest_rate, late_share, replicas_for
 from enginewright.core.scaling.forecast import forecast
-from enginewright.core.scaling.trust import overfull, slower_than_measured
+from enginewright.core.scaling.seen import Belief
+from enginewright.core.scaling.trust import overfull, slower_than_believed
+from enginewright.observe.window import Window
 
 ONE_BY_ONE = Capacity(throughput=20, curve=((1, 0.05),), objective_seconds=0.2, cold_start_seconds=20)
 LIMITS = ScaleLimits(min_replicas=1, max_replicas=30)
@@ -109,17 +111,27 @@ def test_a_steady_load_says_the_same_every_second() -> None:
 
 def test_what_is_queued_asks_for_more_than_the_rate_does() -> None:
     patient = replace(LIMITS, target=1000)  # queue depth alone would ask for nothing
-    calm, behind = (play([20.0] * 30, replicas=3, queued=queued, limits=patient) for queued in (0, 2000))
+    easy = replace(ONE_BY_ONE, objective_seconds=1.0)
+    calm, behind = (play([50.0] * 30, easy, replicas=3, queued=queued, limits=patient) for queued in (0, 2000))
     assert behind[-1].replicas > calm[-1].replicas
     assert any("would still wait" in one.message for one in behind)
 
 
 def test_replicas_that_start_are_counted_on_and_overdue_ones_are_not() -> None:
-    alone = left_over(100, 30, 1, (), ONE_BY_ONE)
-    helped = left_over(100, 30, 1, (15.0, 15.0), ONE_BY_ONE)
-    assert alone == pytest.approx(300)
-    assert helped == 0.0
-    assert left_over(100, 30, 1, (100.0, 100.0), ONE_BY_ONE) == alone
+    here = [Queue(waiting=100, throughput=20)]
+    alone = left_over(here, 30, (), 20, 20)
+    assert [one.waiting for one in alone] == [pytest.approx(300)]
+    helped = left_over(here, 30, (15.0, 15.0), 20, 20)
+    assert [one.waiting for one in helped] == [0.0, 0.0, 0.0]
+    assert left_over(here, 30, (100.0, 100.0), 20, 20) == alone
+
+
+def test_a_slow_replica_keeps_its_queue_whatever_the_others_could_take() -> None:
+    here = [Queue(waiting=0, throughput=20)] * 3 + [Queue(waiting=0, throughput=2)]
+    left = left_over(here, 40, (), 20, 20)
+    assert [one.waiting for one in left] == [0, 0, 0, 160]
+    assert replicas_to_drain(left[3:], 40, 10) == 40  # half of what it does, for what comes: its queue needs the rest
+    assert replicas_to_drain([], 40, 10) == 0
 
 
 def test_unknown_arrivals_are_no_zero() -> None:
@@ -201,13 +213,13 @@ def overloaded(does: float, *, seconds: int = 60, inflight: int = 100, most: int
     measured at 1,000 requests a second does ``does``; new ones are there at once."""
     capacity = Capacity(throughput=1000, curve=((1, 0.001),), cold_start_seconds=13)
     limits = ScaleLimits(min_replicas=1, max_replicas=most, target=3)
-    seen, replicas, told = SignalWindow(started=-10_000.0), 1, []
+    window, replicas, told = Window(-10_000.0), 1, []
     for second in range(seconds):
-        pending = {f"r{index}": inflight / replicas for index in range(replicas)}
-        sample = Sample(time=float(second), ready=replicas, pending=pending, arrived=does * replicas)
-        seen = replace(seen, samples=(*seen.samples, sample)[-300:])
-        made = decide_replicas(seen, replicas, limits, float(second), capacity)
-        seen = replace(seen, recommendations=(*seen.recommendations, (float(second), made.recommendation)))
+        pods = [f"r{index}" for index in range(replicas)]
+        window.add(Sample(time=float(second), ready=replicas, pending=dict.fromkeys(pods, inflight / replicas),
+                          arrived=does * replicas, served=dict.fromkeys(pods, does)))  # fmt: skip
+        made = decide_replicas(window.view(), replicas, limits, float(second), capacity)
+        window.recommend(float(second), made.recommendation)
         replicas = made.replicas
         told.append(replicas)
     return told
@@ -240,27 +252,28 @@ def test_no_replica_goes_while_more_wait_than_can_be_answered_in_time(queued: di
     assert told == sorted(told)
 
 
-def sampled(arrived: float | None, queued: float, ready: int = 2, count: int = 4) -> list[Sample]:
-    pending = {"a": queued, "b": 0.0}
-    return [Sample(time=float(at), ready=ready, pending=pending, arrived=arrived) for at in range(count)]
+BELIEF = Belief(measured=ONE_BY_ONE, fleet=ONE_BY_ONE, slowest=ONE_BY_ONE, own={"b": 10.0})
 
 
-@pytest.mark.parametrize(("samples", "expected"), [
-    (sampled(17.0, 5.0), True),
-    (sampled(18.0, 5.0), False),
-    (sampled(17.0, 5.0, ready=1), False),
-    (sampled(17.0, 5.0, count=3), False),
-    (sampled(None, 5.0), False),
-    ([], False),
-    ([*sampled(18.0, 5.0)[:3], Sample(time=3.0, ready=2, pending={"a": 6.0}, arrived=18.0)], True),
-    ([*sampled(17.0, 5.0)[:3], Sample(time=3.0, ready=2, pending={"a": 0.0}, arrived=17.0)], False),
+def sampled(*served: float | None, queued: float = 5.0, pod: str = "a") -> list[Sample]:
+    """One a second with ``queued`` requests at ``pod``, which was full where it is said what it served."""
+    pending = {"a": 0.0, "b": 0.0, pod: queued}
+    return [Sample(time=float(at), ready=2, pending=pending, full={} if one is None else {pod: Work(1.0, one)})
+            for at, one in enumerate(served)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("samples", "doubted", "slower"), [
+    pytest.param(sampled(None, 17, 17, 17), True, True, id="slower"),
+    pytest.param(sampled(None, 18, 18, 18), False, False, id="as believed"),
+    pytest.param(sampled(None, 17, None, 17), True, False, id="not always full"),
+    pytest.param(sampled(*[None] * 4), True, False, id="unknown"),
+    pytest.param(sampled(*[None] * 4, queued=4.9), False, False, id="ordinary"),
+    pytest.param(sampled(None, 8, 8, 8, pod="b"), False, False, id="known to be slow"),
+    pytest.param(sampled(17, 17, 17), False, False, id="too few"),
+    pytest.param([*sampled(None, 17, 17), *sampled(17, queued=1)], False, False, id="a moment"),
+    pytest.param([], False, False, id="nothing"),
 ])
-def test_replicas_are_slower_than_measured(samples: list[Sample], expected: bool) -> None:
-    assert slower_than_measured(samples, 10.0) is expected
-
-
-def test_a_moment_is_not_overfull() -> None:
-    assert overfull(sampled(0.0, 5.0), 4.9)
-    assert not overfull(sampled(0.0, 5.0), 5.0)
-    assert not overfull([*sampled(0.0, 5.0)[:3], Sample(time=3.0, ready=2, pending={"a": 1.0})], 4.9)
-    assert not overfull(sampled(0.0, 5.0, count=3), 4.9)
+def test_a_queue_that_nothing_explains_is_doubted(samples: list[Sample], doubted: bool, slower: bool) -> None:
+    found = overfull(samples, 4.9, BELIEF)
+    assert found == ({"a"} if doubted else frozenset())
+    assert slower_than_believed(samples, found) is slower

@@ -14,7 +14,14 @@ from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, capacity_of, decide_replicas, limits_of
+from enginewright.core.scaling import (
+    Capacity,
+    ScaleDecision,
+    ScaleLimits,
+    capacity_asked_for,
+    decide_replicas,
+    limits_of,
+)
 from enginewright.core.status import MAX_DECISIONS, AutoscalingStatus, DecisionStatus
 
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
@@ -84,7 +91,7 @@ def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: S
         # A rollout that moves replicas from one revision to the other does not change how many are wanted.
         asked = [deployment.spec_replicas for deployment in serving.alive]
         current = limits.clamp(max(before.desired_replicas or 0, *asked))
-    capacity = _capacity(world, stable)
+    capacity = capacity_asked_for(world.spec, world.observed.records.get(stable.fingerprint))
     found = decide_replicas(world.observed.signals, current, limits, world.observed.monotonic, capacity)
     wanted = max(found.replicas, current) if rolling else found.replicas
     decision = _decision(world, before, current, wanted, found.message)
@@ -97,14 +104,6 @@ def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: S
         requeue=REFRESH_SECONDS,
         verdict=_verdict(found, capacity),
     )
-
-
-def _capacity(world: World, stable: DeploymentView) -> Capacity | None:
-    """None where queue depth alone is to decide: it is asked to, or Prometheus is read, which tells no arrivals."""
-    scaling = world.spec.autoscaling
-    if scaling is None or scaling.algorithm != "measured" or scaling.source != "direct":
-        return None
-    return capacity_of(world.observed.records.get(stable.fingerprint), world.spec.objective)
 
 
 def _verdict(found: ScaleDecision, capacity: Capacity | None) -> Verdict:

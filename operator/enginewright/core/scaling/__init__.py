@@ -5,7 +5,15 @@ Nothing here reads a clock or the network, so the simulator runs the same code a
 
 from enginewright.core.scaling.capacity import Capacity
 from enginewright.core.scaling.decide import decide_replicas
-from enginewright.core.scaling.evidence import capacity_of
+from enginewright.core.scaling.evidence import capacity_asked_for, capacity_of
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits, limits_of
 
-__all__ = ["Capacity", "ScaleDecision", "ScaleLimits", "capacity_of", "decide_replicas", "limits_of"]
+__all__ = [
+    "Capacity",
+    "ScaleDecision",
+    "ScaleLimits",
+    "capacity_asked_for",
+    "capacity_of",
+    "decide_replicas",
+    "limits_of",
+]

@@ -50,6 +50,13 @@ def merged(seen: Sequence[Interval], seconds: float) -> list[Interval]:
     return found[::-1]
 
 
+def since(seen: Sequence[Interval], seconds: float) -> Sequence[Interval]:
+    """Those of the last ``seconds``, counted from the newest."""
+    if not seen:
+        return seen
+    return [one for one in seen if one.time > seen[-1].time - seconds]
+
+
 def rate(seen: Sequence[Interval]) -> float:
     seconds = math.fsum(one.seconds for one in seen)
     return math.fsum(one.arrived for one in seen) / seconds if seconds else 0.0
@@ -57,12 +64,14 @@ def rate(seen: Sequence[Interval]) -> float:
 
 def dispersion(seen: Sequence[Interval]) -> float:
     """Index of dispersion of counts, 1 for Poisson arrivals, over the time between two samples. From differences of
-    neighbours (von Neumann, 1941), which a trend hardly moves."""
-    total = math.fsum(one.arrived for one in seen)
-    if len(seen) < 2 or total <= 0:
+    neighbours (von Neumann, 1941), which a trend hardly moves, each against what Poisson arrivals of the same rate
+    would make of intervals so long. What lies on both sides of a gap are no neighbours."""
+    mean = rate(seen)
+    pairs = [(a, b) for a, b in itertools.pairwise(seen) if b.time - b.seconds - a.time <= ROUNDING * b.seconds]
+    if not pairs or mean <= 0:
         return 1.0
-    squares = math.fsum((b.arrived - a.arrived) ** 2 for a, b in itertools.pairwise(seen))
-    return max(1.0, squares / (2 * (len(seen) - 1)) / (total / len(seen)))
+    squares = ((b.arrived / b.seconds - a.arrived / a.seconds) ** 2 / (1 / a.seconds + 1 / b.seconds) for a, b in pairs)
+    return max(1.0, math.fsum(squares) / len(pairs) / mean)
 
 
 def clumps(seen: Sequence[Interval], patience: float) -> float:

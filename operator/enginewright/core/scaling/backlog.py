@@ -1,28 +1,76 @@
-"""What is queued, turned into the capacity that takes it away in time."""
+"""What is queued, turned into the replicas that take it away in time.
+
+Each replica has a queue of its own, which no other can take over: one that is started helps because it takes a share of
+what arrives, so that those before it have time for what waits there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from enginewright.core.scaling.capacity import Capacity
+from enginewright.core.observed import Sample
+from enginewright.core.scaling.seen import Belief
 
 # Cold starts after which a replica that has not answered is not expected any more.
 OVERDUE = 2.0
+# A queue is given at least so many times as long as it takes without any arrivals.
+UNHURRIED = 2.0
+# Samples whose median is a replica's queue.
+SMOOTHED = 3
 
 
-def left_over(queued: float, rate: float, ready: int, starting: Sequence[float], capacity: Capacity) -> float:
-    """Requests still queued when a replica that is asked for now answers: a fluid that comes at ``rate`` and is served
-    by those that are ready, and by each of ``starting`` (ages in seconds) from when it answers.
-    One that is long overdue is not counted on."""
-    horizon = capacity.cold_start_seconds
-    joins = sorted(min(horizon, max(0.0, horizon - age)) for age in starting if age <= OVERDUE * horizon)
-    left, clock, serving = queued, 0.0, ready
-    for moment in (*joins, horizon):
-        left = max(0.0, left + (rate - serving * capacity.throughput) * (moment - clock))
-        clock, serving = moment, serving + 1
-    return left
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """``waiting`` requests at one replica that serves ``throughput`` a second."""
+
+    waiting: float
+    throughput: float
 
 
-def ordinary(rate: float, capacity: Capacity, patience: float) -> float:
-    """Requests that may be queued at any moment without one of them being late (Little's law)."""
-    return rate * max(0.0, patience - capacity.compute_seconds)
+def queues(samples: Sequence[Sample], belief: Belief) -> list[Queue]:
+    """Of the replicas that are ready now; one that has not answered lately is taken to have none."""
+    recent = samples[-SMOOTHED:]
+    pods = sorted({pod for one in recent for pod in one.pending if pod in recent[-1].pending or recent[-1].missing})
+    found = [Queue(waiting=statistics.median_low(one.pending[pod] for one in recent if pod in one.pending),
+                   throughput=belief.throughput(pod)) for pod in pods]  # fmt: skip
+    silent = max(0, recent[-1].ready - len(found))
+    return found + [Queue(waiting=0.0, throughput=belief.fleet.throughput)] * silent
+
+
+def left_over(here: Iterable[Queue], rate: float, starting: Sequence[float], throughput: float, cold: float
+              ) -> list[Queue]:  # fmt: skip
+    """The queues when a replica that is asked for now answers, ``cold`` seconds on: a fluid that comes at ``rate``, in
+    equal shares to those that are ready and to each of ``starting`` (ages in seconds), which does ``throughput``, from
+    when it answers. One that is long overdue is not counted on."""
+    joins = sorted(min(cold, max(0.0, cold - age)) for age in starting if age <= OVERDUE * cold)
+    left, clock = list(here), 0.0
+    for moment in (*joins, cold):
+        share = rate / max(1, len(left))
+        left = [Queue(waiting=max(0.0, one.waiting + (share - one.throughput) * (moment - clock)),
+                      throughput=one.throughput) for one in left]  # fmt: skip
+        clock = moment
+        left.append(Queue(waiting=0.0, throughput=throughput))
+    return left[:-1]
+
+
+def ordinary(rate: float, replicas: int, compute: float, patience: float) -> float:
+    """Requests that may be queued at one replica at any moment without one of them being late (Little's law)."""
+    return rate / max(1, replicas) * max(0.0, patience - compute)
+
+
+def late(left: Sequence[Queue], ordinary_each: float) -> list[Queue]:
+    """What is queued beyond the ordinary, where there is such."""
+    return [Queue(waiting=one.waiting - ordinary_each, throughput=one.throughput)
+            for one in left if one.waiting > ordinary_each]  # fmt: skip
+
+
+def replicas_to_drain(behind: Iterable[Queue], rate: float, seconds: float) -> int:
+    """So many that each of these queues gets a share of ``rate`` that leaves it time to be gone within ``seconds``, or
+    what it needs at the least; 0 where none is behind."""
+    wanted = 0
+    for one in behind:
+        within = max(seconds, UNHURRIED * one.waiting / one.throughput)
+        wanted = max(wanted, math.ceil(rate / (one.throughput - one.waiting / within)))
+    return wanted

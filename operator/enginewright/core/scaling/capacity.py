@@ -22,7 +22,7 @@ what one does, and clumps are thinned out between them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 # An index of dispersion is rounded up to multiples of this, so that what was computed for it can be kept.
@@ -38,7 +38,8 @@ class Capacity:
     """``throughput`` is requests a second that one replica does within the objective. ``curve`` holds (batch, seconds
     from a batch's start to its answer) by rising batch, as one of ``instances`` does it; it may be empty.
     ``objective_seconds`` at ``percentile`` (50 to 99.99) is None when the spec has no latency objective.
-    ``cold_start_seconds`` is the time from the write of a scale-up until the new replica answers."""
+    ``cold_start_seconds`` is the time from the write of a scale-up until the new replica answers, ``delay_seconds`` the
+    longest that the batcher holds a request back for others."""
 
     throughput: float
     curve: tuple[tuple[int, float], ...] = ()
@@ -46,6 +47,14 @@ class Capacity:
     objective_seconds: float | None = None
     percentile: float = 99.0
     cold_start_seconds: float = 0.0
+    delay_seconds: float = 0.0
+
+    def slowed(self, share: float) -> Capacity:
+        """One that does ``share`` of it, above 0: each batch takes so much longer."""
+        if share == 1:
+            return self
+        curve = tuple((batch, seconds / share) for batch, seconds in self.curve)
+        return replace(self, throughput=self.throughput * share, curve=curve)
 
     @property
     def points(self) -> tuple[tuple[int, float], ...]:
@@ -60,7 +69,7 @@ class Capacity:
     @property
     def compute_seconds(self) -> float:
         """One request alone."""
-        return self.points[0][1]
+        return self.points[0][1] + self.delay_seconds
 
     def patience(self, queued_each: float) -> float:
         """Seconds within which a request is to be answered: the objective; without one, the time that
@@ -86,13 +95,17 @@ def replicas_for(rate: float, capacity: Capacity, patience: float, clumps: float
     low, high = 1, most + 1
     while low < high:
         middle = (low + high) // 2
-        thinned = 1.0 + (max(1.0, clumps) - 1.0) / middle
-        each = largest_rate(capacity, patience, math.ceil(thinned / DISPERSION_STEP) * DISPERSION_STEP)
-        if middle * each >= rate:
+        if middle * largest_rate(capacity, patience, thinned(clumps, middle)) >= rate:
             high = middle
         else:
             low = middle + 1
     return low
+
+
+def thinned(clumps: float, replicas: int) -> float:
+    """The index of dispersion of what reaches one of ``replicas``, rounded up."""
+    each = 1.0 + (max(1.0, clumps) - 1.0) / replicas
+    return math.ceil(each / DISPERSION_STEP) * DISPERSION_STEP
 
 
 @lru_cache(maxsize=4096)
@@ -144,7 +157,7 @@ def _batches(point: tuple[int, float], capacity: Capacity, patience: float) -> t
     """Requests a second of one busy replica with batches of one size, and how long a request may then wait."""
     batch, seconds = point
     served = min(capacity.throughput, capacity.instances * batch / seconds)
-    return served, patience - (seconds if batch == 1 else 2 * seconds)
+    return served, patience - capacity.delay_seconds - (seconds if batch == 1 else 2 * seconds)
 
 
 def _decay(load: float) -> float:

@@ -9,7 +9,8 @@ from enginewright.core.reasons import Reason
 from enginewright.core.scaling.arrivals import intervals
 from enginewright.core.scaling.capacity import Capacity
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
-from enginewright.core.scaling.measured import Parts, Rule
+from enginewright.core.scaling.measured import Rule
+from enginewright.core.scaling.needs import Parts
 from enginewright.core.scaling.queue import by_queue
 
 ALL_PARTS = Parts()

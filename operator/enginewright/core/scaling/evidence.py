@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from enginewright.core.observed import EngineRecord
 from enginewright.core.scaling.capacity import Capacity
+from enginewright.core.spec import Spec
 from enginewright.core.spec.engine import ObjectiveSpec
 
 # From the write of a scale-up until the server's process begins to load, where the image is on the node: the scheduler,
 # the volume, the check of the engine, and the first probe. An assumption; loading itself is measured.
 POD_SECONDS = 10.0
+
+
+def capacity_asked_for(spec: Spec, record: EngineRecord | None) -> Capacity | None:
+    """None where queue depth alone is to decide: it is asked to, or Prometheus is read, which tells no arrivals."""
+    scaling = spec.autoscaling
+    if scaling is None or scaling.algorithm != "measured" or scaling.source != "direct":
+        return None
+    return capacity_of(record, spec.objective)
 
 
 def capacity_of(record: EngineRecord | None, objective: ObjectiveSpec) -> Capacity | None:

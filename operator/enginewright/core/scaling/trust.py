@@ -1,35 +1,41 @@
-"""Is a replica what it was measured to be? Neighbours, longer inputs or a hot device make it slower, and then a queue
-stays that by the measured capacity would have been gone: queue depth is believed before any model of it."""
+"""Is a replica what it is believed to be? A queue that stays, though by the model it would be gone, is believed before
+the model, until enough was seen of what replicas do (``seen.py``)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from enginewright.core.observed import Sample
+from enginewright.core.observed import Sample, Work
+from enginewright.core.scaling.seen import Belief
 
 # Samples in a row that speak against it.
 WITNESSES = 4
-# A part of the measured throughput that full replicas reach at least.
+# A part of the believed throughput that full replicas reach at least.
 REACHED = 0.9
 
 
-def overfull(samples: Sequence[Sample], ordinary: float) -> bool:
-    """Whether more requests wait than the ``ordinary`` ones that can be answered in time, and not for a moment only."""
+def overfull(samples: Sequence[Sample], ordinary_each: float, belief: Belief) -> frozenset[str]:
+    """Replicas at which more requests wait than the ``ordinary_each`` that can be answered in time, not for a moment
+    only, and which were not seen to do meanwhile what is believed of them: their queue is not reckoned with."""
     recent = samples[-WITNESSES:]
-    return len(recent) == WITNESSES and all(_queued(one) > ordinary for one in recent)
+    if len(recent) < WITNESSES:
+        return frozenset()
+    return frozenset(
+        pod for pod in recent[-1].pending.keys() - belief.own.keys()
+        if all(one.pending.get(pod, 0.0) > ordinary_each for one in recent)
+        and not (_full(recent, pod) and _does(recent, pod) >= REACHED * belief.throughput(pod))
+    )  # fmt: skip
 
 
-def slower_than_measured(samples: Sequence[Sample], throughput: float) -> bool:
-    """Of replicas with requests to serve: whether they served fewer than ``throughput`` a second each, by what arrived
-    and what the queue grew by. False where arrivals cannot be told."""
-    recent = samples[-WITNESSES:]
-    arrived = [one.arrived for one in recent[1:]]
-    seconds = recent[-1].time - recent[0].time if recent else 0.0
-    if len(recent) < WITNESSES or seconds <= 0 or any(came is None for came in arrived):
-        return False
-    served = sum(came for came in arrived if came is not None) + _queued(recent[0]) - _queued(recent[-1])
-    return served < REACHED * throughput * min(one.ready for one in recent) * seconds
+def slower_than_believed(samples: Sequence[Sample], pods: Iterable[str]) -> bool:
+    """Whether one of the :func:`overfull` ``pods`` was never idle."""
+    return any(_full(samples[-WITNESSES:], pod) for pod in pods)
 
 
-def _queued(sample: Sample) -> float:
-    return sum(sample.pending.values())
+def _full(recent: Sequence[Sample], pod: str) -> bool:
+    return all(pod in one.full for one in recent[1:])
+
+
+def _does(recent: Sequence[Sample], pod: str) -> float:
+    done = sum((one.full[pod] for one in recent[1:]), Work())
+    return done.served / done.seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -11,7 +11,8 @@ from typing import Protocol
 class Seen:
     """What production would see at ``time`` (seconds): ``desired`` replicas asked for, ``pending`` queued requests of
     each ready one, ``inflight`` requests being computed, ``arrived`` since the second before, ``starting`` the ages in
-    seconds of replicas that are not ready, ``held`` requests that wait because no replica is."""
+    seconds of replicas that are not ready, ``held`` requests that wait because no replica is. ``served`` is what each
+    ready one has answered since it was looked at before, if it was."""
 
     time: float
     desired: int
@@ -20,6 +21,7 @@ class Seen:
     arrived: int = 0
     starting: tuple[float, ...] = ()
     held: int = 0
+    served: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ready(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enginewright.core.observed import Sample
 from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
 from enginewright.core.scaling.decide import ALL_PARTS
-from enginewright.core.scaling.measured import Parts
+from enginewright.core.scaling.needs import Parts
 from enginewright.observe.window import Window
 from enginewright.simulation.policies.base import Seen
 
@@ -24,7 +24,7 @@ class Enginewright:
     def decide(self, seen: Seen) -> int:
         self._window.add(
             Sample(time=seen.time, ready=seen.ready, pending=seen.pending, arrived=float(seen.arrived),
-                   inflight=float(seen.inflight), starting=seen.starting)
+                   inflight=float(seen.inflight), starting=seen.starting, served=seen.served)
         )  # fmt: skip
         view = self._window.view()
         found = decide_replicas(view, seen.desired, self._limits, seen.time, self._capacity, self._parts)

@@ -1,0 +1,119 @@
+"""How many replicas are needed now: for what arrives, for what will arrive when a new one answers, for what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from enginewright.core.observed import Sample
+from enginewright.core.scaling import arrivals, backlog
+from enginewright.core.scaling.capacity import Capacity, replicas_for
+from enginewright.core.scaling.forecast import Forecast, forecast
+from enginewright.core.scaling.limits import ScaleLimits
+from enginewright.core.scaling.seen import Belief, believe
+from enginewright.core.scaling.trust import overfull, slower_than_believed
+
+# Burstiness is of the last minute: bursts of an hour ago say nothing about how requests come now.
+RECENT = 60.0
+# What is left over when new replicas answer is to be gone after this part of a cold start more.
+DRAIN = 0.5
+# Times the replicas that arrivals ask for, for the sake of one that is slower than the others or behind: a sick one
+# gets half the share, not all that it takes to spare it every request.
+AT_MOST = 2
+# Nothing reacts faster than it looks.
+LEAST_COLD_START = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What the rule is made of, so that a study can leave each part out."""
+
+    clumps: bool = True
+    forecast: bool = True
+    backlog: bool = True
+    floor: bool = True
+    memory: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """``up`` replicas are needed now, and fewer than ``down`` would be too few even if a little more came. ``rate`` and
+    ``ahead`` are requests a second, ``late`` requests of all queues that will still wait when a new replica answers.
+    ``capacity`` is what is believed of a replica, ``share`` how much that is of what was measured, ``slower`` the
+    requests a second of each that does less than the others."""
+
+    up: int
+    down: int
+    rate: float
+    ahead: float
+    late: float
+    clumps: float
+    forecast: Forecast | None
+    capacity: Capacity
+    share: float
+    slower: Mapping[str, float]
+
+    @property
+    def cold(self) -> float:
+        return max(LEAST_COLD_START, self.capacity.cold_start_seconds)
+
+
+class Needs:
+    """By what the build measured, what was seen since, the limits, and the parts that count."""
+
+    def __init__(self, capacity: Capacity, limits: ScaleLimits, parts: Parts) -> None:
+        self._capacity = capacity
+        self._limits = limits
+        self._parts = parts
+        self._cold = max(LEAST_COLD_START, capacity.cold_start_seconds)
+
+    def of(self, seen: Sequence[arrivals.Interval], wish: int, samples: Sequence[Sample], current: int) -> Needed:
+        """``seen`` are the samples' intervals, at least one; ``wish`` is what queue depth alone asks for, ``current``
+        what is asked for now."""
+        belief = believe(samples if self._parts.memory else samples[-1:], self._capacity)
+        slowest, patience = belief.slowest, belief.slowest.patience(self._limits.target)
+        recent = arrivals.since(seen, RECENT)
+        clumps = arrivals.clumps(recent, patience) if self._parts.clumps else 1.0
+        rate = ahead = arrivals.level(recent, arrivals.dispersion(recent))
+        found = forecast(seen, self._cold) if self._parts.forecast else None
+        if found is not None and found.votes:
+            ahead = max(rate, found.rate)
+
+        def for_rate(comes: float, capacity: Capacity = belief.fleet) -> int:
+            return replicas_for(comes, capacity, patience, clumps, self._limits.max_replicas)
+
+        def for_each(comes: float) -> int:
+            fleet = for_rate(comes)
+            return fleet if slowest == belief.fleet else min(AT_MOST * fleet, for_rate(comes, slowest))
+
+        up, down = for_each(ahead), for_each(ahead * (1 + self._limits.tolerance))
+        behind = self._behind(rate, patience, belief, samples) if self._parts.backlog else []
+        drained = backlog.replicas_to_drain(behind, rate, max(patience, DRAIN * self._cold))
+        if drained > up:
+            up = max(up, min(drained, AT_MOST * for_rate(ahead), self._limits.max_replicas + 1))
+        if any(AT_MOST * one.throughput >= belief.fleet.throughput for one in behind):
+            # Each that went would leave its share to the queue that is to be gone. One that is sick keeps nobody.
+            down = max(down, current)
+        up, down = self._believing_the_queue(up, down, rate, wish, belief, samples)
+        late = sum(one.waiting for one in behind)
+        return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, clumps=clumps, forecast=found,
+                      capacity=belief.fleet, share=belief.share, slower=belief.own)  # fmt: skip
+
+    def _behind(self, rate: float, patience: float, belief: Belief, samples: Sequence[Sample]) -> list[backlog.Queue]:
+        """What will be queued too long when a replica that is asked for now answers."""
+        here = backlog.queues(samples, belief)
+        left = backlog.left_over(here, rate, samples[-1].starting, belief.fleet.throughput, self._cold)
+        return backlog.late(left, backlog.ordinary(rate, len(left), belief.slowest.compute_seconds, patience))
+
+    def _believing_the_queue(self, up: int, down: int, rate: float, wish: int, belief: Belief,
+                             samples: Sequence[Sample]) -> tuple[int, int]:  # fmt: skip
+        """While more wait than can be answered in time, and nothing is seen that explains it, no fewer replicas will do
+        than queue depth alone asks for; and where they do less than is believed of them, so many are needed."""
+        patience = belief.slowest.patience(self._limits.target)
+        each = backlog.ordinary(rate, samples[-1].ready, belief.slowest.compute_seconds, patience)
+        doubted = overfull(samples, each, belief)
+        if not doubted:
+            return up, down
+        if slower_than_believed(samples, doubted):
+            up = max(up, wish)
+        return up, max(down, wish)

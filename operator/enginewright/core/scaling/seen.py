@@ -1,0 +1,102 @@
+"""What replicas were seen to do while they had requests waiting all the time, beside what the build measured.
+
+Neighbours, longer inputs or a hot device make a replica slower than it was measured. While it is never idle it shows
+what it does, and that is believed for as long as samples are remembered, the floor's hour: what was seen last of all
+replicas, if most of them were full; of one that was full alone, for as long as it lives. A replica that does more than
+was measured is believed the measurement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from enginewright.core.observed import Sample, Work
+from enginewright.core.scaling.capacity import Capacity
+
+# A queue of so many standard deviations of what is served between two samples was not empty in between: with Poisson
+# arrivals, by the reflection principle, but once in exp(2 · 2²) = 3,000 times.
+NEVER_EMPTY = 2.0
+# Seconds of evidence that count, the newest; and the fewest that do.
+LOOKED, LEAST_SECONDS = 15.0, 2.5
+# Requests that would have been served meanwhile, so that one more or less is no matter.
+LEAST_REQUESTS = 20.0
+# Fewer seconds than these may be a hiccup: half of them take away half of what was measured at most.
+CERTAIN_SECONDS = 6.0
+# What is seen is told in such parts of what was measured; less than two fifths of a part below is as measured.
+PART, SLACK = 0.05, 0.4
+# One replica is slower than the others where it is so by so many standard deviations.
+SURE = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Belief:
+    """``fleet`` is what a replica does that nothing is seen of, ``slowest`` what the slowest one does; ``own`` has
+    requests a second of those that are slower than the fleet. ``measured`` is the build's."""
+
+    measured: Capacity
+    fleet: Capacity
+    slowest: Capacity
+    own: Mapping[str, float]
+
+    def throughput(self, pod: str) -> float:
+        return self.own.get(pod, self.fleet.throughput)
+
+    @property
+    def share(self) -> float:
+        """Of the measured throughput, that of the fleet."""
+        return self.fleet.throughput / self.measured.throughput
+
+
+def never_idle(before: Sample, sample: Sample) -> dict[str, Work]:
+    """What those replicas did between two samples that had a queue at both, too long to have been empty in between."""
+    seconds = sample.time - before.time
+    if seconds <= 0:
+        return {}
+    found = {}
+    for pod, served in sample.served.items():
+        queue = min(before.pending.get(pod, 0.0), sample.pending.get(pod, 0.0))
+        if queue >= max(1.0, NEVER_EMPTY * math.sqrt(served)):
+            found[pod] = Work(seconds, served)
+    return found
+
+
+def believe(samples: Sequence[Sample], capacity: Capacity) -> Belief:
+    """``samples`` at least one, the newest last."""
+    alive = samples[-1].pending.keys()
+    evidence = [one for one in reversed(samples) if one.full]
+    common = [_mean(one.full.values()) for one in evidence if 2 * len(one.full) > one.ready]
+    most = _newest(common, capacity.throughput)
+    fleet = capacity.slowed(_share(most, capacity.throughput))
+    others = min(fleet.throughput, most.served / most.seconds if most.seconds else math.inf)
+    own = {}
+    for pod in sorted({pod for one in evidence for pod in one.full.keys() & alive}):
+        work = _newest((one.full[pod] for one in evidence if pod in one.full), capacity.throughput)
+        if work.served + SURE * math.sqrt(work.served) < others * work.seconds:
+            own[pod] = _share(work, capacity.throughput) * capacity.throughput
+    slowest = min([fleet.throughput, *own.values()])
+    return Belief(measured=capacity, fleet=fleet, slowest=capacity.slowed(slowest / capacity.throughput), own=own)
+
+
+def _mean(works: Collection[Work]) -> Work:
+    return Work(sum(one.seconds for one in works) / len(works), sum(one.served for one in works) / len(works))
+
+
+def _newest(works: Iterable[Work], throughput: float) -> Work:
+    """Newest first; as many as are looked at."""
+    total = Work()
+    for work in works:
+        total += work
+        if total.seconds >= max(LOOKED, LEAST_REQUESTS / throughput):
+            break
+    return total
+
+
+def _share(work: Work, throughput: float) -> float:
+    """Of the measured ``throughput``, from :data:`PART` to 1; 1 where too little was seen."""
+    expected = throughput * work.seconds
+    if work.seconds < LEAST_SECONDS or expected < LEAST_REQUESTS:
+        return 1.0
+    share = max(work.served / expected, 1 - work.seconds / CERTAIN_SECONDS)
+    return min(1.0, max(1, math.floor(share / PART + SLACK)) * PART)
