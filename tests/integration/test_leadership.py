@@ -25,6 +25,8 @@ from support.operators import OperatorProcess
 
 KILLS = int(os.environ.get("ENGINEWRIGHT_KILLS", "3"))
 QUICK = Terms(free_after=1.0, give_up=0.7, renew=0.2, look=0.1)
+# Of a leader that no slow apiserver makes give up.
+PATIENT = Terms(free_after=3600, give_up=3000, renew=0.2, look=0.1)
 NAME = "enginewright"
 
 
@@ -44,8 +46,20 @@ async def cancelled(*tasks: asyncio.Task[None]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class Clock:
+    """Stands until it is put on, and counts how often it was looked at."""
+
+    now, looks = 0.0, 0
+
+    def __call__(self) -> float:
+        self.looks += 1
+        return self.now
+
+
 async def test_one_leads_and_the_other_takes_over_when_it_falls_silent(kube: KubeClient, namespace: str) -> None:
-    first, second = (Leadership(kube, namespace, NAME, name, terms=QUICK) for name in ("first", "second"))
+    clock = Clock()
+    first = Leadership(kube, namespace, NAME, "first", terms=PATIENT)
+    second = Leadership(kube, namespace, NAME, "second", terms=QUICK, clock=clock)
     await first.win()
     holding, waiting = asyncio.create_task(first.hold()), asyncio.create_task(second.win())
     async with cancelled(holding, waiting):
@@ -54,18 +68,32 @@ async def test_one_leads_and_the_other_takes_over_when_it_falls_silent(kube: Kub
         async def renewed_again() -> bool:
             return bool((await kube.get(LEASE, namespace, NAME))["spec"]["renewTime"] != renewed)
 
+        async def looked_since(before: int) -> bool:
+            return clock.looks >= before + 4  # a look takes two at most: one that began since is over
+
+        # Together much longer than the lease is free after, each time less.
         for _ in range(5):
             await eventually(renewed_again)
             renewed = (await kube.get(LEASE, namespace, NAME))["spec"]["renewTime"]
-            assert not second.leads
+            await eventually(partial(looked_since, clock.looks))
+            clock.now += 0.9
+        await eventually(partial(looked_since, clock.looks))
+        assert not second.leads
         holding.cancel()
+
+        async def taken_over() -> bool:
+            clock.now += QUICK.free_after  # again: a last renewal may have been under way
+            return second.leads
+
+        await eventually(taken_over)
         await waiting
     spec = (await kube.get(LEASE, namespace, NAME))["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)
 
 
 async def test_one_that_wakes_up_late_finds_that_it_leads_no_more(kube: KubeClient, namespace: str) -> None:
-    first, second = (Leadership(kube, namespace, NAME, name, terms=QUICK) for name in ("first", "second"))
+    first = Leadership(kube, namespace, NAME, "first", terms=PATIENT)
+    second = Leadership(kube, namespace, NAME, "second", terms=QUICK)
     await first.win()
     await second.win()  # nobody renews
     with pytest.raises(LeadershipLostError, match="another one wrote it"):
@@ -75,7 +103,7 @@ async def test_one_that_wakes_up_late_finds_that_it_leads_no_more(kube: KubeClie
 
 
 async def test_a_renewal_whose_answer_was_lost_is_still_a_renewal(kube: KubeClient, namespace: str) -> None:
-    first = Leadership(kube, namespace, NAME, "first", terms=QUICK)
+    first = Leadership(kube, namespace, NAME, "first", terms=PATIENT)
     await first.win()
     body = {"metadata": {"annotations": {"written": "by somebody who is not asked"}}}
     before = (await kube.patch(LEASE, namespace, NAME, body))["spec"]["renewTime"]
@@ -90,8 +118,7 @@ async def test_a_renewal_whose_answer_was_lost_is_still_a_renewal(kube: KubeClie
 
 
 async def test_who_goes_lets_the_next_one_in_at_once(kube: KubeClient, namespace: str) -> None:
-    patient = Terms(free_after=3600, give_up=10, renew=0.2, look=0.1)
-    first, second = (Leadership(kube, namespace, NAME, name, terms=patient) for name in ("first", "second"))
+    first, second = (Leadership(kube, namespace, NAME, name, terms=PATIENT) for name in ("first", "second"))
     await first.win()
     waiting = asyncio.create_task(second.win())
     async with cancelled(waiting):
@@ -104,10 +131,10 @@ async def test_who_goes_lets_the_next_one_in_at_once(kube: KubeClient, namespace
 
 
 async def test_a_lease_that_was_deleted_is_lost_and_made_anew(kube: KubeClient, namespace: str) -> None:
-    first = Leadership(kube, namespace, NAME, "first", terms=QUICK)
+    first = Leadership(kube, namespace, NAME, "first", terms=PATIENT)
     await first.win()
     await kube.delete(LEASE, namespace, NAME)
-    with pytest.raises(LeadershipLostError):
+    with pytest.raises(LeadershipLostError, match="somebody deleted it"):
         await first.hold()
     await first.win()
     assert first.leads

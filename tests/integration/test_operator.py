@@ -55,9 +55,14 @@ async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, k
     assert len(await models.names(JOB, MINE)) == 2
     assert len(await models.names(CONFIG_MAP, ENGINES)) == 1
     assert len(await models.names(DEPLOYMENT, MINE)) == 1
-    said = {event["reason"] for event in await models.kube.list_all(EVENT, models.namespace)
-            if event["regarding"]["kind"] == labels.KIND}  # fmt: skip
-    assert {"Resolved", "Built", "Serving"} <= said
+
+    async def told() -> bool:
+        """Events come after the status that they are about."""
+        said = {event["reason"] for event in await models.kube.list_all(EVENT, models.namespace)
+                if event["regarding"]["kind"] == labels.KIND}  # fmt: skip
+        return {"Resolved", "Built", "Serving"} <= said
+
+    await eventually(told)
 
 
 async def test_deletion_leaves_the_engine_and_nothing_else(
@@ -78,8 +83,12 @@ async def test_deletion_leaves_the_engine_and_nothing_else(
     engines = await models.names(CONFIG_MAP, ENGINES)
     assert len(engines) == 1
     await eventually(only_the_record_is_left)
-    assert len(operator.known) == 0
-    assert len(operator.signals) == 0
+
+    async def forgotten() -> bool:
+        """The operator hears of it in its own time."""
+        return (len(operator.known), len(operator.signals)) == (0, 0)
+
+    await eventually(forgotten)
 
 
 async def test_an_object_that_is_made_again_takes_the_engine_without_building(
@@ -116,7 +125,7 @@ async def test_a_quiet_world_is_not_written_to(
 
 
 async def settled(operator: Operator) -> None:
-    """Until three passes in a row have written nothing."""
+    """Until three passes in a row have written nothing: an operator that resyncs often, or the third never comes."""
     writes, since = written(operator), done(operator)
 
     async def quiet() -> bool:
@@ -144,18 +153,19 @@ def done(operator: Operator) -> float:
 
 
 async def test_no_pod_starts_where_no_replica_is_wanted(
-    operator: Operator, models: Models, kubelet: FakeKubelet
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
 ) -> None:
     """A Deployment without ``replicas`` gets one from the apiserver, before anybody can scale it."""
-    await models.create(model(replicas=0))
-    await models.wait("RolloutComplete", "True", "Complete")
-    await settled(operator)
-    assert await models.names(POD, f"{MINE},{labels.COMPONENT}={labels.COMPONENT_SERVER}") == []
-    assert await models.names(DEPLOYMENT, MINE) == []
-    await models.patch({"spec": {"replicas": 2}})
-    await models.wait("Ready", "True", "Serving")
-    (deployment,) = await models.kube.list_all(DEPLOYMENT, models.namespace, labels=MINE)
-    assert deployment["spec"]["replicas"] == 2
+    async with embedded(operator_kubeconfig, namespace, resync=0.5) as operator:
+        await models.create(model(replicas=0))
+        await models.wait("RolloutComplete", "True", "Complete")
+        await settled(operator)
+        assert await models.names(POD, f"{MINE},{labels.COMPONENT}={labels.COMPONENT_SERVER}") == []
+        assert await models.names(DEPLOYMENT, MINE) == []
+        await models.patch({"spec": {"replicas": 2}})
+        await models.wait("Ready", "True", "Serving")
+        (deployment,) = await models.kube.list_all(DEPLOYMENT, models.namespace, labels=MINE)
+        assert deployment["spec"]["replicas"] == 2
 
 
 @pytest.mark.parametrize("chosen", [DEPLOYMENT, SERVICE], ids=lambda resource: resource.kind)

@@ -33,10 +33,15 @@ async def test_up_with_the_queue_and_down_without_it(
             return await replicas(models) == 3
 
         await eventually(up)
+
+        async def told() -> bool:
+            """Status is written after what the pass did."""
+            status = (await models.get())["status"]["autoscaling"]
+            assert status["desiredReplicas"] == 3, status
+            return bool((status["decisions"][0]["from"], status["decisions"][0]["to"]) == (1, 3))
+
+        await eventually(told)
         await models.wait("Ready", "True")
-        status = (await models.get())["status"]["autoscaling"]
-        assert status["desiredReplicas"] == 3
-        assert (status["decisions"][0]["from"], status["decisions"][0]["to"]) == (1, 3)
         depths.queued = {}
 
         async def down() -> bool:
