@@ -41,6 +41,7 @@ from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Parts, Reconciler
 from enginewright.reconcile.queue import WorkQueue
 from enginewright.reconcile.resync import Resync
+from enginewright.reconcile.served_schema import ServedSchema
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +95,7 @@ class Operator:
         self.resync = Resync(
             kube, self.queue, self.known, metrics, namespaces=options.namespaces, period=options.resync
         )
+        self.schema = ServedSchema(kube)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.watcher = Watcher(
             Translator(self.known), wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),
@@ -106,6 +108,8 @@ class Operator:
         metrics.gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: len(self.queue))
         metrics.gauge("enginewright_queue_delayed", "Objects with a pass at a later time.", lambda: self.queue.delayed)
         metrics.gauge("enginewright_objects", "Objects that the operator knows of.", lambda: len(self.known))
+        metrics.gauge("enginewright_crd_missing_fields", "Fields of this operator that the cluster's CRD lacks.",
+                      lambda: len(self.schema.missing))  # fmt: skip
         metrics.gauge("enginewright_scrapers", "Objects whose replicas are scraped.", lambda: len(self.signals))
 
     async def run(self) -> None:
@@ -115,6 +119,7 @@ class Operator:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.loop.run(), name="workers")
                 group.create_task(self.resync.run(), name="resync")
+                group.create_task(self.schema.run(), name="schema")
                 group.create_task(self.health.beat(), name="heartbeat")
                 group.create_task(self.housekeeper.run(), name="housekeeping")
                 group.create_task(self._until_kopf_ends(), name="kopf")

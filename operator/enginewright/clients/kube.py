@@ -41,6 +41,9 @@ nodes                                 list                       what is free of
 events (events.k8s.io)                create get patch           events and their series
 ====================================  =========================  ================================================
 
+Besides, it reads the API's published schema (``/openapi/v3``), which Kubernetes lets everybody who is known
+(``system:discovery``).
+
 ``create`` stands beside ``patch`` because server-side apply of an object that is not there yet needs both.
 """
 
@@ -208,6 +211,10 @@ class KubeClient:
                 return ""
             raise
         return payload.decode("utf-8", "replace")
+
+    async def published(self, resource: Resource) -> Object:
+        """The OpenAPI v3 document of the resource's group and version."""
+        return await self._json("get", resource, f"/openapi/v3/apis/{resource.api_version}")
 
     async def _list(self, resource: Resource, namespace: str | None, labels: str, accept: str) -> list[Object]:
         items: list[Object] = []

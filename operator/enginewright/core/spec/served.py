@@ -1,0 +1,46 @@
+"""Does the cluster's CustomResourceDefinition know every field that this operator reads and writes?
+
+Helm installs CRDs once and never upgrades them. An apiserver drops fields that its CRD lacks without a word, in spec as
+in status, so an operator that is newer than the CRD must notice by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.spec.crd import crd
+
+
+def missing_fields(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Paths such as ``spec.engine.precision`` that our CRD has and the served one lacks, without those below them.
+
+    ``document`` is the OpenAPI v3 document of the API's group and version, as the apiserver publishes it. Raises
+    ``ValueError`` where it does not hold the kind.
+    """
+    ours = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    # What metadata holds is the apiserver's own.
+    return tuple(_missing({"properties": {part: ours[part] for part in ("spec", "status")}}, _schema(document), ""))
+
+
+def _schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    kind = {"group": labels.GROUP, "version": labels.VERSION, "kind": labels.KIND}
+    for schema in document.get("components", {}).get("schemas", {}).values():
+        if kind in schema.get("x-kubernetes-group-version-kind", ()):
+            return dict(schema)
+    raise ValueError(f"the apiserver publishes no schema of {labels.KIND}")
+
+
+def _missing(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> Iterator[str]:
+    if theirs.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    for name, schema in ours.get("properties", {}).items():
+        known = theirs.get("properties", {}).get(name)
+        if known is None:
+            yield f"{path}{name}"
+        else:
+            yield from _missing(schema, known, f"{path}{name}.")
+    for word, mark in (("items", "[]."), ("additionalProperties", "*.")):
+        if isinstance(ours.get(word), Mapping) and isinstance(theirs.get(word), Mapping):
+            yield from _missing(ours[word], theirs[word], f"{path.removesuffix('.')}{mark}")
