@@ -19,6 +19,7 @@ from enginewright_builder.contract import (
     MODEL_FOLDER,
     MODEL_REPOSITORY,
     SMOKE_FILE,
+    BatchTime,
     BuildRequest,
     EngineSummary,
     Outcome,
@@ -198,4 +199,5 @@ def _summary(request: BuildRequest, prepared: Prepared, climbed: Climb, swept: S
         load_seconds=round(proof.load_seconds, 3), memory_bytes=proof.memory_bytes, objective_met=swept.objective_met,
         evaluation=prepared.evaluation.origin, throughput_at_objective=performance.throughput_at_objective,
         device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
-        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound, fallback=climbed.fallback)
+        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound, fallback=climbed.fallback,
+        service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve))

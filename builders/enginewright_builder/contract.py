@@ -294,6 +294,14 @@ class CandidateSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BatchTime:
+    """What one batch takes from start to answer, median, while every instance has one."""
+
+    batch: int
+    p50_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineSummary:
     """The winner as served by Triton in the shipped configuration (one replica, measured by the sweep).
 
@@ -304,7 +312,7 @@ class EngineSummary:
     none), None when it sustains nothing within it. ``device_class`` is ``cpu``, a GPU product, or ``product/profile``
     of a MIG slice; a replica takes ``device_count`` of them. ``bound`` says what limits the engine on its device.
     ``fallback`` is the reason for which no candidate may be served, where this is the source model itself instead.
-    None and empty: not measured.
+    ``service_curve`` is by rising batch. None and empty: not measured.
     """
 
     backend: str
@@ -331,6 +339,7 @@ class EngineSummary:
     gpu_utilisation: float | None = None  # 0 to 1, under the load of the shipped point
     bound: Bound = ""
     fallback: str = ""
+    service_curve: tuple[BatchTime, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,8 +392,8 @@ class Outcome:
 
     def to_termination_message(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
         """JSON of at most ``limit`` bytes: the candidates' buckets are dropped, then their reasons cut, then candidates
-        dropped from the end, those that ship or are offered last, then the error's texts are cut. What candidates were
-        not measured for is left out. Raises :class:`ContractError` if even that does not fit."""
+        dropped from the end, those that ship or are offered last, then the service curve is dropped, then the error's
+        texts are cut. What candidates were not measured for is left out. Raises :class:`ContractError` if even that does not fit."""
         outcome, cuts, reasons = self, list(_TEXT_CUTS), list(_REASON_CUTS)
         while len(text := _brief(outcome).encode()) > limit:
             if any(one.buckets for one in outcome.candidates):
@@ -396,6 +405,8 @@ class Outcome:
                     dataclasses.replace(one, reason=_cut(one.reason, longest)) for one in outcome.candidates))
             elif len(outcome.candidates) > 1:
                 outcome = dataclasses.replace(outcome, candidates=_without_the_least(outcome.candidates))
+            elif outcome.engine and outcome.engine.service_curve:
+                outcome = dataclasses.replace(outcome, engine=dataclasses.replace(outcome.engine, service_curve=()))
             elif outcome.error and cuts:
                 outcome = dataclasses.replace(outcome, error=outcome.error.shortened(cuts.pop(0)))
             else:

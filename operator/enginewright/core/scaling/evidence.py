@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
 from enginewright.core.observed import EngineRecord
 from enginewright.core.scaling.capacity import Capacity
 from enginewright.core.spec import Spec
 from enginewright.core.spec.engine import ObjectiveSpec
+from enginewright_builder.contract import BatchTime
 
 # From the write of a scale-up until the server's process begins to load, where the image is on the node: the scheduler,
 # the volume, the check of the engine, and the first probe. An assumption; loading itself is measured.
 POD_SECONDS = 10.0
+MICROSECONDS = 1e6  # in a second
 
 
 def capacity_asked_for(spec: Spec, record: EngineRecord | None) -> Capacity | None:
@@ -21,17 +27,18 @@ def capacity_asked_for(spec: Spec, record: EngineRecord | None) -> Capacity | No
 
 
 def capacity_of(record: EngineRecord | None, objective: ObjectiveSpec) -> Capacity | None:
-    """None without a record that tells a throughput. Records hold no service curve: a replica is taken to work on so
-    many requests side by side as its throughput and median latency make (Little's law), each in that latency."""
+    """None without a record that tells a throughput. Where the record has no service curve (engines of older builders),
+    a replica is taken to work on so many requests side by side as its throughput and median latency make (Little's
+    law), each in that latency."""
     engine = record.outcome.engine if record else None
-    if engine is None:
+    if record is None or engine is None:
         return None
     throughput = engine.throughput_at_objective or engine.throughput
     seconds = engine.p50_ms / 1000
     if throughput <= 0 or seconds <= 0:
         return None
     latency = objective.latency
-    return Capacity(
+    found = Capacity(
         throughput=throughput,
         curve=((1, seconds),),
         instances=max(1, round(throughput * seconds)),
@@ -39,3 +46,17 @@ def capacity_of(record: EngineRecord | None, objective: ObjectiveSpec) -> Capaci
         percentile=latency.percentile if latency else 99.0,
         cold_start_seconds=engine.load_seconds + POD_SECONDS,
     )
+    curve, serving = _curve(engine.service_curve), record.outcome.serving
+    if not curve or serving is None:
+        return found
+    delay = serving.max_queue_delay_us / MICROSECONDS
+    return replace(found, curve=curve, instances=serving.instance_count, delay_seconds=delay)
+
+
+def _curve(measured: Sequence[BatchTime]) -> tuple[tuple[int, float], ...]:
+    """Seconds by rising batch. A larger batch that measured faster is noise, and takes as long as the one below.
+    Without one request alone nothing is known of the least latency, and the curve is not used."""
+    points = sorted((one.batch, one.p50_ms / 1000) for one in measured if one.batch >= 1 and one.p50_ms > 0)
+    if not points or points[0][0] != 1:
+        return ()
+    return tuple(zip((batch for batch, _ in points), accumulate((seconds for _, seconds in points), max), strict=True))
