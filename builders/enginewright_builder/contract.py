@@ -38,6 +38,9 @@ REPORT_PAGE = "report.html"
 SMOKE_FILE = "smoke.json"
 # How the termination message of a server begins that failed its smoke test. smoke.py imports nothing and repeats it.
 SMOKE_TEST_FAILED = "smoke test failed: "
+# How the termination message of a replica begins whose TensorRT or GPU is not what its engine was built with. fits.py
+# imports nothing and repeats them.
+MISFITS = ("TensorRTVersionMismatch", "DeviceMismatch")
 MODEL_REPOSITORY = "model_repository"
 # The one model in it. Its config.pbtxt names none, so that whoever mounts or links the folder chooses the name that it
 # is served under: one engine serves for models of many names.

@@ -4,7 +4,7 @@
 serving pod's init container: exit status 0 and one line when the engine is whole, 2 and the reason when it is not. The
 line also becomes the container's termination message, which the operator puts into a condition. ``--smoke-test`` names
 a folder that the server sees: the program that tries the server before it gets traffic is left there, with the answers
-that the engine was proven to give.
+that the engine was proven to give, and the one that looks for the TensorRT and the GPU that it was built with.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from enginewright_builder import smoke
+from enginewright_builder import fits, smoke
 from enginewright_builder.contract import (
     MANIFEST_FILE,
     SMOKE_FILE,
@@ -30,6 +32,8 @@ from enginewright_builder.contract import (
 EXIT_DAMAGED = 2
 TERMINATION_LOG = Path("/dev/termination-log")
 READ_BYTES = 1 << 20
+# What fits.py reads: of which TensorRT version and for which GPU the engine is.
+FITS_FILE = "fits.json"
 
 
 class VerificationError(ValueError):
@@ -70,12 +74,23 @@ def sha256_file(path: Path) -> str:
 
 
 def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:
-    """Copies the program, and what the verified engine ``folder`` has for it: engines of older builders have nothing.
+    """Copies the programs, and what the verified engine ``folder`` has for them: engines of older builders have less.
     Raises :class:`OSError`."""
-    program = Path(smoke.__file__)
-    shutil.copyfile(program, target / program.name)
+    for program in (Path(smoke.__file__), Path(fits.__file__)):
+        shutil.copyfile(program, target / program.name)
+    (target / FITS_FILE).write_text(json.dumps(needs(manifest)), encoding="utf-8")
     if SMOKE_FILE in manifest.files:
         shutil.copyfile(folder / SMOKE_FILE, target / SMOKE_FILE)
+
+
+def needs(manifest: Manifest) -> dict[str, str]:
+    """``tensorrt``, where a plan is among the engine's parts, and ``device``, where the driver named the GPU that it
+    was built on: a name without spaces merely repeats what was asked for."""
+    engine = manifest.outcome.engine
+    if engine is None or engine.device_class in ("", "cpu"):
+        return {}
+    plan = re.search(r"\btensorrt (\d[\d.]*)", engine.runtime_version)
+    return {"tensorrt": plan[1] if plan else "", "device": engine.device if " " in engine.device else ""}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

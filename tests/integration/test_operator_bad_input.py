@@ -170,6 +170,18 @@ async def test_an_engine_that_replicas_refuse_is_built_again(
     await models.wait("Ready", "True")
 
 
+async def test_a_replica_with_another_tensorrt_is_told_and_nothing_is_built_anew(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    kubelet.script.server = "misfit"
+    await models.create(model(placement={"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H200"]}}))
+    told = await models.wait("Ready", "False", "TensorRTVersionMismatch")
+    assert "refuses the engine before loading it: the engine was built with TensorRT 10.6.0" in told["message"]
+    kubelet.script.server = "succeed"
+    await models.wait("Ready", "True")
+    assert kubelet.count("build") == 1
+
+
 async def test_a_service_of_somebody_else_is_not_taken_over(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from importlib import metadata
 
+from enginewright_builder import fits
 from enginewright_builder.accuracy.drift_report import DriftReport
 from enginewright_builder.competition.ladder import Climb
 from enginewright_builder.contract import BuildRequest, DeviceRequest, Outcome
@@ -46,9 +48,11 @@ def build_report(request: BuildRequest, outcome: Outcome, climbed: Climb, swept:
 
 
 def device_name(device: DeviceRequest) -> str:
+    """The GPU as its driver names it, with the MIG profile after it; without a driver, what was asked for."""
     if device.accelerator != "gpu":
         return cpu_name()
-    return " ".join(filter(None, (device.products[0] if device.products else "GPU", device.mig_profile)))
+    seen = re.sub(r" MIG .*", "", next(iter(fits.devices()), ""))
+    return " ".join(filter(None, (seen or (device.products[0] if device.products else "GPU"), device.mig_profile)))
 
 
 def versions(proof: Proof) -> dict[str, str]:

@@ -72,6 +72,8 @@ class Reason(StrEnum):
     ROLLBACK_TARGET_UNKNOWN = "RollbackTargetUnknown"
     GATEWAY_NOT_INSTALLED = "GatewayNotInstalled"
     ENGINE_REFUSED = "EngineRefused"
+    TENSORRT_VERSION_MISMATCH = "TensorRTVersionMismatch"
+    DEVICE_MISMATCH = "DeviceMismatch"
     SMOKE_TEST_FAILED = "SmokeTestFailed"
     CRASHING = "Crashing"
     FAILED_INFERENCES = "FailedInferences"

@@ -34,9 +34,14 @@ from enginewright_builder.contract import (
 
 Act = Literal[
     "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
-    "refuse-engine", "unschedulable", "crash",
+    "refuse-engine", "misfit", "unschedulable", "crash",
 ]
 NODE = Resource("v1", "Node", "nodes")
+# Which init container of a server says what.
+REFUSALS: Mapping[str, tuple[int, str]] = {
+    "refuse-engine": (0, "manifest.json: digest of model.onnx differs"),
+    "misfit": (1, "TensorRTVersionMismatch: the engine was built with TensorRT 10.6.0"),
+}
 DIGEST = f"sha256:{'a' * 64}"
 
 
@@ -181,8 +186,8 @@ class FakeKubelet:
             return _state("Failed", container, _ended(2, "Error", ""))
         if act == "crash":
             return _state("Running", container, _ended(1, "Error", ""), restarts=3)
-        if act == "refuse-engine":
-            return _refusal(pod)
+        if act in REFUSALS:
+            return _refusal(pod, *REFUSALS[act])
         if step == "server":
             return self._serving(pod, container, act)
         if act == "hold":
@@ -267,11 +272,12 @@ def _not_scheduled() -> Object:
     return {"phase": "Pending", "conditions": [said]}
 
 
-def _refusal(pod: Object) -> Object:
-    verify = pod["spec"]["initContainers"][0]["name"]
+def _refusal(pod: Object, place: int, why: str) -> Object:
+    """By the init container at ``place``."""
+    name = pod["spec"]["initContainers"][place]["name"]
     status = _state("Pending", pod["spec"]["containers"][0]["name"], {"waiting": {"reason": "PodInitializing"}})
-    failed = {"name": verify, "ready": False, "restartCount": 0, "image": "x", "imageID": "x",
-              "state": _ended(2, "Error", "manifest.json: digest of model.onnx differs")}  # fmt: skip
+    failed = {"name": name, "ready": False, "restartCount": 0, "image": "x", "imageID": "x",
+              "state": _ended(2, "Error", why)}  # fmt: skip
     return {**status, "initContainerStatuses": [failed]}
 
 

@@ -195,6 +195,20 @@ def test_replicas_are_no_new_revision() -> None:
         ),
         (
             "Canary",
+            {"failed_container": "fits", "exit_code": 2, "node": "gpu-7",
+             "terminated_message": "TensorRTVersionMismatch: built with TensorRT 10.6.0, and this server has 10.5.0"},
+            "TensorRTVersionMismatch",
+            ["built with TensorRT 10.6.0", "on node gpu-7", "before loading it"],
+        ),
+        (
+            "Canary",
+            {"failed_container": "fits", "exit_code": 2,
+             "terminated_message": "DeviceMismatch: built on NVIDIA H200, and this replica has NVIDIA L4"},
+            "DeviceMismatch",
+            ["this replica has NVIDIA L4"],
+        ),
+        (
+            "Canary",
             {"exit_code": 0, "terminated_message": "smoke test failed: output y is off by 1.4", "restarts": 1},
             "SmokeTestFailed",
             ["output y is off by 1.4"],

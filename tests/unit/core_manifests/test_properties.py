@@ -99,7 +99,8 @@ def test_every_container_is_restricted(raw: Raw) -> None:
             assert context["allowPrivilegeEscalation"] is False
             assert context["capabilities"] == {"drop": ["ALL"]}
             assert "privileged" not in context
-            if container["name"] in (labels.CONTAINER_SERVER, labels.CONTAINER_VERIFY, "build", "resolve"):
+            if container["name"] in (labels.CONTAINER_SERVER, labels.CONTAINER_VERIFY, labels.CONTAINER_FITS, "build",
+                                     "resolve"):
                 assert context["readOnlyRootFilesystem"] is True
 
 
@@ -130,7 +131,7 @@ def test_only_builds_and_servers_hold_devices(raw: Raw) -> None:
                 for container in [*pod.get("initContainers", []), *pod["containers"]] if "resources" in container]
         with_device = {name for name, limits, claims in held
                        if claims or any(key.startswith("nvidia.com/") for key in limits)}
-        wanted = {"build_job": {"build"}, "deployment": {"server"}}.get(kind, set())
+        wanted = {"build_job": {"build"}, "deployment": {"server", "fits"}}.get(kind, set())
         assert with_device == (wanted if children.placement.device.accelerator == "gpu" else set())
 
 

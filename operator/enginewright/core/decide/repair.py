@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enginewright.core.conditions import Verdict, bad, parse_timestamp
 from enginewright.core.decide.jobs import Trouble
 from enginewright.core.decide.world import World
-from enginewright.core.labels import CONTAINER_VERIFY
+from enginewright.core.labels import CONTAINER_FITS, CONTAINER_VERIFY
 from enginewright.core.manifests import record_name
 from enginewright.core.observed import EngineRecord, PodView
 from enginewright.core.plan import Action, Delete
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import BuildStatus
-from enginewright_builder.contract import EXIT_USER, SMOKE_TEST_FAILED
+from enginewright_builder.contract import EXIT_USER, MISFITS, SMOKE_TEST_FAILED
 
 MAX_REPAIRS = 2
 
@@ -48,11 +48,25 @@ def refusal(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
     """Why a replica will not serve: its engine is not what was published, or does not answer as it was proven to."""
     found = refusing(pods, revision)
     if not found:
-        return _wrong_answers(pods, revision)
+        return _misfit(pods, revision) or _wrong_answers(pods, revision)
     said = found[0].terminated_message.strip() or f"kubectl logs {found[0].name} -c {CONTAINER_VERIFY} says why"
     return Trouble(
         reason=Reason.ENGINE_REFUSED, message=f"Replica {found[0].name} refuses the engine before loading it: {said}"
     )
+
+
+def _misfit(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
+    """A replica whose TensorRT or GPU is not what the engine was built with. Another build would give the same engine,
+    so that none is begun."""
+    for pod in pods:
+        reason, _, said = pod.terminated_message.strip().partition(": ")
+        alive = pod.revision == revision and not pod.deleting and not pod.ready
+        if alive and pod.failed_container == CONTAINER_FITS and pod.exit_code == EXIT_USER and reason in MISFITS:
+            where = f" on node {pod.node}" if pod.node else ""
+            return Trouble(
+                reason=reason, message=f"Replica {pod.name}{where} refuses the engine before loading it: {said}."
+            )
+    return None
 
 
 def _wrong_answers(pods: tuple[PodView, ...], revision: str) -> Trouble | None:

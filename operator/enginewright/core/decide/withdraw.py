@@ -21,7 +21,8 @@ from enginewright.core.routing import Weights, part, split
 from enginewright.core.status import RolloutStatus
 
 # Reasons for which a revision's answers are worth little.
-WRONG = (Reason.FAILED_INFERENCES, Reason.OUTPUTS_DIFFER, Reason.SMOKE_TEST_FAILED, Reason.ENGINE_REFUSED)
+WRONG = (Reason.FAILED_INFERENCES, Reason.OUTPUTS_DIFFER, Reason.SMOKE_TEST_FAILED, Reason.ENGINE_REFUSED,
+         Reason.TENSORRT_VERSION_MISMATCH, Reason.DEVICE_MISMATCH)
 
 
 def withdraw(world: World, serving: Serving, memory: RolloutStatus, wanted: int, goal: str) -> RolloutResult | None:

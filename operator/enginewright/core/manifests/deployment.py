@@ -116,7 +116,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
             "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": labels.revision_selector(owner.name, revision)},
         }],
-        "initContainers": [_verify(spec, record, config)],
+        "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
         "containers": [_server(owner, spec, record, placement, config)],
         "volumes": [claim_volume("engine", record.store_claim),
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY)],
@@ -144,6 +144,25 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
                          {"name": "smoke-test", "mountPath": SMOKE_PATH},
                          {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }
+
+
+def _fits(spec: Spec, placement: Placement, config: OperatorConfig) -> list[JSON]:
+    """With a GPU the server's image is asked whether its TensorRT and the GPU are those of the engine; what it asks for
+    is what the server asks for after it, so it costs nothing. An image without Python is not asked."""
+    if placement.device.accelerator != "gpu":
+        return []
+    check = f"command -v python3 >/dev/null || exit 0; exec python3 {SMOKE_PATH}/fits.py {SMOKE_PATH}/fits.json"
+    return [{
+        "name": labels.CONTAINER_FITS,
+        "image": server_image(spec, config),
+        "imagePullPolicy": config.pull_policy,
+        "command": ["/bin/sh", "-c", check],
+        "resources": resources(config.server_resources, spec.serving.resources, placement),
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
+                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+    }]
 
 
 def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:

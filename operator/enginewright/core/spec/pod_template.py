@@ -23,7 +23,7 @@ SERVER_KEYS = ("name", "env", "volumeMounts")
 # Of sidecars; what is missing here is the operator's.
 SIDECAR_KEYS = ("name", "image", "imagePullPolicy", "command", "args", "env", "envFrom", "ports", "resources",
                 "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe", "workingDir")
-RESERVED_CONTAINERS = (labels.CONTAINER_VERIFY,)
+RESERVED_CONTAINERS = (labels.CONTAINER_VERIFY, labels.CONTAINER_FITS)
 RESERVED_VOLUMES = ("engine", "tmp", "shm", "smoke-test")
 RESERVED_PATHS = ("/models", "/smoke-test", "/tmp", "/dev/shm")  # noqa: S108  (in the pod)
 RESERVED_ENV = ("LD_PRELOAD", "LD_LIBRARY_PATH")
