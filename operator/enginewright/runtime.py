@@ -16,6 +16,7 @@ import structlog
 
 from enginewright.act.execute import Actor
 from enginewright.act.report import Reporter
+from enginewright.clients.activator import ActivatorClient
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.events import EventRecorder
 from enginewright.clients.kube import KubeClient
@@ -70,14 +71,15 @@ class Operator:
     """One operator over open clients. ``run`` ends only by cancellation or by an error."""
 
     def __init__(self, options: Options, kube: KubeClient, triton: TritonClient, prometheus: PrometheusClient,
-                 probes: ProbeClient, metrics: Metrics) -> None:  # fmt: skip
+                 probes: ProbeClient, metrics: Metrics, activators: ActivatorClient | None = None
+                 ) -> None:  # fmt: skip
         self.kube = kube
         self.queue: WorkQueue[Key] = WorkQueue()
         self.known = Known()
         self.metrics = metrics
         self.signals = Signals(
             triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped,
-            prober=Prober(probes, time.monotonic),
+            prober=Prober(probes, time.monotonic), activators=activators,
         )  # fmt: skip
         recorder = EventRecorder(kube, socket.gethostname())
         parts = Parts(
@@ -151,8 +153,9 @@ async def operator(options: Options) -> AsyncIterator[Operator]:
         TritonClient() as triton,
         PrometheusClient() as prometheus,
         ProbeClient() as probes,
+        ActivatorClient() as activators,
     ):
-        yield Operator(options, kube, triton, prometheus, probes, metrics)
+        yield Operator(options, kube, triton, prometheus, probes, metrics, activators)
 
 
 async def run(options: Options, stop: asyncio.Event) -> None:

@@ -20,6 +20,7 @@ BASE: JSON = {"source": {"uri": "pvc://models/a"}}
 OBJECTS: dict[str, JSON] = {
     "cpu": {**BASE, "placement": {"accelerator": "cpu"}, "autoscaling": {"maxReplicas": 3},
             "engine": {"calibration": {"uri": "pvc://data/c.npz"}, "resources": {"limits": {"memory": "64Mi"}}}},
+    "none": {**BASE, "placement": {"accelerator": "cpu"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 3}},
     "gpus": {**BASE, "engine": {"queueName": "gpu"}, "rollout": {"strategy": "BlueGreen"},
              "placement": {"gpu": {"products": [H100, "NVIDIA-H200"], "count": 2},
                            "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoExecute",

@@ -69,6 +69,8 @@ resolve_resources: {{ .resolveResources | toJson }}
 build_resources: {{ .buildResources | toJson }}
 server_resources: {{ .serverResources | toJson }}
 verify_resources: {{ .verifyResources | toJson }}
+activator_resources: {{ .activatorResources | toJson }}
+activator_replicas: {{ .activatorReplicas }}
 collect_engines: {{ .collectEngines }}
 engine_grace: {{ .engineGraceSeconds | int64 }}
 job_ttl: {{ .jobTtlSeconds }}

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from enginewright.activator.gate import Gate
 from enginewright.activator.room import Room
 
-PENDING = "enginewright_activator_pending"
 Protocol = Literal["http", "grpc"]
 Result = Literal["forwarded", "full", "late", "failed", "gone"]
 
@@ -17,7 +16,7 @@ Result = Literal["forwarded", "full", "late", "failed", "gone"]
 class Tally:
     def __init__(self, gate: Gate, room: Room) -> None:
         self.registry = CollectorRegistry()
-        pending = Gauge(PENDING, "Requests that wait for a replica.", registry=self.registry)
+        pending = Gauge("enginewright_activator_pending", "Requests that wait for a replica.", registry=self.registry)
         pending.set_function(lambda: gate.pending)
         held = Gauge("enginewright_activator_bytes", "Bytes of the requests under way.", registry=self.registry)
         held.set_function(lambda: room.bytes)

@@ -103,20 +103,23 @@ class DeploymentView:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceView:
-    """``revision`` is the revision in the selector, empty when it selects every revision of the model."""
+    """``revision`` is the revision in the selector, empty when it selects every revision of the model, or none but the
+    ``activator``."""
 
     name: str
     revision: str
+    activator: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointView:
-    """One address behind the Service. ``revision`` empty when its pod is gone."""
+    """One address behind the Service. ``revision`` empty when its pod is gone, or is the ``activator``'s."""
 
     pod: str
     revision: str
     ready: bool
     terminating: bool = False
+    activator: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +205,8 @@ class Sample:
     how many requests came since the sample before, over all replicas, None when that cannot be told (a first scrape, a
     counter that was reset, a replica that did not answer); ``inflight`` those in execution, None when unknown.
     ``starting`` has the age in seconds of each replica that is not ready yet. ``served`` maps a pod to what it answered
-    since the sample before, where that can be told; ``full`` those that were never idle meanwhile to what they did."""
+    since the sample before, where that can be told; ``full`` those that were never idle meanwhile to what they did.
+    ``held`` are requests that the activator holds, None where there is none or it does not answer."""
 
     time: float
     ready: int
@@ -213,6 +217,7 @@ class Sample:
     starting: tuple[float, ...] = ()
     served: Mapping[str, float] = field(default_factory=dict)
     full: Mapping[str, Work] = field(default_factory=dict)
+    held: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,18 +312,20 @@ class NodeView:
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
-    ``monotonic`` the clock of the signal window. ``records`` and ``leases`` are by fingerprint, those of the store that
-    the spec names. ``applied`` maps ``Kind/name`` of the children that have no view of their own to look into (Service,
-    PodDisruptionBudget, ResourceClaimTemplate, routes) to their manifest-hash annotation, so that an unchanged child
-    costs no write. ``kept`` is by revision, and read only where a pass may ask for it. ``gateway`` is read where
-    the spec asks for one, or revisions have Services that were made for one. ``nodes`` are those with GPUs, read where
-    a replica or a build waits for one or a revision is about to start; None where they are not known."""
+    ``monotonic`` the clock of the signal window. ``pods`` serve, ``activators`` hold requests. ``records`` and
+    ``leases`` are by fingerprint, those of the store that the spec names. ``applied`` maps ``Kind/name`` of the
+    children that have no view of their own to look into (Service, PodDisruptionBudget, ResourceClaimTemplate, routes,
+    the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write. ``kept``
+    is by revision, and read only where a pass may ask for it. ``gateway`` is read where the spec asks for one, or
+    revisions have Services that were made for one. ``nodes`` are those with GPUs, read where a replica or a build waits
+    for one or a revision is about to start; None where they are not known."""
 
     now: datetime
     monotonic: float = 0.0
     jobs: tuple[JobView, ...] = ()
     deployments: tuple[DeploymentView, ...] = ()
     pods: tuple[PodView, ...] = ()
+    activators: tuple[PodView, ...] = ()
     service: ServiceView | None = None
     endpoints: tuple[EndpointView, ...] = ()
     records: Mapping[str, EngineRecord] = field(default_factory=dict)
@@ -329,6 +336,11 @@ class Observed:
     applied: Mapping[str, str] = field(default_factory=dict)
     gateway: GatewayView = field(default_factory=GatewayView)
     nodes: tuple[NodeView, ...] | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is an activator to hold requests."""
+        return any(pod.ready and not pod.deleting for pod in self.activators)
 
     def job(self, name: str) -> JobView | None:
         return next((job for job in self.jobs if job.name == name), None)

@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from enginewright.clients.activator import ActivatorClient
 from enginewright.clients.errors import ClientError
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
@@ -37,7 +38,8 @@ class Target:
     replicas are asked for. Without ``limits`` samples are only kept. ``prometheus`` is the server's URL, empty for
     direct scraping; ``matchers`` narrow its query. ``question`` is the analysis under way, for which ``revisions`` maps
     the same pods to theirs. ``starting`` are the moments, on the monotonic clock, at which replicas that are not ready
-    were made; ``capacity`` is what one replica was measured to do."""
+    were made; ``capacity`` is what one replica was measured to do. ``activators`` maps pods that hold requests to their
+    addresses."""
 
     replicas: Mapping[str, str]
     current: int
@@ -46,6 +48,7 @@ class Target:
     limits: ScaleLimits | None = None
     capacity: Capacity | None = None
     starting: tuple[float, ...] = ()
+    activators: Mapping[str, str] = field(default_factory=dict)
     prometheus: str = ""
     matchers: str = ""
 
@@ -61,12 +64,12 @@ class _Watched:
 
 class Signals:
     """``wake`` puts a key into the work queue; ``scraped`` is told the source and whether each replica answered;
-    without ``prober`` no requests are made."""
+    without ``prober`` no requests are made, and without ``activators`` none is asked."""
 
     def __init__(
         self, triton: TritonClient, prometheus: PrometheusClient, *, wake: Callable[[Key], None],
         clock: Callable[[], float], scraped: Callable[[str, bool], None], period: float = PERIOD,
-        prober: Prober | None = None,
+        prober: Prober | None = None, activators: ActivatorClient | None = None,
     ) -> None:  # fmt: skip
         self._triton = triton
         self._prometheus = prometheus
@@ -75,6 +78,7 @@ class Signals:
         self._scraped = scraped
         self._period = period
         self._prober = prober
+        self._activators = activators
         self._watched: dict[Key, _Watched] = {}
 
     def __len__(self) -> int:
@@ -149,11 +153,11 @@ class Signals:
     async def round(self, key: Key, target: Target, window: Window) -> None:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""
         began = self._clock()
-        grown = Growth()
+        grown, held = Growth(), None
         if target.prometheus:
             pending = await self._ask_prometheus(key, target)
         else:
-            metrics = await self._ask_replicas(target)
+            metrics, held = await asyncio.gather(self._ask_replicas(target), self._ask_activators(target))
             pending = {pod: answer.queued for pod, answer in metrics.items()}
             grown = window.arrived(began, metrics, target.replicas)
             if target.question is not None:
@@ -161,7 +165,7 @@ class Signals:
         missing = len(target.replicas.keys() - pending.keys())
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
                           arrived=grown.arrived, inflight=grown.executing, served=grown.served,
-                          starting=tuple(began - made for made in target.starting)))  # fmt: skip
+                          starting=tuple(began - made for made in target.starting), held=held))  # fmt: skip
 
     def _judge(self, key: Key, watched: _Watched) -> None:
         target = watched.target
@@ -192,6 +196,31 @@ class Signals:
             if isinstance(answer, ReplicaMetrics):
                 found[name] = answer
         return found
+
+    async def _ask_activators(self, target: Target) -> float | None:
+        """What they hold in all; None where none answers. While no replica is ready this takes a whole period, and
+        ends as soon as a request is held: who waits for a cold start need not wait for the next round as well."""
+        if self._activators is None or not target.activators:
+            return None
+        wait = 0.0 if target.replicas else self._period
+        asked = {asyncio.create_task(self._held(self._activators, one, wait)) for one in target.activators.values()}
+        told: list[float] = []
+        try:
+            while asked and not (wait and any(told)):
+                done, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+                told += [answer for task in done if (answer := task.result()) is not None]
+        finally:
+            for task in asked:
+                task.cancel()
+        return sum(told) if told else None
+
+    async def _held(self, activators: ActivatorClient, address: str, wait: float) -> float | None:
+        try:
+            held = await activators.held(address, wait)
+        except ClientError:
+            held = None
+        self._scraped("activator", held is not None)
+        return held
 
     async def _ask_prometheus(self, key: Key, target: Target) -> Mapping[str, float]:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from enginewright.core import labels
 from enginewright.core.observed import (
@@ -101,12 +101,19 @@ def _replicas_manager(raw: Raw) -> str:
 
 
 def service_view(raw: Raw) -> ServiceView:
-    return ServiceView(name=name_of(raw), revision=str(section(raw, "spec", "selector").get(labels.REVISION) or ""))
+    selector = section(raw, "spec", "selector")
+    return ServiceView(
+        name=name_of(raw),
+        revision=str(selector.get(labels.REVISION) or ""),
+        activator=selector.get(labels.COMPONENT) == labels.COMPONENT_ACTIVATOR,
+    )
 
 
-def endpoint_views(slices: Iterable[Raw], revisions: Mapping[str, str]) -> tuple[EndpointView, ...]:
-    """``revisions`` maps pods to their revision. A pod has one address in each family; it counts once, and as ready
-    when any of its addresses is."""
+def endpoint_views(
+    slices: Iterable[Raw], revisions: Mapping[str, str], activators: Container[str] = ()
+) -> tuple[EndpointView, ...]:
+    """``revisions`` maps pods to their revision; ``activators`` names those that hold requests. A pod has one address
+    in each family; it counts once, and as ready when any of its addresses is."""
     found: dict[str, EndpointView] = {}
     for piece in slices:
         for endpoint in entries(piece, "endpoints"):
@@ -119,6 +126,7 @@ def endpoint_views(slices: Iterable[Raw], revisions: Mapping[str, str]) -> tuple
                 # Absent means true, says the API.
                 ready=state.get("ready") is not False or (before is not None and before.ready),
                 terminating=bool(state.get("terminating")),
+                activator=pod in activators,
             )
     return tuple(found[pod] for pod in sorted(found))
 

@@ -45,7 +45,7 @@ from enginewright.core.observed import (
 from enginewright.core.request import source_claims, store_claim
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
-from enginewright.observe.fields import Raw, annotations_of, controlled_by, labels_of, name_of
+from enginewright.observe.fields import Raw, annotations_of, controlled_by, is_deleting, labels_of, name_of
 from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.pods import JOB_NAME, pod_view
 from enginewright.observe.reports import JobReports
@@ -103,15 +103,22 @@ class World:
             self._kept(view),
         )
         gateway, routes = await self._gateway(view, spec, services)
-        serving = [pod_view(pod) for pod in pods if labels_of(pod).get(labels.COMPONENT) == labels.COMPONENT_SERVER]
+        serving, activators = (
+            [pod_view(pod) for pod in pods if _component(pod) == component]
+            for component in (labels.COMPONENT_SERVER, labels.COMPONENT_ACTIVATOR)
+        )
+        holding = [raw for raw in deployments if _component(raw) == labels.COMPONENT_ACTIVATOR]
         seen = Observed(
             now=self._wall(),
             monotonic=self._monotonic(),
             jobs=await self._jobs(view.namespace, jobs, pods),
-            deployments=tuple(deployment_view(raw) for raw in deployments),
+            deployments=tuple(deployment_view(raw) for raw in deployments if raw not in holding),
             pods=tuple(serving),
+            activators=tuple(activators),
             service=next((service_view(raw) for raw in services if name_of(raw) == view.name), None),
-            endpoints=endpoint_views(slices, {pod.name: pod.revision for pod in serving}),
+            endpoints=endpoint_views(
+                slices, {pod.name: pod.revision for pod in serving}, {pod.name for pod in activators}
+            ),
             records=records,
             leases=leases,
             claims={name: claim_view(raw) for name, raw in claims.items()},
@@ -120,6 +127,7 @@ class World:
             applied={
                 **_applied(SERVICE, services), **_applied(DISRUPTION_BUDGET, budgets),
                 **_applied(CLAIM_TEMPLATE, templates),
+                **_applied(DEPLOYMENT, (raw for raw in holding if not is_deleting(raw))),
                 **{key: value for resource, raws in routes.items() for key, value in _applied(resource, raws).items()},
             },
             gateway=gateway,
@@ -143,7 +151,7 @@ class World:
     ) -> tuple[GatewayView, Mapping[Resource, list[Object]]]:
         """Only asked for where the spec wants routes, or did: many clusters do not have them."""
         gateway = spec.rollout.gateway if spec is not None else None
-        if gateway is None and all(name_of(raw) == view.name for raw in services):
+        if gateway is None and not any(labels.REVISION in labels_of(raw) for raw in services):
             return GatewayView(), {}
         return await observe_routes(self._kube, view, gateway)
 
@@ -207,6 +215,10 @@ class World:
             return await self._kube.get(resource, namespace, name)
         except NotFoundError:
             return None
+
+
+def _component(raw: Raw) -> str:
+    return labels_of(raw).get(labels.COMPONENT, "")
 
 
 def _applied(resource: Resource, found: Iterable[Raw]) -> Mapping[str, str]:

@@ -30,7 +30,8 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
         capacity=capacity_asked_for(spec, observed.records.get(alone.fingerprint)) if alone else None,
         starting=_starting(observed),
         current=scaled.get(alone.name, alone.spec_replicas) if alone else len(replicas),
-        limits=limits_of(spec.autoscaling) if alone else None,
+        limits=limits_of(spec.autoscaling, holds=observed.holds) if alone else None,
+        activators={pod.name: pod.ip for pod in observed.activators if pod.ready and pod.ip},
         prometheus=prometheus.url if prometheus else "",
         matchers=prometheus.labels if prometheus else "",
     )

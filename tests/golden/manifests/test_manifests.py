@@ -99,6 +99,14 @@ def test_service_of_a_revision_behind_routes() -> None:
     check_golden(HERE / "cpu" / "revision_service.yaml", revision_service(children.owner, children.revision))
 
 
+ZERO = children_of("minilm", {**CPU, "autoscaling": {"minReplicas": 0, "maxReplicas": 3}}, CONFIGS["cpu"])
+
+
+@pytest.mark.parametrize("child", ["activator", "activator_service", "backend_service"])
+def test_what_holds_requests_while_there_is_no_replica(child: str) -> None:
+    check_golden(HERE / "cpu" / f"{child}.yaml", ZERO.all()[child])
+
+
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -107,5 +115,6 @@ def test_collector_of_unused_engines() -> None:
 def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
-               "cpu/grpc_route.yaml", "cpu/revision_service.yaml"}
+               "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
+               "cpu/backend_service.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

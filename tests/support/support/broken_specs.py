@@ -34,6 +34,12 @@ BROKEN = (
            "spec.autoscaling.minReplicas", "4", "raise maxReplicas", "minReplicas is greater than maxReplicas"),
     Broken("prometheus without address", {**SOURCE, "autoscaling": {"maxReplicas": 2, "source": "prometheus"}},
            "spec.autoscaling.source", "prometheus", "add prometheus.url", "add prometheus.url"),
+    Broken("none by what Prometheus tells", {**SOURCE, "autoscaling": {
+        "minReplicas": 0, "maxReplicas": 2, "source": "prometheus", "prometheus": {"url": "http://p:9090"}}},
+           "spec.autoscaling.minReplicas", "0", "set source to direct", "minReplicas 0 needs source direct"),
+    Broken("none behind routes", {**SOURCE, "autoscaling": {"minReplicas": 0, "maxReplicas": 2}, "rollout": {
+        "gateway": {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}}},
+           "spec.autoscaling.minReplicas", "0", "remove gateway", "minReplicas 0 and spec.rollout.gateway exclude"),
     Broken("blue and green without room", {**SOURCE, "rollout": {"strategy": "BlueGreen", "maxSurge": 0}},
            "spec.rollout.maxSurge", "0", "Canary or Recreate", "which maxSurge 0 does not allow"),
     Broken("steps of a strategy that splits nothing",

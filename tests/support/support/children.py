@@ -83,6 +83,12 @@ class Children:
                 self.outcome),
             "revision": manifests.revision_configmap(owner, self.kept),
         }
+        if spec.autoscaling and spec.autoscaling.min_replicas == 0:
+            found |= {
+                "activator": manifests.activator(owner, spec.autoscaling, config),
+                "activator_service": manifests.activator_service(owner),
+                "backend_service": manifests.backend_service(owner, manifests.NOBODY),
+            }
         claim = manifests.claim_template(owner, self.placement)
         return {**found, "claim_template": claim} if claim else found
 

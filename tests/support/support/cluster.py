@@ -16,7 +16,14 @@ from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.decide.fall_back import needs_kept
-from enginewright.core.manifests import GRPC_ROUTE, HTTP_ROUTE, read_record, read_revision
+from enginewright.core.manifests import (
+    GRPC_ROUTE,
+    HTTP_ROUTE,
+    activator_name,
+    backend_name,
+    read_record,
+    read_revision,
+)
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
@@ -154,7 +161,8 @@ class Cluster:
     ready addresses behind revisions' Services. ``broken`` names revisions whose replicas never get ready, with the
     pod fields that show why. Each replica behind the Service gets ``rate`` requests a second; without, and if
     ``probed``, probes bring some. ``slower`` multiplies a revision's latency, ``failing`` is the share of its
-    requests that fail, ``similarity`` how alike it answers."""
+    requests that fail, ``similarity`` how alike it answers. ``backend`` is the revision that the activator's own
+    Service selects, None before there is one; while ``holding`` is False activators never get ready."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
     name: str = NAME
@@ -169,6 +177,9 @@ class Cluster:
     requests: dict[str, str] = field(default_factory=dict)
     deployments: dict[str, DeploymentView] = field(default_factory=dict)
     pods: dict[str, PodView] = field(default_factory=dict)
+    activators: dict[str, PodView] = field(default_factory=dict)
+    holding: bool = True
+    backend: str | None = None
     service: ServiceView | None = None
     applied: dict[str, str] = field(default_factory=dict)
     endpoints: tuple[EndpointView, ...] = ()
@@ -211,6 +222,7 @@ class Cluster:
             jobs=tuple(self.jobs.values()),
             deployments=tuple(self.deployments.values()),
             pods=tuple(self.pods.values()),
+            activators=tuple(self.activators.values()),
             service=self.service,
             endpoints=self.endpoints,
             records=dict(self.records),
@@ -237,7 +249,8 @@ class Cluster:
     def _backends(self) -> list[str]:
         """Revisions that have a Service of their own."""
         start = f"Service/{self.name}-"
-        return [key.removeprefix(start) for key in self.applied if key.startswith(start)]
+        others = f"Service/{backend_name(self.name)}"
+        return [key.removeprefix(start) for key in self.applied if key.startswith(start) and key != others]
 
     @property
     def monotonic(self) -> float:
@@ -337,7 +350,7 @@ class Cluster:
 
     def _apply(self, manifest: Mapping[str, Any]) -> None:
         meta = manifest["metadata"]
-        if manifest["kind"] == "Deployment":
+        if manifest["kind"] == "Deployment" and labels.REVISION in meta["labels"]:
             self._apply_deployment(meta)
             return
         self.applied[f"{manifest['kind']}/{meta['name']}"] = meta["annotations"][labels.MANIFEST_HASH]
@@ -345,9 +358,13 @@ class Cluster:
             assert manifest["kind"] in self.kinds, "there is no such kind"
             self.routes[manifest["kind"]] = route_weights(manifest, self.name)
         elif manifest["kind"] == "Service" and meta["name"] == self.name:
+            selector = manifest["spec"]["selector"]
             self.service = ServiceView(
-                name=meta["name"], revision=manifest["spec"]["selector"].get(labels.REVISION, "")
-            )
+                name=meta["name"], revision=selector.get(labels.REVISION, ""),
+                activator=selector[labels.COMPONENT] == labels.COMPONENT_ACTIVATOR,
+            )  # fmt: skip
+        elif meta["name"] == backend_name(self.name):
+            self.backend = manifest["spec"]["selector"].get(labels.REVISION, "")
 
     def _apply_deployment(self, meta: Mapping[str, Any]) -> None:
         name = meta["name"]
@@ -393,10 +410,14 @@ class Cluster:
         elif kind in ("Service", HTTP_ROUTE, GRPC_ROUTE):
             self.applied.pop(f"{kind}/{name}", None)
             self.slices.pop(name.removeprefix(f"{self.name}-"), None)
+            if name == backend_name(self.name):
+                self.backend = None
             if kind != "Service":
                 self.routes.pop(kind, None)
         elif kind == "Pod":
             self.pods.pop(name, None)
+        elif kind == "Deployment" and name == activator_name(self.name):
+            self.applied.pop(f"Deployment/{name}", None)
         elif kind == "Deployment" and name in self.deployments:
             self.deployments[name] = replace(self.deployments[name], deleting=True)
         elif kind == "ConfigMap":
@@ -414,7 +435,16 @@ class Cluster:
 
     # What Kubernetes does.
 
+    def activator_controller(self) -> None:
+        """The Deployment of activators: its one pod comes and goes with it."""
+        name = activator_name(self.name)
+        if f"Deployment/{name}" not in self.applied:
+            self.activators = {}
+        elif not self.activators:
+            self.activators[name] = PodView(name=name, phase="Pending", created=self.now, ip="10.0.0.2")
+
     def deployment_controller(self) -> None:
+        self.activator_controller()
         for name, deployment in list(self.deployments.items()):
             mine = [pod for pod in self.pods.values() if pod.revision == deployment.revision]
             if deployment.deleting:
@@ -443,6 +473,7 @@ class Cluster:
         )
 
     def kubelet(self) -> None:
+        self.activators = {name: replace(pod, ready=self.holding) for name, pod in self.activators.items()}
         for pod in list(self.pods.values()):
             wrong = self.broken.get(pod.revision)
             if wrong is not None:
@@ -461,6 +492,10 @@ class Cluster:
     def endpoint_controller(self) -> None:
         self.slices = {revision: self._ready(revision) for revision in self._backends()}
         if self.service is None:
+            return
+        if self.service.activator:
+            self.endpoints = tuple(EndpointView(pod=pod.name, revision="", ready=pod.ready, activator=True)
+                                   for pod in self.activators.values())  # fmt: skip
             return
         selected = self.service.revision
         self.endpoints = tuple(
@@ -581,14 +616,17 @@ class Cluster:
         return (self.status, dict(self.jobs), dict(self.deployments), dict(self.pods), self.service, self.endpoints,
                 dict(self.applied), dict(self.slices))
 
-    def queue(self, depth: float, *, seconds: int = 3) -> None:
-        """``seconds`` scrapes, one a second, of ``depth`` requests in all, spread over the ready replicas."""
+    def queue(self, depth: float, *, seconds: int = 3, arrived: float | None = None, held: float = 0.0) -> None:
+        """``seconds`` scrapes, one a second, of ``depth`` requests in all, spread over the ready replicas; ``held`` are
+        those that the activator holds, should there be one."""
         for _ in range(seconds):
             ready = [pod.name for pod in self.pods.values() if pod.ready]
+            told = any(pod.ready for pod in self.activators.values())
             window = self.signals or SignalWindow(started=self.monotonic)
             sample = Sample(
-                time=self.monotonic, ready=len(ready), pending=dict.fromkeys(ready, depth / max(1, len(ready)))
-            )
+                time=self.monotonic, ready=len(ready), pending=dict.fromkeys(ready, depth / max(1, len(ready))),
+                arrived=arrived if ready else None, held=held if told else None,
+            )  # fmt: skip
             self.signals = replace(window, samples=(*window.samples, sample)[-120:])
             self.wait(1)
 

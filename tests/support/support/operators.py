@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from enginewright.clients.activator import ActivatorClient
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.errors import TransientError
 from enginewright.clients.kube import KubeClient
@@ -43,10 +44,36 @@ class Depths(TritonClient):
         return ReplicaMetrics(pending={"m": self.queued.get(address, 0.0)})
 
 
+@dataclass
+class Holding(ActivatorClient):
+    """Stands where the network to activators would be: how many requests are held, and ``asked`` how often."""
+
+    requests: float = 0.0
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.changed = asyncio.Event()
+
+    def hold(self, requests: float) -> None:
+        self.requests = requests
+        if requests:
+            self.changed.set()
+        else:
+            self.changed.clear()
+
+    async def held(self, address: str, wait: float = 0.0, port: int = METRICS_PORT) -> float:
+        self.asked += 1
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.changed.wait(), wait)
+        return self.requests
+
+
 @contextlib.asynccontextmanager
 async def embedded(
-    kubeconfig: Path, namespace: str, *, resync: float = 300.0, triton: TritonClient | None = None
-) -> AsyncIterator[Operator]:
+    kubeconfig: Path, namespace: str, *, resync: float = 300.0, triton: TritonClient | None = None,
+    activators: ActivatorClient | None = None,
+) -> AsyncIterator[Operator]:  # fmt: skip
     """Until the block ends; a part that dies fails the test."""
     options = Options(config=OperatorConfig(), namespaces=(namespace,), kubeconfig=kubeconfig, resync=resync)
     metrics = Metrics()
@@ -55,8 +82,9 @@ async def embedded(
         triton or TritonClient() as scraper,
         PrometheusClient() as prometheus,
         ProbeClient() as probes,
+        activators or ActivatorClient() as holders,
     ):
-        operator = Operator(options, kube, scraper, prometheus, probes, metrics)
+        operator = Operator(options, kube, scraper, prometheus, probes, metrics, holders)
         task = asyncio.create_task(operator.run(), name="operator under test")
         try:
             yield operator

@@ -108,7 +108,8 @@ def valid_specs(draw: st.DrawFn) -> Raw:
                           gateway=_gateway),
         store=st.builds(lambda uri: {"uri": uri}, st.sampled_from(["pvc://store", "pvc://store/a/b"])),
         suspend=st.booleans()))
-    spec |= draw(st.sampled_from([{}, {"replicas": 3}, {"autoscaling": {"minReplicas": 1, "maxReplicas": 4}},
+    least = 1 if "gateway" in spec.get("rollout", {}) else 0
+    spec |= draw(st.sampled_from([{}, {"replicas": 3}, {"autoscaling": {"minReplicas": least, "maxReplicas": 4}},
                                   {"autoscaling": {"maxReplicas": 2, "source": "prometheus",
                                                    "prometheus": {"url": "http://prometheus:9090"}}}]))
     return spec

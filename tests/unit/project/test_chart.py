@@ -148,7 +148,8 @@ def test_the_defaults_are_the_operators_own() -> None:
         "drainSeconds": default.drain_seconds, "exitTimeoutSeconds": default.exit_timeout,
         "prices": {"currency": default.prices.currency, "perHour": dict(default.prices.per_hour)},
     }
-    for step in ("resolve", "build", "server", "verify"):
+    plain["activatorReplicas"] = default.activator_replicas
+    for step in ("resolve", "build", "server", "verify", "activator"):
         resources = getattr(default, f"{step}_resources")
         plain[f"{step}Resources"] = {"requests": dict(resources.requests), "limits": dict(resources.limits)}
     assert {key: config[key] for key in plain} == plain

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginewright.core.config import OperatorConfig
+from enginewright.core.decide.activation import with_activator
 from enginewright.core.decide.contest import hold_back
 from enginewright.core.decide.engine_step import engine_step
 from enginewright.core.decide.evidence import steady
@@ -47,7 +48,8 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     goal = fall_back(wish, serving)
     rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
     scale, rollout, contest = hold_back(world, scale, rollout)
-    rollout = steady(world, with_routes(world, serving, rollout))
+    rollout = with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout))
+    rollout = steady(world, rollout)
     digest = source.memory.digest if goal.world is world else None
     rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
     return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout,

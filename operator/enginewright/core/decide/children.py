@@ -23,7 +23,7 @@ def route(world: World, revision: str, why: str) -> tuple[Action, ...]:
     manifest = service(world.owner, revision)
     seen = world.observed.service
     applied = world.observed.applied.get(f"Service/{manifest['metadata']['name']}")
-    if seen is None or seen.revision != revision:
+    if seen is None or seen.activator or seen.revision != revision:
         applied = None
     return apply_if_changed(manifest, applied, why, force=seen is not None)
 

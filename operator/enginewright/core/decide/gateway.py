@@ -20,6 +20,7 @@ from enginewright.core.manifests import (
     GRPC_ROUTE,
     HTTP_ROUTE,
     ROUTE_API_VERSION,
+    backend_name,
     deployment_name,
     revision_service,
     revision_service_name,
@@ -185,7 +186,8 @@ def _remove_routes(world: World, kinds: set[str]) -> tuple[Action, ...]:
 
 def _remove_services(world: World, kept: frozenset[str]) -> tuple[Action, ...]:
     """Of revisions that are not ``kept``. Only children of the object are ever seen here."""
-    names = {world.obj.name, *(revision_service_name(world.obj.name, revision) for revision in kept)}
+    name = world.obj.name
+    names = {name, backend_name(name), *(revision_service_name(name, revision) for revision in kept)}
     services = [key.removeprefix("Service/") for key in world.observed.applied if key.startswith("Service/")]
     return tuple(
         Delete(api_version="v1", kind="Service", name=name, why="no route leads to it any more")

@@ -26,15 +26,18 @@ def available_verdict(serving: Serving, revision: str) -> Verdict:
 
 
 def ready_verdict(
-    observed: Observed, serving: Serving, revision: str, wanted: int, before: Iterable[Verdict]
+    observed: Observed, serving: Serving, revision: str, wanted: int, before: Iterable[Verdict], *, scaled: bool
 ) -> Verdict:
     """True only when the engine of the current generation serves on all wanted replicas and nothing else gets traffic.
 
     ``before`` are the conditions that must be True first, in the order of the walk: the first that is not tells why.
+    Where it was ``scaled`` to no replica it is ready to start one.
     """
     for verdict in before:
         if not verdict.ok:
             return bad(Condition.READY, verdict.reason, verdict.message)
+    if wanted == 0 and scaled:
+        return good(Condition.READY, Reason.SCALED_TO_ZERO, f"Revision {revision} starts with the next request.")
     if wanted == 0:
         return bad(Condition.READY, Reason.NO_REPLICA, "spec.replicas is 0: nothing serves, as asked.")
     if short := _shortfall(observed, serving, revision, wanted):
@@ -53,6 +56,8 @@ def _shortfall(observed: Observed, serving: Serving, revision: str, wanted: int)
         return "Another revision still runs."
     if observed.service is None or observed.service.revision != revision:
         return f"The Service does not select revision {revision} alone yet."
+    if any(endpoint.activator for endpoint in observed.endpoints):
+        return "Requests may still come through the activator."
     if any(endpoint.revision != revision for endpoint in observed.endpoints):
         return "A replica of another revision may still get traffic."
     answering = sum(endpoint.ready and not endpoint.terminating for endpoint in observed.endpoints)

@@ -8,6 +8,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, merge
 from enginewright.core.decide import blocks
+from enginewright.core.decide.activation import held_verdict
 from enginewright.core.decide.analysis import waiting_trouble
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.history import HistoryResult
@@ -43,13 +44,15 @@ class Findings:
 def report(world: World, found: Findings) -> Plan:
     accuracy = accuracy_verdict(world.spec, found.engine)
     first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
-    ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first)
+    ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first,
+                          scaled=world.spec.autoscaling is not None)  # fmt: skip
     waiting = _waiting(world, found, ready)
     if waiting:
         ready = replace(ready, message=f"{ready.message} {waiting}")
     verdicts = (
         ready,
-        available_verdict(found.serving, found.engine.revision),
+        held_verdict(world, found.serving, found.engine.revision, found.scale.wanted)
+        or available_verdict(found.serving, found.engine.revision),
         found.source.verdict,
         found.engine.verdict,
         accuracy,

@@ -62,16 +62,17 @@ def scale_step(world: World, serving: Serving) -> ScaleResult:
                 Condition.SCALING_ACTIVE, Reason.MANUAL, f"{count(wanted, 'replica')}, as spec.replicas says."
             ),
         )
-    limits = limits_of(world.spec.autoscaling)
+    limits = limits_of(world.spec.autoscaling, holds=world.observed.holds)
     if stable is None:
         return _first(world, limits, watch=bool(serving.alive))
     return _automatic(world, serving, stable, limits)
 
 
 def _first(world: World, limits: ScaleLimits, watch: bool) -> ScaleResult:
-    """Nobody serves, so nothing is queued: the last known number, or the least."""
+    """Nobody serves, so nothing is queued: the last known number, or the least; one at any rate, for an engine is
+    proven by serving."""
     last = world.memory.autoscaling.desired_replicas if world.memory.autoscaling else None
-    wanted = limits.clamp(last or limits.min_replicas)
+    wanted = limits.clamp(last or max(1, limits.min_replicas))
     memory = (world.memory.autoscaling or AutoscalingStatus()).model_copy(update={"desired_replicas": wanted})
     return ScaleResult(
         wanted=wanted,

@@ -14,8 +14,8 @@ from enginewright.core.status import RolloutStatus
 @dataclass(frozen=True, kw_only=True)
 class Serving:
     """``stable`` is the revision that traffic relies on: it must not be touched before another one is ready. ``alive``
-    are all Deployments that are not on their way out; ``traffic`` counts ready addresses by revision, ``answering``
-    ready pods: a Deployment's own counts lag behind its pods."""
+    are all Deployments that are not on their way out; ``traffic`` counts ready addresses of replicas by revision,
+    ``answering`` ready pods: a Deployment's own counts lag behind its pods."""
 
     stable: DeploymentView | None
     alive: tuple[DeploymentView, ...]
@@ -26,7 +26,8 @@ class Serving:
     def of(cls, observed: Observed, memory: RolloutStatus | None) -> Self:
         alive = tuple(deployment for deployment in observed.deployments if not deployment.deleting)
         answering = Counter(pod.revision for pod in observed.pods if pod.ready and not pod.deleting)
-        traffic = Counter(entry.revision for entry in observed.endpoints if entry.ready and not entry.terminating)
+        traffic = Counter(entry.revision for entry in observed.endpoints if entry.ready and not entry.terminating
+                          and not entry.activator)  # fmt: skip
         selected = observed.service.revision if observed.service else ""
         stable = _stable(alive, answering, selected, (memory.stable if memory else None) or "")
         return cls(stable=stable, alive=alive, traffic=traffic, answering=answering)

@@ -1,5 +1,6 @@
 """One builder of a Kubernetes object a file: pure functions to plain manifests, each with its golden file."""
 
+from enginewright.core.manifests.activator import activator, activator_name, backend_name
 from enginewright.core.manifests.build_job import build_job, build_job_name
 from enginewright.core.manifests.build_lease import LEASE_SECONDS, build_lease, holder_identity
 from enginewright.core.manifests.claim_template import claim_template, claim_template_name
@@ -13,12 +14,20 @@ from enginewright.core.manifests.resolve_job import resolve_job, resolve_job_nam
 from enginewright.core.manifests.revision import read_revision, revision_configmap
 from enginewright.core.manifests.routes import API_VERSION as ROUTE_API_VERSION
 from enginewright.core.manifests.routes import GRPC_ROUTE, HTTP_ROUTE, grpc_route, http_route, routes
-from enginewright.core.manifests.service import revision_service, revision_service_name, service
+from enginewright.core.manifests.service import (
+    NOBODY,
+    activator_service,
+    backend_service,
+    revision_service,
+    revision_service_name,
+    service,
+)
 
 __all__ = [
-    "GRPC_ROUTE", "HTTP_ROUTE", "LEASE_SECONDS", "ROUTE_API_VERSION", "Owner", "build_job", "build_job_name",
-    "build_lease", "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record", "gc_job",
-    "grpc_route", "holder_identity", "http_route", "pdb", "read_record", "read_revision", "record_mark", "record_name",
+    "GRPC_ROUTE", "HTTP_ROUTE", "LEASE_SECONDS", "NOBODY", "ROUTE_API_VERSION", "Owner", "activator", "activator_name",
+    "activator_service", "backend_name", "backend_service", "build_job", "build_job_name", "build_lease",
+    "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record", "gc_job", "grpc_route",
+    "holder_identity", "http_route", "pdb", "read_record", "read_revision", "record_mark", "record_name",
     "request_configmap", "resolve_job", "resolve_job_name", "revision_configmap", "revision_name", "revision_service",
     "revision_service_name", "routes", "service",
 ]

@@ -1,14 +1,31 @@
-"""The Service in front of the replicas, and one of each revision for routes that split the traffic by weight."""
+"""The Service in front of the replicas, one of each revision for routes that split the traffic by weight, and one by
+which an activator reaches replicas."""
 
 from __future__ import annotations
 
 from enginewright.core import labels
+from enginewright.core.manifests.activator import backend_name
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed
+
+# No revision is called so: revisions are hexadecimal.
+NOBODY = "none"
 
 
 def service(owner: Owner, revision: str = "") -> JSON:
     """Named as the object. Selects every revision, or only ``revision`` where given."""
-    selector = labels.revision_selector(owner.name, revision) if revision else labels.model_selector(owner.name)
+    return _service(owner, _selector(owner, revision))
+
+
+def activator_service(owner: Owner) -> JSON:
+    """The same Service, before the activator instead of replicas."""
+    return _service(owner, labels.activator_selector(owner.name))
+
+
+def _selector(owner: Owner, revision: str) -> dict[str, str]:
+    return labels.revision_selector(owner.name, revision) if revision else labels.model_selector(owner.name)
+
+
+def _service(owner: Owner, selector: dict[str, str]) -> JSON:
     return sealed({
         "apiVersion": "v1",
         "kind": "Service",
@@ -25,21 +42,31 @@ def service(owner: Owner, revision: str = "") -> JSON:
     })
 
 
+def backend_service(owner: Owner, revision: str) -> JSON:
+    """Where an activator passes requests on to: ``revision``, every one where empty, or :data:`NOBODY`."""
+    return _by_two_ports(owner, backend_name(owner.name), _selector(owner, revision), {})
+
+
 def revision_service_name(owner_name: str, revision: str) -> str:
     """As the revision's Deployment."""
     return f"{owner_name}-{revision}"
 
 
 def revision_service(owner: Owner, revision: str) -> JSON:
-    """The backend of routes. Without the port of the metrics, which are read through the other one."""
+    """The backend of routes."""
+    return _by_two_ports(owner, revision_service_name(owner.name, revision),
+                         labels.revision_selector(owner.name, revision), {labels.REVISION: revision})
+
+
+def _by_two_ports(owner: Owner, name: str, selector: dict[str, str], extra: dict[str, str]) -> JSON:
+    """Without the port of the metrics, which are read from each pod."""
     return sealed({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(owner, revision_service_name(owner.name, revision), labels.COMPONENT_SERVER,
-                             extra={labels.REVISION: revision}),
+        "metadata": metadata(owner, name, labels.COMPONENT_SERVER, extra=extra),
         "spec": {
             "type": "ClusterIP",
-            "selector": labels.revision_selector(owner.name, revision),
+            "selector": selector,
             "ports": [
                 _port(labels.PORT_HTTP, labels.HTTP_PORT, "http"),
                 _port(labels.PORT_GRPC, labels.GRPC_PORT, "kubernetes.io/h2c"),

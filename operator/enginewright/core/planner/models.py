@@ -95,7 +95,8 @@ def _demand(
     product = built_for(spec)
     option = Option(profile=known or placed.device.mig_profile, products=(product,) if product else (),
                     gpus=spec.placement.gpu.count if spec.placement.gpu and not slices else 1)
-    replicas = spec.autoscaling.min_replicas if spec.autoscaling else spec.replicas
+    # One that may have none still needs a place when a request comes.
+    replicas = max(1, spec.autoscaling.min_replicas) if spec.autoscaling else spec.replicas
     nodes = frozenset(node.name for node in fleet.nodes if suits(node, placed))
     return Demand(name=name, replicas=1 if replicas is None else replicas, options=(option,), nodes=nodes)
 

@@ -14,7 +14,8 @@ DOWN_WINDOW = 300.0
 @dataclass(frozen=True, kw_only=True)
 class ScaleLimits:
     """What the user asked for. Windows in seconds; ``target`` is queued requests per replica; a sample older than
-    ``stale_after`` seconds is not believed. ``down_window`` None leaves it to what was measured."""
+    ``stale_after`` seconds is not believed. ``down_window`` None leaves it to what was measured. With 0
+    ``min_replicas`` none is left after ``zero_after`` seconds without a request."""
 
     min_replicas: int = 1
     max_replicas: int = 1
@@ -23,21 +24,24 @@ class ScaleLimits:
     up_window: float = 0.0
     down_window: float | None = None
     stale_after: float = 10.0
+    zero_after: float = 300.0
 
     def clamp(self, replicas: int) -> int:
         return max(self.min_replicas, min(self.max_replicas, replicas))
 
 
-def limits_of(autoscaling: AutoscalingSpec) -> ScaleLimits:
-    """Prometheus scrapes every 15 to 60 seconds, so its samples may be that much older."""
+def limits_of(autoscaling: AutoscalingSpec, *, holds: bool = True) -> ScaleLimits:
+    """Prometheus scrapes every 15 to 60 seconds, so its samples may be that much older. Unless an activator ``holds``
+    what comes, one replica at least runs."""
     return ScaleLimits(
-        min_replicas=autoscaling.min_replicas,
+        min_replicas=autoscaling.min_replicas if holds else max(1, autoscaling.min_replicas),
         max_replicas=autoscaling.max_replicas,
         target=autoscaling.target_queue_depth,
         tolerance=autoscaling.tolerance,
         up_window=autoscaling.scale_up_stabilization_seconds,
         down_window=autoscaling.scale_down_stabilization_seconds,
         stale_after=10.0 if autoscaling.source == "direct" else 90.0,
+        zero_after=autoscaling.scale_to_zero_after_seconds,
     )
 
 

@@ -75,12 +75,20 @@ class PrometheusSpec(SpecModel):
 class AutoscalingSpec(SpecModel):
     """Replicas follow queue depth, or what was measured."""
 
-    min_replicas: int = Field(default=1, ge=1, le=1000)
-    """Fewest replicas."""
+    min_replicas: int = Field(default=1, ge=0, le=1000)
+    """Fewest replicas. With 0 none runs while no request comes: an activator, a small Deployment of its own, takes the
+    model's Service meanwhile and holds what comes until a replica is ready. Not together with source prometheus or
+    rollout.gateway."""
     max_replicas: int = Field(ge=1, le=1000)
     """Most replicas."""
     target_queue_depth: float = Field(default=4, gt=0, le=100_000)
     """Queued requests that one replica should have."""
+    scale_to_zero_after_seconds: int = Field(default=300, ge=1, le=3600)
+    """With minReplicas 0: how long no request may have come before the last replica goes. Longer than a request takes:
+    one that is being computed is not seen before it is answered."""
+    hold_seconds: int = Field(default=120, ge=1, le=3600)
+    """With minReplicas 0: how long a request may wait for a replica to start. Then it is refused: HTTP 503 with
+    Retry-After, gRPC UNAVAILABLE."""
     tolerance: float = Field(default=0.1, ge=0, le=1)
     """Relative distance from the target that changes nothing."""
     scale_up_stabilization_seconds: int = Field(default=0, ge=0, le=3600)

@@ -36,6 +36,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!(has(self.replicas) && has(self.autoscaling))",
              message="spec.replicas and spec.autoscaling exclude each other; remove spec.replicas to let queue "
                      "depth decide, or spec.autoscaling to fix the number"),
+        Rule(rule="!has(self.autoscaling) || self.autoscaling.minReplicas > 0 || !has(self.rollout.gateway)",
+             message="spec.autoscaling.minReplicas 0 and spec.rollout.gateway exclude each other: routes lead past the "
+                     "activator that holds requests; set minReplicas to 1 or more, or remove gateway and let a route "
+                     "of your own lead to the model's Service", field=".autoscaling.minReplicas"),
         Rule(rule="self.placement.accelerator != 'cpu' || self.engine.backend != 'tensorrt'",
              message="spec.engine.backend tensorrt needs a GPU; write auto, onnxruntime or torch, or set "
                      "spec.placement.accelerator to gpu", field=".engine.backend"),
@@ -99,5 +103,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="(self.source == 'prometheus') == has(self.prometheus)",
              message="source prometheus and the block prometheus go together; add prometheus.url, or set source to "
                      "direct and remove the block"),
+        Rule(rule="self.minReplicas > 0 || self.source == 'direct'",
+             message="minReplicas 0 needs source direct: only replicas themselves tell that no request comes; set "
+                     "source to direct, or minReplicas to 1 or more", field=".minReplicas"),
     ),
 }

@@ -54,6 +54,13 @@ def _replicas(spec: Spec) -> Iterator[Problem]:
     if (scaling.source == "prometheus") != (scaling.prometheus is not None):
         yield _problem("spec.autoscaling.source", scaling.source, "does not go with the block prometheus",
                        "add prometheus.url for source prometheus, or set source to direct and remove the block")
+    if scaling.min_replicas == 0 and scaling.source != "direct":
+        yield _problem("spec.autoscaling.minReplicas", 0, "needs source direct: only replicas themselves tell that no "
+                       "request comes", "set source to direct, or minReplicas to 1 or more")
+    if scaling.min_replicas == 0 and spec.rollout.gateway is not None:
+        yield _problem("spec.autoscaling.minReplicas", 0, "excludes spec.rollout.gateway, whose routes lead past the "
+                       "activator that holds requests",
+                       "set it to 1 or more, or remove gateway and let a route of your own lead to the model's Service")
 
 
 def _engine(spec: Spec) -> Iterator[Problem]:

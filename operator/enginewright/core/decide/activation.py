@@ -1,0 +1,172 @@
+"""Who takes the model's requests where ``minReplicas`` is 0: replicas, or the activator while none answers.
+
+On the way down the Service leaves the replicas first, and the activator still passes requests on to them; when nothing
+leads to them any more but through it, that way is closed and they are stopped. On the way up both ways open together,
+in the pass that sees a replica ready. Until there is an activator that answers nothing of this happens, and one replica
+at least runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum, auto
+
+from enginewright.core import labels
+from enginewright.core.conditions import Verdict, good
+from enginewright.core.decide import children
+from enginewright.core.decide.analysis import starting_trouble
+from enginewright.core.decide.rollout import RolloutResult
+from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.world import World, apply_if_changed, earliest
+from enginewright.core.manifests import (
+    NOBODY,
+    activator,
+    activator_name,
+    activator_service,
+    backend_name,
+    backend_service,
+    service,
+)
+from enginewright.core.observed import Observed
+from enginewright.core.plan import Action, Apply, Delete, Scale
+from enginewright.core.reasons import Condition, Reason
+
+# The slices of the Service tell when it has left the replicas; should that be missed, another look does.
+LEAVING_CHECK = 1.0
+
+
+class Way(Enum):
+    """DIRECT: the Service selects replicas. LEAVING: it selects the activator, which passes requests on to replicas.
+    HELD: it selects the activator, which reaches nobody."""
+
+    DIRECT = auto()
+    LEAVING = auto()
+    HELD = auto()
+
+
+def with_activator(world: World, serving: Serving, wanted: int, rollout: RolloutResult) -> RolloutResult:
+    """``rollout`` with the Service before the activator while that is to take the requests."""
+    if world.spec.suspend or not (_wished(world) or _left_over(world)):
+        return rollout
+    way = _way(world, serving, wanted)
+    aim, others = _aim(world, serving, rollout.actions)
+    if way is Way.LEAVING:
+        others = tuple(action for action in others if not _stops(action))
+    backend = backend_service(world.owner, NOBODY if way is Way.HELD else aim)
+    applied = world.observed.applied.get(f"Service/{backend['metadata']['name']}")
+    opened = apply_if_changed(backend, applied, f"requests that are held go to {_named(way, aim)}",
+                              force=applied is not None)  # fmt: skip
+    mine = (*opened, *_deployment(world)) if _wished(world) else _remove(world, way, opened)
+    return replace(
+        rollout, actions=(*mine, *_routed(world, way, aim, rollout.actions), *others),
+        requeue=earliest(rollout.requeue, LEAVING_CHECK) if way is Way.LEAVING else rollout.requeue,
+    )  # fmt: skip
+
+
+def held_verdict(world: World, serving: Serving, revision: str, wanted: int) -> Verdict | None:
+    """``Available`` while the activator answers for ``revision``; None when it does not, or in vain."""
+    if serving.traffic or not _taken_over(world.observed):
+        return None
+    if not wanted:
+        return good(Condition.AVAILABLE, Reason.SCALED_TO_ZERO, "No request comes and no replica runs: the next one is "
+                    "held, and starts a replica.")  # fmt: skip
+    deployed = serving.stable or serving.deployment(revision)
+    if deployed is None or starting_trouble(world, deployed, deployed.revision):
+        return None
+    return good(Condition.AVAILABLE, Reason.WAKING, "Requests are held until a replica is ready.")
+
+
+def _wished(world: World) -> bool:
+    return world.spec.autoscaling is not None and world.spec.autoscaling.min_replicas == 0
+
+
+def _left_over(world: World) -> bool:
+    """From a spec that asked for it before."""
+    name, seen = world.obj.name, world.observed
+    mine = {f"Deployment/{activator_name(name)}", f"Service/{backend_name(name)}"}
+    return bool(mine & seen.applied.keys()) or (seen.service is not None and seen.service.activator)
+
+
+def _way(world: World, serving: Serving, wanted: int) -> Way:
+    if not (_wished(world) and world.observed.holds):
+        return Way.DIRECT
+    if wanted:
+        return Way.DIRECT if serving.answering else Way.HELD
+    return Way.LEAVING if serving.answering and not _taken_over(world.observed) else Way.HELD
+
+
+def _taken_over(observed: Observed) -> bool:
+    """Whether everything that comes through the Service comes to the activator."""
+    ready = [entry for entry in observed.endpoints if entry.ready and not entry.terminating]
+    selected = observed.service is not None and observed.service.activator
+    return selected and bool(ready) and all(entry.activator for entry in ready)
+
+
+def _aim(world: World, serving: Serving, actions: tuple[Action, ...]) -> tuple[str, tuple[Action, ...]]:
+    """The revision that the Service selects where replicas take the requests, :data:`children.EVERY` included; and
+    ``actions`` without what says so."""
+    others = tuple(action for action in actions if not _routes(world, action))
+    for action in actions:
+        if isinstance(action, Apply) and _routes(world, action):
+            return str(action.manifest["spec"]["selector"].get(labels.REVISION, "")), others
+    seen = world.observed.service
+    if seen is not None and not seen.activator:
+        return seen.revision, others
+    return (serving.stable.revision if serving.stable else children.EVERY), others
+
+
+def _routes(world: World, action: Action) -> bool:
+    if not isinstance(action, Apply) or action.manifest["kind"] != "Service":
+        return False
+    return bool(action.manifest["metadata"]["name"] == world.obj.name)
+
+
+def _routed(world: World, way: Way, aim: str, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """The model's Service, where it is to change; not before anything asks for it."""
+    seen = world.observed.service
+    if way is Way.DIRECT:
+        if seen is None or not seen.activator:
+            return tuple(action for action in actions if _routes(world, action))
+        return (Apply(manifest=service(world.owner, aim), why="replicas take the requests again"),)
+    if seen is None and not any(_routes(world, action) for action in actions):
+        return ()
+    manifest = activator_service(world.owner)
+    applied = world.observed.applied.get(f"Service/{world.obj.name}") if seen and seen.activator else None
+    return apply_if_changed(manifest, applied, "no replica answers: the activator holds what comes" if way is Way.HELD
+                            else "no request comes: the activator takes over", force=seen is not None)  # fmt: skip
+
+
+def _stops(action: Action) -> bool:
+    match action:
+        case Scale(replicas=0) | Delete(kind="Deployment"):
+            return True
+    return False
+
+
+def _deployment(world: World) -> tuple[Action, ...]:
+    if world.spec.autoscaling is None:
+        return ()
+    manifest = activator(world.owner, world.spec.autoscaling, world.config)
+    applied = world.observed.applied.get(f"Deployment/{manifest['metadata']['name']}")
+    return apply_if_changed(manifest, applied, "autoscaling.minReplicas is 0", force=applied is not None)
+
+
+def _remove(world: World, way: Way, opened: tuple[Action, ...]) -> tuple[Action, ...]:
+    """What is not asked for any more, once the Service has left it; its own Service goes last, when it has delivered
+    what it holds."""
+    seen = world.observed
+    deployment, backend = activator_name(world.obj.name), backend_name(world.obj.name)
+    why = "autoscaling.minReplicas is not 0"
+    left = seen.service is None or not seen.service.activator
+    if left and not any(entry.activator for entry in seen.endpoints):
+        if f"Deployment/{deployment}" in seen.applied:
+            return (*opened, Delete(api_version="apps/v1", kind="Deployment", name=deployment, why=why))
+        if not seen.activators:
+            return (Delete(api_version="v1", kind="Service", name=backend, why=why),)
+    return opened
+
+
+def _named(way: Way, aim: str) -> str:
+    if way is Way.HELD:
+        return "nobody before a replica is ready"
+    return f"revision {aim}" if aim else "every revision"

@@ -1,0 +1,86 @@
+"""What holds requests while no replica runs: a small Deployment, and the Service by which it reaches replicas."""
+
+from __future__ import annotations
+
+from enginewright.core import labels
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.common import (
+    JSON,
+    Owner,
+    container_security,
+    metadata,
+    pod_security,
+    pull_secrets,
+    resources,
+    sealed,
+)
+from enginewright.core.spec import AutoscalingSpec
+
+
+def activator_name(owner_name: str) -> str:
+    return f"{owner_name}-activator"
+
+
+def backend_name(owner_name: str) -> str:
+    return f"{owner_name}-replicas"
+
+
+def activator(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) -> JSON:
+    """It has no rights in the cluster: that a replica is ready it learns by asking for one through its own Service."""
+    component = labels.COMPONENT_ACTIVATOR
+    return sealed({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(owner, activator_name(owner.name), component),
+        "spec": {
+            "replicas": config.activator_replicas,
+            "selector": {"matchLabels": labels.activator_selector(owner.name)},
+            # What is held in one that ends is still delivered, but a new one must take what comes.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "revisionHistoryLimit": 1,
+            "template": {
+                "metadata": {"labels": labels.common(owner.name, component)},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    # Drain, then as long as a request may be held, and a margin before it is killed.
+                    "terminationGracePeriodSeconds": config.drain_seconds + scaling.hold_seconds + 5,
+                    "securityContext": pod_security(),
+                    **pull_secrets(config),
+                    "topologySpreadConstraints": [{
+                        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": labels.activator_selector(owner.name)},
+                    }],
+                    "containers": [_container(owner, scaling, config)],
+                    "volumes": [{"name": "tmp", "emptyDir": {}}],
+                },
+            },
+        },
+    })
+
+
+def _container(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) -> JSON:
+    """Readiness is its own: it takes requests whether or not there is a replica."""
+    return {
+        "name": labels.CONTAINER_ACTIVATOR,
+        "image": config.images.operator,
+        "imagePullPolicy": config.pull_policy,
+        "command": ["enginewright", "activate"],
+        "args": [f"--backend={backend_name(owner.name)}", f"--hold-seconds={scaling.hold_seconds}"],
+        "ports": [{"name": labels.PORT_HTTP, "containerPort": labels.HTTP_PORT, "protocol": "TCP"},
+                  {"name": labels.PORT_GRPC, "containerPort": labels.GRPC_PORT, "protocol": "TCP"},
+                  {"name": labels.PORT_METRICS, "containerPort": labels.METRICS_PORT, "protocol": "TCP"}],
+        "resources": resources(config.activator_resources),
+        "securityContext": container_security(),
+        "readinessProbe": _probe("ready", period=2, failures=3),
+        "livenessProbe": _probe("live", period=10, failures=6),
+        # Endpoints are withdrawn while it sleeps; only then does it stop taking connections.
+        "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+    }
+
+
+def _probe(what: str, *, period: int, failures: int) -> JSON:
+    return {"httpGet": {"path": f"/v2/health/{what}", "port": labels.PORT_HTTP}, "periodSeconds": period,
+            "timeoutSeconds": 5, "failureThreshold": failures}
