@@ -44,6 +44,7 @@ KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 COMPONENT_RESOLVE = "resolve"
 COMPONENT_BUILD = "build"
 COMPONENT_SERVER = "server"
+COMPONENT_ACTIVATOR = "activator"
 COMPONENT_ENGINE = "engine"
 COMPONENT_REVISION = "revision"
 COMPONENT_GC = "gc"
@@ -53,6 +54,7 @@ CONTAINER_BUILD = "build"
 CONTAINER_SERVER = "server"
 CONTAINER_VERIFY = "verify"
 CONTAINER_FITS = "fits"
+CONTAINER_ACTIVATOR = "activator"
 
 PORT_HTTP, PORT_GRPC, PORT_METRICS = "http", "grpc", "metrics"
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
@@ -72,6 +74,11 @@ def common(name: str, component: str) -> dict[str, str]:
 def model_selector(name: str) -> dict[str, str]:
     """Labels that select the serving pods of all revisions."""
     return {MODEL: name, COMPONENT: COMPONENT_SERVER}
+
+
+def activator_selector(name: str) -> dict[str, str]:
+    """Labels that select the pods that hold requests."""
+    return {MODEL: name, COMPONENT: COMPONENT_ACTIVATOR}
 
 
 def revision_selector(name: str, revision: str) -> dict[str, str]:

@@ -94,5 +94,7 @@ class Reason(StrEnum):
     STEADY = "Steady"
     HOLDING = "Holding"
     AT_LIMIT = "AtLimit"
+    SCALED_TO_ZERO = "ScaledToZero"
+    WAKING = "Waking"
     OBJECTIVE_OUT_OF_REACH = "ObjectiveOutOfReach"
     REPLICAS_CONTESTED = "ReplicasContested"
