@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV ?= .venv
 export ENGINEWRIGHT_VENV := $(abspath $(VENV))
+# Containers often set it; each of the many processes here would then compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Try it
 

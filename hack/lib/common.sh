@@ -5,6 +5,8 @@ REPO_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 export REPO_ROOT
 VENV="${ENGINEWRIGHT_VENV:-$REPO_ROOT/.venv}"
 export VENV
+# As in the Makefile: byte code that is kept is compiled once, not by each process anew.
+unset PYTHONDONTWRITEBYTECODE
 
 if [[ -t 1 && -z "${NO_COLOR:-}" ]]; then
   _bold=$'\e[1m' _red=$'\e[31m' _yellow=$'\e[33m' _off=$'\e[0m'

@@ -87,7 +87,7 @@ KINDS: dict[str, tuple[Draw, float]] = {
 }
 
 
-@pytest.mark.parametrize("count", [16, 64, 256, 1000])
+@pytest.mark.parametrize("count", [16, 64, *(pytest.param(many, marks=pytest.mark.study) for many in (256, 1000))])
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_holds_as_often_as_it_says(kind: str, count: int) -> None:
     draw, mean = KINDS[kind]

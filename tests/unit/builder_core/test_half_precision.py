@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import TensorProto
 
 from enginewright_builder.contract import Interface, TensorSpec
@@ -25,27 +23,16 @@ IDS = TensorSpec(name="ids", dtype="int64", shape=("batch", "1..32"))
 SCALE = TensorSpec(name="scale", dtype="float32", shape=("batch", 6))
 
 
-class Net(torch.nn.Module):
-    """Integers and floats in, a matrix, a norm, FP32 written into the code, two answers out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.layer = torch.nn.Embedding(50, 6), torch.nn.Linear(6, 6)
-        self.norm = torch.nn.LayerNorm(6)
-        self.register_buffer("shift", torch.linspace(-1, 1, 6))
-
-    def forward(self, ids: Any, scale: Any) -> tuple[Any, Any]:
-        seen = (ids > 3).unsqueeze(-1).to(torch.float32)
-        hidden = self.norm(self.layer(self.table(ids)) * seen + self.shift) * scale.unsqueeze(1)
-        return hidden, hidden.mean(dim=1)
-
-
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> SourceModel:
+    import torch
+
+    from support.nets import MixedTypes
+
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("half") / "m.pt2"
     dynamic = torch.export.Dim.DYNAMIC
-    made = torch.export.export(Net().eval(), (torch.zeros(3, 16, dtype=torch.int64), torch.ones(3, 6)),
+    made = torch.export.export(MixedTypes().eval(), (torch.zeros(3, 16, dtype=torch.int64), torch.ones(3, 6)),
                                dynamic_shapes=({0: dynamic, 1: dynamic}, {0: dynamic}))
     torch.export.save(made, path)
     return load_model(Located(path=path, format="exported-program"))
@@ -53,6 +40,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> SourceModel:
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> SourceModel:
+    import torch
+
     path = tmp_path_factory.mktemp("half") / "m.pt"
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
@@ -99,6 +88,8 @@ def test_the_source_stays_in_fp32(program: SourceModel, tmp_path: Path) -> None:
 
 
 def test_program_has_the_batch_free_or_frozen(program: SourceModel) -> None:
+    import torch
+
     free, frozen = program.torch_program("fp16"), program.torch_program("fp32", batch=1)
     assert free is not None
     assert frozen is not None

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
 from enginewright_builder.data.synthetic import example_inputs
@@ -25,24 +24,17 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(1200)]
 SERVED = RuntimeRequest(python_runtimes=("onnxruntime", "torch"))
 
 
-class Net(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.layer = torch.nn.Embedding(50, 6), torch.nn.Linear(6, 4)
-
-    def forward(self, ids: Any, scale: Any) -> tuple[Any, Any]:
-        hidden = self.layer(self.table(ids)).relu() * scale.unsqueeze(1)
-        return hidden, hidden.mean(dim=1)
-
-
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> SourceModel:
-    """``ids`` int64[batch, free], ``scale`` float32[batch, 4]; two answers."""
+    import torch
+
+    from support.nets import TwoAnswers
+
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("program") / "m.pt2"
     dynamic = torch.export.Dim.DYNAMIC
     torch.export.save(torch.export.export(
-        Net().eval(), (torch.zeros(3, 16, dtype=torch.int64), torch.ones(3, 4)),
+        TwoAnswers().eval(), (torch.zeros(3, 16, dtype=torch.int64), torch.ones(3, 4)),
         dynamic_shapes=({0: dynamic, 1: dynamic}, {0: dynamic})), path)
     return load_model(Located(path=path, format="exported-program"))
 
@@ -110,13 +102,9 @@ def test_another_processor_refuses_before_it_crashes(wide: Artifact, tmp_path: P
         TorchEngine().load(dataclasses.replace(wide, files=files))
 
 
-class Branching(torch.nn.Module):
-    def forward(self, x: Any) -> Any:
-        return x + 1 if x.sum() > 0 else x - 1
-
-
 def test_what_cannot_be_traced_is_told(source: SourceModel, context: BuildContext) -> None:
     from enginewright_builder.models.torch_base import TorchModel
+    from support.nets import Branching
 
     branching = TorchModel(Branching(), dataclasses.replace(
         source.interface, inputs=source.interface.inputs[1:], outputs=source.interface.outputs[1:]), name="branching")

@@ -88,5 +88,9 @@ def test_another_number_of_replicas_is_no_other_rollout(step: str, strategy: str
     cluster.edit(replicas=replicas + 1, rollout={"strategy": strategy, "analysisSeconds": 10})
     for _ in range(240):
         move(cluster, replicas, surge=replicas + 1)
+        if cluster.says("Ready") == "True/Serving":
+            break
+    for _ in range(30):
+        move(cluster, replicas, surge=replicas + 1)
     assert cluster.says("Ready") == "True/Serving"
     assert cluster.replicas() == {second: replicas + 1}

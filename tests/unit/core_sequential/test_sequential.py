@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.core.failures import MOST_PROOF_A_ROUND, Trials, more_failures
-from enginewright.core.sequential import FEWEST_VALUES, confidence_sequence
+from enginewright.core.sequential import FEWEST_VALUES, Series, confidence_sequence
 
 ALPHA = 0.05
 
 
 def ever_outside(seed: int, correlation: float = 0.0, length: int = 150) -> bool:
     """Whether the true mean, nought, is ever outside the sequence."""
-    chance, value, values = random.Random(seed), 0.0, list[float]()
+    chance, value, series = random.Random(seed), 0.0, Series()
     for _ in range(length):
         value = correlation * value + math.sqrt(1 - correlation**2) * chance.gauss(0, 1)
-        values.append(value)
-        found = confidence_sequence(values, [1.0] * len(values), ALPHA)
+        series.add(value)
+        found = series.interval(ALPHA)
         if found and not found.low <= 0 <= found.high:
             return True
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -62,14 +63,15 @@ def documented() -> set[str]:
     return set(re.findall(r"^\| `([A-Z][A-Za-z]+)` \|", CONDITIONS, re.MULTILINE))
 
 
-def raised_by_the_builder() -> set[str]:
+@functools.cache
+def raised_by_the_builder() -> frozenset[str]:
     """Reasons as the builder's source writes them: the first argument of an error, a ``reason`` that is kept for one,
     and the problem for which a candidate is offered instead of served."""
     found = set()
     for path in (ROOT / "builders" / "enginewright_builder").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             found |= {place.value for place in _places(node) if isinstance(place, ast.Constant)}
-    return {value for value in found if isinstance(value, str) and re.fullmatch(r"[A-Z][A-Za-z]+", value)}
+    return frozenset(value for value in found if isinstance(value, str) and re.fullmatch(r"[A-Z][A-Za-z]+", value))
 
 
 def _places(node: ast.AST) -> list[ast.expr | None]:
