@@ -28,16 +28,16 @@ pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="module")]
 
 RULES = Path(__file__).resolve().parents[3] / "charts" / "enginewright" / "files" / "rules.yaml"
 POD = "queued-0a1b2c3d-6f7c8d-x2x4z"
-QUEUED = 3
-# Longer than Prometheus needs to scrape twice: the requests wait for a batch that never fills.
-DELAY_US = 8_000_000
+BATCH, QUEUED = 8, 3
+# For ever, as far as this test goes: the requests wait until others fill their batch.
+DELAY_US = 600_000_000
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def patient(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TritonServer]:
-    """A server whose batcher waits for more requests than come."""
+    """A server whose batcher waits for a full batch."""
     root = tmp_path_factory.mktemp("patient")
-    choice = ServingChoice(max_batch_size=8, max_queue_delay_us=DELAY_US)
+    choice = ServingChoice(max_batch_size=BATCH, max_queue_delay_us=DELAY_US)
     write_model(root, "queued", artifact, choice, cores=1)
     async with TritonServer(root, models=("queued",), ready_seconds=60) as server:
         yield server
@@ -95,6 +95,7 @@ async def test_what_waits_in_triton_is_what_the_operator_reads(patient: TritonSe
         waiting = [asyncio.create_task(server.infer("queued", [tensor])) for _ in range(QUEUED)]
         await eventually(lambda: reads({POD: float(QUEUED)}))
         await eventually(lambda: _recorded(prometheus, QUEUED))
+        waiting += [asyncio.create_task(server.infer("queued", [tensor])) for _ in range(BATCH - QUEUED)]
         await asyncio.gather(*waiting)
         await eventually(lambda: reads({POD: 0.0}))
         assert await client.pending(prometheus, "elsewhere", "queued") == {}

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,11 @@ from enginewright_builder.load.result import nearest_rank, throughput_interval
 
 @dataclass
 class Backend:
-    """A gRPC server with a delay and errors of the test's choosing."""
+    """A gRPC server with a delay and errors of the test's choosing. ``held`` is what each request waits for first."""
 
     url: str = ""
     delay: float = 0.0
+    held: Callable[[], Awaitable[object]] | None = None
     errors: list[grpc.StatusCode] = field(default_factory=list)
     peers: set[str] = field(default_factory=set)
     served: int = 0
@@ -58,6 +59,8 @@ class Backend:
         self.active += 1
         self.most_active = max(self.most_active, self.active)
         try:
+            if self.held:
+                await self.held()
             await asyncio.sleep(self.delay)
             if self.errors:
                 await context.abort(self.errors.pop(), "asked for")
@@ -85,9 +88,9 @@ ONE = [Request(b"payload", 2)]
 
 
 async def test_closed_loop_keeps_exactly_n_in_flight(backend: Backend) -> None:
-    backend.delay = 0.01
+    backend.delay, backend.held = 0.01, asyncio.Barrier(7).wait
     async with Channels(backend.url) as channels:
-        result = await closed_loop(channels, ONE, concurrency=7, seconds=30, max_requests=70)
+        result = await closed_loop(channels, ONE, concurrency=7, seconds=600, max_requests=70)
     assert backend.most_active == 7
     assert (result.requests, result.failed, backend.served) == (70, 0, 70)
     assert result.p50_ms >= 10
@@ -145,9 +148,15 @@ async def test_open_loop_counts_latency_from_the_scheduled_time(backend: Backend
 
 
 async def test_open_loop_says_what_it_could_not_send(backend: Backend) -> None:
-    backend.delay = 0.05
+    told = asyncio.Event()
+    backend.held = told.wait
+
+    def arrivals() -> Iterator[float]:
+        yield from [0.0] * 5
+        told.set()
+
     async with Channels(backend.url) as channels:
-        result = await open_loop(channels, ONE, [0.0] * 5, seconds=0.1, max_outstanding=2)
+        result = await open_loop(channels, ONE, arrivals(), seconds=0.1, max_outstanding=2)
     assert result.errors == {"NOT_SENT": 3}
     assert result.requests == 5
 
