@@ -18,26 +18,40 @@ EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 
 
+class FileError(Exception):
+    """A file cannot be read, or holds nothing of ours; the message names it."""
+
+
 def check_files(options: argparse.Namespace) -> int:
     """0 when every OptimisedModel in the files is good, 1 when one is not, 2 when a file cannot be read."""
-    found = refused = 0
-    for path in options.files:
+    refused = False
+    try:
+        found = list(models_in(options.files))
+    except FileError as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+    for path, document in found:
+        name, problems = _check(document)
+        refused |= bool(problems)
+        print(f"{path}: {name}: {'refused' if problems else 'good'}")
+        for problem in problems:
+            print(f"  {problem}")
+    return EXIT_REFUSED if refused else 0
+
+
+def models_in(files: Sequence[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every OptimisedModel, with its file. Raises :class:`FileError`, also where there is none at all."""
+    found = False
+    for path in files:
         try:
             documents = list(_documents(path))
         except (OSError, yaml.YAMLError) as error:
-            print(f"{path}: {error}", file=sys.stderr)
-            return EXIT_USAGE
+            raise FileError(f"{path}: {error}") from error
         for document in documents:
-            name, problems = _check(document)
-            found += 1
-            refused += bool(problems)
-            print(f"{path}: {name}: {'refused' if problems else 'good'}")
-            for problem in problems:
-                print(f"  {problem}")
+            found = True
+            yield path, document
     if not found:
-        print(f"no {API_VERSION} {KIND} in {', '.join(map(str, options.files))}", file=sys.stderr)
-        return EXIT_USAGE
-    return EXIT_REFUSED if refused else 0
+        raise FileError(f"no {API_VERSION} {KIND} in {', '.join(map(str, files))}")
 
 
 def _documents(path: Path) -> Iterator[dict[str, Any]]:

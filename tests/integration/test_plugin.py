@@ -84,6 +84,31 @@ async def test_the_way_of_a_model(operator: Operator, models: Models, kubelet: F
     assert set(said) == {"headline", "facts", "way", "next"}
 
 
+async def test_diff_says_what_a_change_costs(operator: Operator, models: Models, kubelet: FakeKubelet, plugin: Plugin,
+                                             tmp_path: Path) -> None:
+    file = tmp_path / "minilm.yaml"
+    wanted = model(rollout=QUICK, engine={"maxBatchSize": 8})
+    file.write_text(yaml.safe_dump(wanted))
+    new = await plugin("diff", str(file))
+    assert (new.returncode, new.stdout.split(": ")[1]) == (1, "it is new")
+    await models.create(wanted)
+    first = await models.served()
+    same = await plugin("diff", str(file))
+    assert (same.returncode, same.stdout) == (0, f"{models.namespace}/minilm: nothing changes\n")
+
+    wanted["spec"]["engine"]["maxBatchSize"] = 16
+    file.write_text(yaml.safe_dump(wanted))
+    told = json.loads((await plugin("diff", str(file), "-o", "json")).stdout)[f"{models.namespace}/minilm"]
+    assert told["changes"] == [{"path": "spec.engine.maxBatchSize", "before": 8, "after": 16}]
+    assert told["effect"] == "another engine: built unless the store has it, then rolled out by BlueGreen"
+    await models.patch({"spec": wanted["spec"]})
+    assert await models.served() != first, "as it was told"
+
+    missing = await plugin("diff", str(tmp_path / "no.yaml"))
+    assert missing.returncode == 2
+    assert "no.yaml" in missing.stderr
+
+
 async def test_top_lists_this_namespace_or_all(operator: Operator, models: Models, kubelet: FakeKubelet,
                                                plugin: Plugin) -> None:
     assert "no OptimisedModel in namespace" in (await plugin("top")).stderr

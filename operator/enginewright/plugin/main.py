@@ -1,6 +1,7 @@
 """The verbs of ``kubectl optimisedmodel``.
 
-Exit codes: 0 done (``explain``: Ready), 1 not Ready or refused, 2 wrong usage, 3 the cluster could not be asked.
+Exit codes: 0 done (``explain``: Ready, ``diff``: nothing changes), 1 not Ready, refused, or something changes, 2 wrong
+usage, 3 the cluster could not be asked.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
 from enginewright.plugin import verbs as does
 from enginewright.plugin.wishes import WishError
-from enginewright.validate_command import check_files
+from enginewright.validate_command import FileError, check_files
 
 EXIT_REFUSED: Final = 1
+EXIT_USAGE: Final = 2
 EXIT_UNREACHABLE: Final = 3
 
 
@@ -46,6 +48,10 @@ def parser() -> argparse.ArgumentParser:
     tops.add_argument("-A", "--all-namespaces", action="store_true")
     tops.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     _cluster_arguments(tops, does.top)
+    differs = verbs.add_parser("diff", help="what a manifest would change, and whether it needs a build")
+    differs.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
+    differs.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+    _cluster_arguments(differs, does.diff)
     check = verbs.add_parser("validate", help="check manifests without a cluster")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
     check.set_defaults(offline=check_files)
@@ -71,9 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.offline(options))
     try:
         return asyncio.run(_run(options))
-    except WishError as error:
+    except (WishError, FileError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_REFUSED
+        return EXIT_USAGE if isinstance(error, FileError) else EXIT_REFUSED
     except ClientError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_UNREACHABLE

@@ -17,14 +17,15 @@ import yaml
 from rich.console import Console
 from rich.live import Live
 
-from enginewright.clients.errors import TransientError
+from enginewright.clients.errors import NotFoundError, TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
 from enginewright.core.conditions import find
 from enginewright.core.reasons import Condition
+from enginewright.plugin import changes, screen, wishes
 from enginewright.plugin import report as reports
-from enginewright.plugin import screen, wishes
 from enginewright.plugin.words import explain as explained
+from enginewright.validate_command import models_in
 
 EXIT_REFUSED: Final = 1
 WATCH_SECONDS: Final = 1.0
@@ -116,6 +117,23 @@ async def top(client: KubeClient, options: argparse.Namespace) -> int:
         where = "in any namespace" if options.all_namespaces else f"in namespace {options.namespace}"
         print(f"no OptimisedModel {where}", file=sys.stderr)
     return 0
+
+
+async def diff(client: KubeClient, options: argparse.Namespace) -> int:
+    """As ``kubectl diff``, with what the change costs."""
+    found: dict[str, changes.Difference] = {}
+    for _, wanted in models_in(options.files):
+        meta = wanted.get("metadata") or {}
+        name, namespace = str(meta.get("name") or ""), meta.get("namespace") or options.namespace
+        live: Object | None = None
+        with contextlib.suppress(NotFoundError):
+            live = await client.get(OPTIMISED_MODEL, namespace, name)
+        found[f"{namespace}/{name}"] = changes.difference(live, wanted)
+    if options.output == "text":
+        print("\n".join(line for name, told in found.items() for line in changes.lines(name, told)))
+    else:
+        _print({name: changes.plain(told) for name, told in found.items()}, options.output)
+    return EXIT_REFUSED if any(told.problems or told.effect != changes.NOTHING for told in found.values()) else 0
 
 
 def _ready(obj: Mapping[str, Any]) -> bool:

@@ -1,0 +1,108 @@
+"""What applying a manifest would change, and what that would cost: nothing, new pods, or a build. Pure.
+
+The plugin does not know the operator's settings (images, what the server image has). They are the same before and
+after, so both specs go through the operator's own functions with settings that stand for them, and are only compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests import revision_name
+from enginewright.core.placement import place
+from enginewright.core.problems import Problem
+from enginewright.core.request import build_request, source_key
+from enginewright.core.spec import Spec, parse_spec, validate
+from enginewright_builder.contract import ResolvedSource
+
+NOTHING: Final = "nothing changes"
+NEW: Final = "it is new: the source is read, an engine is built unless the store has it, and it is served"
+_STANDS_FOR_ITSELF: Final = ResolvedSource(digest=f"sha256:{'0' * 64}", format="onnx", size_bytes=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """``before`` and ``after`` are values as the API has them, defaults included; None: not there."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """``problems``: it would be refused. ``effect`` is a sentence for people."""
+
+    changes: tuple[Change, ...] = ()
+    effect: str = ""
+    problems: tuple[Problem, ...] = ()
+
+
+def difference(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Difference:
+    """Of an object in the cluster, None where there is none, and the one in a file."""
+    spec = parse_spec(wanted.get("spec") or {})
+    if not isinstance(spec, Spec):
+        return Difference(problems=tuple(spec))
+    if problems := validate(spec):
+        return Difference(problems=tuple(problems))
+    before = parse_spec((live or {}).get("spec") or {})
+    if live is None or not isinstance(before, Spec):
+        return Difference(effect=NEW)
+    changes = tuple(_changes(_plain(before), _plain(spec), "spec"))
+    return Difference(changes=changes, effect=_effect(before, spec) if changes else NOTHING)
+
+
+def lines(name: str, told: Difference) -> list[str]:
+    """For a terminal, a file or a pipe."""
+    if told.problems:
+        return [f"{name}: it would be refused", *(f"  {problem}" for problem in told.problems)]
+    return [f"{name}: {told.effect}",
+            *(f"  {one.path}: {_value(one.before)} -> {_value(one.after)}" for one in told.changes)]  # fmt: skip
+
+
+def plain(told: Difference) -> dict[str, Any]:
+    """For JSON and YAML."""
+    return {"effect": told.effect, "changes": [vars(one) for one in told.changes],
+            "problems": [str(problem) for problem in told.problems]}  # fmt: skip
+
+
+def _value(value: Any) -> str:
+    return "(none)" if value is None else json.dumps(value)
+
+
+def _effect(before: Spec, after: Spec) -> str:
+    rolled_out = f"rolled out by {after.rollout.strategy}"
+    if source_key(before) != source_key(after):
+        return ("the source and its data are read again; where their content has changed, another engine is built "
+                f"unless the store has it, and {rolled_out}")
+    engines, revisions = zip(*(_identity(spec) for spec in (before, after)), strict=True)
+    if engines[0] != engines[1]:
+        return f"another engine: built unless the store has it, then {rolled_out}"
+    if revisions[0] != revisions[1]:
+        return f"no build: the same engine in new pods, {rolled_out}"
+    return "no build and no new revision: it takes effect at once"
+
+
+def _identity(spec: Spec) -> tuple[str, str]:
+    config = OperatorConfig()
+    placement = place(spec, _STANDS_FOR_ITSELF.size_bytes, config)
+    if isinstance(placement, Problem):
+        return str(placement), ""
+    fingerprint = build_request("model", spec, _STANDS_FOR_ITSELF, placement, config).fingerprint()
+    return fingerprint, revision_name(fingerprint, spec, placement, config)
+
+
+def _plain(spec: Spec) -> Mapping[str, Any]:
+    return spec.model_dump(mode="json", by_alias=True)
+
+
+def _changes(before: Any, after: Any, path: str) -> Iterator[Change]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in sorted(before.keys() | after.keys()):
+            yield from _changes(before.get(name), after.get(name), f"{path}.{name}")
+    elif before != after:
+        yield Change(path=path, before=before, after=after)

@@ -1,0 +1,63 @@
+"""What a changed manifest costs, said before anybody applies it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from enginewright.plugin.changes import NOTHING, difference, lines, plain
+from support.cluster import SPEC
+
+
+def manifest(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "minilm"}, "spec": {**copy.deepcopy(SPEC), **spec}}
+
+
+@pytest.mark.parametrize(("change", "effect"), [
+    ({}, NOTHING),
+    ({"engine": {}}, NOTHING),  # defaults, spelled out or not
+    ({"engine": {"maxBatchSize": 16}}, "another engine: built unless the store has it, then rolled out by Canary"),
+    ({"accuracy": {"tolerance": 0.2}, "rollout": {"strategy": "Recreate"}},
+     "another engine: built unless the store has it, then rolled out by Recreate"),
+    ({"serving": {"image": "mine:2"}}, "another engine: built unless the store has it, then rolled out by Canary"),
+    ({"serving": {"resources": {"requests": {"cpu": "3"}}}},
+     "no build: the same engine in new pods, rolled out by Canary"),
+    ({"autoscaling": {"maxReplicas": 9}}, "no build and no new revision: it takes effect at once"),
+    ({"replicas": 7}, "no build and no new revision: it takes effect at once"),
+])  # fmt: skip
+def test_the_effect_is_the_operators_own_verdict(change: dict[str, Any], effect: str) -> None:
+    assert difference(manifest(), manifest(**change)).effect == effect
+
+
+def test_another_source_is_read_again() -> None:
+    told = difference(manifest(), manifest(source={"uri": "pvc://models/other"}))
+    assert told.effect.startswith("the source and its data are read again; where their content has changed, ")
+
+
+def test_changes_are_named_with_defaults_filled_in() -> None:
+    told = difference(manifest(), manifest(engine={"maxBatchSize": 16}))
+    (change,) = plain(told)["changes"]
+    assert (change["path"], change["after"]) == ("spec.engine.maxBatchSize", 16)
+    assert lines("prod/minilm", told)[1] == f"  spec.engine.maxBatchSize: {change['before']} -> 16"
+
+
+def test_what_was_not_there_is_said_so() -> None:
+    told = difference(manifest(), manifest(engine={"calibration": {"uri": "pvc://models/calibration.npz"}}))
+    assert lines("prod/minilm", told)[1].startswith("  spec.engine.calibration: (none) -> {")
+
+
+def test_a_new_object() -> None:
+    assert difference(None, manifest()).effect.startswith("it is new: ")
+
+
+@pytest.mark.parametrize("bad", [
+    {"engine": {"precision": "fp7"}},
+    {"autoscaling": {"minReplicas": 5, "maxReplicas": 2}},
+])
+def test_what_would_be_refused_is_told_instead(bad: dict[str, Any]) -> None:
+    told = difference(manifest(), manifest(**bad))
+    assert told.problems
+    assert not told.effect
+    assert lines("prod/minilm", told)[0] == "prod/minilm: it would be refused"
