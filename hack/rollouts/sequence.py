@@ -55,7 +55,8 @@ def with_load(moves: Drill, wanted: Wanted, work: Callable[[], None]) -> None:
     arguments = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--rate", str(wanted.rate),
                  "--seconds", str(LONGEST), "--retries", "5", "--json", "--inputs", "/models/evaluation.npz"]
     traffic.start(corner.kube, NAMESPACE, LOAD, corner.builder, arguments, deadline=LONGEST + 60)
-    corner.kube("wait", "-n", NAMESPACE, "pod", "-l", f"job-name={LOAD}", "--for=condition=Ready", "--timeout=90s")
+    for condition in ("create", "condition=Ready"):  # kubectl waits for no condition of what is not there
+        corner.kube("wait", "-n", NAMESPACE, "pod", "-l", f"job-name={LOAD}", f"--for={condition}", "--timeout=90s")
     try:
         work()
         left = wanted.requests / wanted.rate - (time.monotonic() - began) + 5

@@ -31,9 +31,8 @@ def test_the_same_model_again_is_a_cache_hit_and_deletion_leaves_no_orphan(bench
     bench.apply("first")
     fingerprint = bench.wait("first", "condition=Ready")["status"]["fingerprint"]
     bench.kube("delete", "om", "first", "-n", bench.namespace)
-    bench.kube("wait", "--for=delete", "deployment,service,poddisruptionbudget,job,pod", "-n", bench.namespace,
-               "-l", "enginewright.io/model=first", "--timeout=90s")
-    assert bench.get("configmap", "enginewright.io/model=first") == []
+    bench.kube("wait", "--for=delete", "deployment,service,poddisruptionbudget,job,pod,configmap", "-n",
+               bench.namespace, "-l", "enginewright.io/model=first", "--timeout=90s")
     bench.apply("first")
     model = bench.wait("first", "condition=Ready")
     assert model["status"]["fingerprint"] == fingerprint

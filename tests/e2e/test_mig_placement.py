@@ -41,8 +41,7 @@ def test_a_build_that_fits_is_placed_and_one_that_does_not_says_what_is_missing(
     bench.apply("waits", engine={"backend": "onnxruntime", "buildBudgetSeconds": 15}, placement=_gpu("3g.40gb"))
     assert "nvidia.com/mig-3g.40gb" in bench.wait_reason("waits", "EngineBuilt", "Unschedulable")["message"]
     selector = "enginewright.io/model=fits,app.kubernetes.io/component=build"
-    bench.kube("wait", "pod", "-n", bench.namespace, "-l", selector, "--for=condition=PodScheduled", "--timeout=60s")
-    pod = bench.get("pod", selector)[0]
+    pod = bench.placed(selector)[0]
     assert pod["spec"]["nodeName"] == mig_node
     assert pod["spec"]["containers"][0]["resources"]["limits"][SLICE] == "1"
 
@@ -78,6 +77,6 @@ def test_dynamic_resource_allocation_finds_the_slice_by_its_profile(bench: Bench
     bench.apply("claims", engine={"backend": "onnxruntime", "buildBudgetSeconds": 15}, placement=placement)
     selector = "enginewright.io/model=claims,app.kubernetes.io/component=build"
     bench.wait_reason("claims", "SourceResolved", "Resolved")
-    bench.kube("wait", "pod", "-n", bench.namespace, "-l", selector, "--for=condition=PodScheduled", "--timeout=60s")
+    bench.placed(selector)
     allocated = bench.get("resourceclaim")[0]["status"]["allocation"]["devices"]["results"]
     assert [found["device"] for found in allocated] == ["gpu-0-mig-1g10gb"]

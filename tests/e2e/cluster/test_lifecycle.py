@@ -5,10 +5,12 @@ It is in a directory of its own, and thereby runs before the tests that keep one
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,8 +67,13 @@ def test_up_killed_up_down_leaves_nothing(machine_before: dict[str, object]) -> 
     cluster("up")
     cluster("kubectl", "create", "configmap", "kept", "--from-literal=a=b")
 
-    for each in process.strays(Local().paths.state):
-        os.kill(each.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while family := list(process.strays(Local().paths.state)):
+        assert time.monotonic() < deadline, family
+        for each in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each.pid, signal.SIGKILL)
+        time.sleep(0.1)  # SIGKILL takes effect when the kernel gets to it
     assert subprocess.run((CLUSTER, "status"), capture_output=True, check=False).returncode == 1
 
     cluster("up")

@@ -38,13 +38,20 @@ class Bench:
         return next(found for found in model["status"]["conditions"] if found["type"] == condition)
 
     def wait(self, name: str, condition: str, seconds: int = 180) -> dict[str, Any]:
-        """Waits as a user does, with kubectl wait; says what the conditions were when it was in vain."""
+        """Waits as a user does, with kubectl wait, and returns the object as it was then: a moment later it may be
+        another. Says what the conditions were when it was in vain."""
         try:
-            self.kube("wait", f"om/{name}", "-n", self.namespace, f"--for={condition}", f"--timeout={seconds}s",
-                      timeout=seconds + 30)
+            met = self.kube("wait", f"om/{name}", "-n", self.namespace, f"--for={condition}", f"--timeout={seconds}s",
+                            "-o", "json", timeout=seconds + 30)
         except StepError as error:
             pytest.fail(f"{error}\n{yaml.safe_dump(self.model(name).get('status', {}), sort_keys=False)}")
-        return self.model(name)
+        return json.loads(met)  # type: ignore[no-any-return]
+
+    def placed(self, selector: str) -> list[dict[str, Any]]:
+        """Waits until there are such pods and the scheduler has found a node for each; returns them."""
+        for condition in ("create", "condition=PodScheduled"):  # kubectl waits for no condition of what is not there
+            self.kube("wait", "pod", "-n", self.namespace, "-l", selector, f"--for={condition}", "--timeout=60s")
+        return self.get("pod", selector)
 
 
 def _defaults() -> dict[str, Any]:
