@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from enginewright_builder.competition.attempt import WorstLayers
 from enginewright_builder.competition.ladder import Climb, Gate, climb, ordered
@@ -210,6 +212,31 @@ def test_what_goes_wrong_with_one_engine_costs_that_engine(
     lost = next(one for one in climbed.candidates if one.backend == "stub")
     assert lost.verdict == verdict
     assert told in lost.reason
+
+
+def test_the_verdict_on_a_candidate_that_answers_infinity_names_the_first_layer_that_does(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+        perceptron: Path, tmp_path: Path) -> None:
+    """Its graph overflows in its last product, as one that was lowered to FP16 may."""
+    model = onnx.load(str(exported.path))
+    last = next(node for node in reversed(model.graph.node) if node.op_type in ("Gemm", "MatMul"))
+    for tensor in model.graph.initializer:
+        if tensor.name == last.input[1]:
+            values = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(np.full_like(values, np.inf), tensor.name))
+    overflowing = tmp_path / "overflowing.onnx"
+    onnx.save(model, str(overflowing))
+
+    class Overflowing(Stub):
+        def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
+            return replace(super().build(rung, model, context), graph=overflowing)
+
+    stub = Overflowing(perceptron, change=lambda out: {name: value * np.inf for name, value in out.items()})
+    climbed = climb([stub, OnnxRuntimeEngine()], "auto", exported, source, context, gate(samples))
+    lost = next(one for one in climbed.candidates if one.backend == "stub")
+    assert lost.verdict == "AccuracyRefused"
+    assert lost.reason == ("answers NaN or infinity where the source does not; the first layer that does is "
+                           f"{last.name or last.output[0]}")
 
 
 def test_what_would_hit_every_engine_ends_the_build(exported: ExportedModel, source: SourceModel, samples: SampleSet,
