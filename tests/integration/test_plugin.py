@@ -37,6 +37,9 @@ class Plugin:
         program = directory / "kubectl-optimisedmodel"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m enginewright.plugin "$@"\n')
         program.chmod(0o755)
+        completion = directory / "kubectl_complete-optimisedmodel"
+        completion.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m enginewright.plugin.complete "$@"\n')
+        completion.chmod(0o755)
         mine = yaml.safe_load(kubeconfig.read_text())
         for entry in mine["contexts"]:
             entry["context"]["namespace"] = namespace
@@ -47,7 +50,10 @@ class Plugin:
                             "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'builders'}"}
 
     async def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(binaries.node_program("kubectl")), "optimisedmodel", *arguments]
+        return await self.kubectl("optimisedmodel", *arguments)
+
+    async def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(binaries.node_program("kubectl")), *arguments]
         return await asyncio.to_thread(subprocess.run, command, env=self.environment, capture_output=True, text=True,
                                        timeout=60, check=False)
 
@@ -82,6 +88,16 @@ async def test_the_way_of_a_model(operator: Operator, models: Models, kubelet: F
     assert released.stdout == "minilm follows its spec again\n"
     said = json.loads((await plugin("explain", "minilm", "-o", "json")).stdout)
     assert set(said) == {"headline", "facts", "way", "next"}
+
+
+async def test_the_shell_completes_verbs_and_names(models: Models, plugin: Plugin) -> None:
+    """By kubectl's own completion, which looks for the plugin's."""
+    for name in ("minilm", "mistral", "resnet"):
+        await models.create(model(name))
+    told = (await plugin.kubectl("__complete", "optimisedmodel", "exp")).stdout
+    assert told.splitlines()[:2] == ["explain", ":4"]
+    told = (await plugin.kubectl("__complete", "optimisedmodel", "explain", "mi")).stdout
+    assert told.splitlines()[:3] == ["minilm", "mistral", ":4"]
 
 
 async def test_diff_says_what_a_change_costs(operator: Operator, models: Models, kubelet: FakeKubelet, plugin: Plugin,

@@ -44,6 +44,11 @@ def roll_back(obj: Mapping[str, Any], revision: str = "") -> tuple[Annotations, 
     return {labels.ROLLBACK_TO: found[0].revision}, f"{name} goes back to revision {found[0].revision}, without a build"
 
 
+def revisions(obj: Mapping[str, Any]) -> list[str]:
+    """That :func:`roll_back` may be asked for."""
+    return [entry.revision for entry in _read(obj)[1].revisions if entry.promotion_time]
+
+
 def release(obj: Mapping[str, Any]) -> tuple[Annotations, str]:
     name, _ = _read(obj)
     if labels.ROLLBACK_TO not in (obj["metadata"].get("annotations") or {}):
