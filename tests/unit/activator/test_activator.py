@@ -14,6 +14,9 @@ import grpc.aio
 import pytest
 
 from enginewright.activator.serve import Options, Running, activator
+from enginewright.clients.activator import ActivatorClient
+from enginewright.clients.errors import TransientError
+from enginewright.clients.signals import NoSignalError
 from support.stand_in import HOST, INFER, STREAM, StandIn
 
 PATIENCE = 30.0
@@ -291,6 +294,27 @@ async def test_metrics_answer_at_once_when_a_request_waits() -> None:
         assert "enginewright_activator_pending 0.0" in await _text(session, page)
         async with session.get(f"{page}?wait=long") as answer:
             assert answer.status == 400
+
+
+async def test_the_operators_client_reads_what_is_held() -> None:
+    replica = StandIn()
+    async with running(replica) as found, ActivatorClient(deadline=PATIENCE) as operator:
+        assert await operator.held(HOST, port=found.metrics_port) == 0.0
+        asking = asyncio.create_task(operator.held(HOST, wait=PATIENCE, port=found.metrics_port))
+        held = asyncio.create_task(post(found, b"x"))
+        assert await asking == 1.0
+        async with replica.running():
+            await held
+    async with ActivatorClient() as operator:
+        with pytest.raises(TransientError):
+            await operator.held(HOST, port=found.metrics_port)
+
+
+async def test_another_servers_page_does_not_tell_what_is_held() -> None:
+    replica = StandIn()
+    async with replica.running(), ActivatorClient() as operator:
+        with pytest.raises(NoSignalError, match="no enginewright_activator_pending"):
+            await operator.held(HOST, port=replica.http_port)
 
 
 async def _text(session: aiohttp.ClientSession, page: str) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 from aiohttp import web
 
+from enginewright.clients.activator import ActivatorClient
+from enginewright.clients.errors import TransientError
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
@@ -102,6 +104,62 @@ async def test_one_round_is_one_sample_of_all_replicas(signals: Signals, fleet: 
     assert heard.scrapes == [("direct", True), ("direct", True), ("direct", False)]
 
 
+@dataclass
+class Holders(ActivatorClient):
+    """What each activator holds by its address, None for one that does not answer; ``waits`` is what each was asked to
+    wait. One that holds nothing never answers a long poll here: who needs its answer waits for ever."""
+
+    holds: dict[str, float | None] = field(default_factory=dict)
+    waits: list[float] = field(default_factory=list)
+
+    async def held(self, address: str, wait: float = 0.0, port: int = 0) -> float:
+        self.waits.append(wait)
+        found = self.holds[address]
+        if found is None:
+            raise TransientError("no answer")
+        if wait and not found:
+            await asyncio.Event().wait()
+        return found
+
+
+def held_by(signals: Signals, **holds: float | None) -> tuple[Holders, Target]:
+    signals._activators = holders = Holders(holds=dict(holds))
+    return holders, replace(target(), activators={f"activator-{name}": name for name in holds})
+
+
+async def test_what_activators_hold_is_known_as_soon_as_one_holds_something(signals: Signals) -> None:
+    holders, nobody = held_by(signals, a=0.0, b=3.0, c=None)
+    window = Window(0.0)
+    await signals.round(KEY, nobody, window)
+    assert window.view().samples == (Sample(time=100.0, ready=0, held=3.0),)
+    assert holders.waits == [0.01] * 3, "a period long"
+
+
+async def test_beside_replicas_activators_are_asked_without_waiting(signals: Signals, fleet: Fleet) -> None:
+    holders, some = held_by(signals, a=0.0, b=0.0)
+    fleet.queued = {"127.0.0.1": 3}
+    window = Window(0.0)
+    await signals.round(KEY, replace(some, replicas={"pod-1": "127.0.0.1"}), window)
+    assert window.view().samples[0].held == 0.0
+    assert holders.waits == [0.0, 0.0]
+
+
+async def test_activators_that_do_not_answer_are_not_taken_for_idle_ones(signals: Signals, heard: Heard) -> None:
+    _, silent = held_by(signals, a=None)
+    window = Window(0.0)
+    await signals.round(KEY, silent, window)
+    assert window.view().samples[0].held is None
+    assert heard.scrapes == [("activator", False)]
+
+
+async def test_a_request_that_is_held_wakes_the_object_up(signals: Signals, heard: Heard) -> None:
+    _, nobody = held_by(signals, a=1.0)
+    zero = ScaleLimits(min_replicas=0, max_replicas=2)
+    signals.watch(KEY, replace(nobody, current=0, limits=zero))
+    await until(lambda: heard.woken)
+    assert heard.woken[0] == KEY
+
+
 QUESTION = Question(key="k", stable="old", candidate="new", model="m", limits=Limits(requests=10))
 
 
@@ -183,7 +241,7 @@ async def test_a_changed_target_goes_on_with_the_same_window(signals: Signals, f
     await until(lambda: heard.scrapes)
     heard.now = 200.0
     signals.watch(KEY, target("127.0.0.2", limits=None))
-    await until(lambda: (window := signals.window(KEY)) and "pod-2" in window.samples[-1].pending)
+    await until(lambda: (window := signals.window(KEY)) and window.samples and "pod-2" in window.samples[-1].pending)
     window = signals.window(KEY)
     assert window is not None
     assert window.started == 100.0
