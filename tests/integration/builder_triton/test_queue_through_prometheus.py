@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import numpy as np
 import pytest
 import pytest_asyncio
 import tritonclient.grpc.aio as triton
-import yaml
 
 from enginewright.clients.errors import TransientError
 from enginewright.clients.prometheus import PrometheusClient
@@ -23,6 +20,8 @@ from enginewright_builder.engines.base import Artifact
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 from support.apiserver import eventually
+from support.dashboards import expressions
+from support.prometheus import answers, free_port, running
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="module")]
 
@@ -46,41 +45,10 @@ async def patient(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def prometheus(patient: TritonServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """The URL of a Prometheus that scrapes that server each second, with the labels that pod discovery gives."""
-    program = shutil.which("prometheus")
-    assert program, "install Debian's package prometheus: hack/bin-deps.sh"
-    directory = tmp_path_factory.mktemp("prometheus")
     labels = {"namespace": "models", "pod": POD, "optimisedmodel": "queued"}
     target = {"targets": [patient.metrics_address], "labels": labels}
-    (directory / "prometheus.yml").write_text(yaml.safe_dump({
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(RULES)],
-        "scrape_configs": [{"job_name": "triton", "static_configs": [target]}]}))
-    address = f"127.0.0.1:{_free_port()}"
-    with (directory / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            program, f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
-            f"--web.listen-address={address}", stdout=log, stderr=log)
-    try:
-        async with httpx.AsyncClient() as http:
-            await eventually(lambda: _ready(http, f"http://{address}/-/ready"))
-        yield f"http://{address}"
-    finally:
-        process.terminate()
-        async with asyncio.timeout(20):
-            await process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-async def _ready(http: httpx.AsyncClient, url: str) -> bool:
-    try:
-        return (await http.get(url)).status_code == 200
-    except httpx.TransportError:
-        return False
+    async with running(tmp_path_factory.mktemp("prometheus"), [target], [RULES]) as url:
+        yield url
 
 
 async def test_what_waits_in_triton_is_what_the_operator_reads(patient: TritonServer, prometheus: str) -> None:
@@ -102,6 +70,30 @@ async def test_what_waits_in_triton_is_what_the_operator_reads(patient: TritonSe
         assert await client.pending(prometheus, "models", "queue") == {}
 
 
+# Of a server with a GPU.
+NOT_HERE = ("nv_gpu_", "nv_energy_")
+
+
+async def test_no_panel_of_the_dashboards_is_empty(patient: TritonServer, prometheus: str) -> None:
+    """Every expression of the chart's dashboards that reads a server's metrics, asked of the real Prometheus."""
+    variables = {"__rate_interval": "1m", "namespace": "models", "model": "queued"}
+    asked = [(panel, text) for panel, text in expressions("nv_", variables)
+             if not any(metric in text for metric in NOT_HERE)]
+    assert len(asked) > 12
+    async with httpx.AsyncClient() as http, triton.InferenceServerClient(patient.grpc_url) as server:
+        tensor = triton.InferInput("x", [1, 2, 8], "FP32")
+        tensor.set_data_from_numpy(np.ones((1, 2, 8), np.float32))
+
+        async def no_panel_is_empty() -> bool:
+            # A rate needs two readings with requests between them.
+            await asyncio.gather(*(server.infer("queued", [tensor]) for _ in range(BATCH)))
+            empty = [panel for panel, text in asked if not await answers(http, prometheus, text)]
+            assert empty == []
+            return True
+
+        await eventually(no_panel_is_empty)
+
+
 async def _recorded(prometheus: str, depth: float) -> bool:
     """Whether the recording rule, which autoscalers read, says ``depth``."""
     query = {"query": 'enginewright:queue_depth:sum{namespace="models",optimisedmodel="queued"}'}
@@ -121,4 +113,4 @@ async def test_rules_name_only_what_triton_exports(patient: TritonServer) -> Non
 async def test_a_prometheus_that_is_gone_is_transient() -> None:
     async with PrometheusClient(deadline=1) as client:
         with pytest.raises(TransientError, match="query"):
-            await client.pending(f"http://127.0.0.1:{_free_port()}", "models", "queued")
+            await client.pending(f"http://127.0.0.1:{free_port()}", "models", "queued")

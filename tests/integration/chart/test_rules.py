@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from support.kubectl import Kubectl
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "charts" / "enginewright" / "files" / "rules.yaml"
+DASHBOARDS = RULES.parent / "dashboards"
 EXAMPLES = ROOT / "examples" / "scaling"
 CASES = Path(__file__).parent / "rules.test.yaml"
 
@@ -66,3 +68,17 @@ def test_examples_scale_what_the_definition_defines(example: str) -> None:
 
 def test_the_apiserver_admits_the_autoscaler(control_plane: Path) -> None:
     assert Kubectl(control_plane, "default").admits(load(EXAMPLES / "hpa.yaml")) == ""
+
+
+def test_the_chart_carries_the_dashboards(objects: Any) -> None:
+    """As ConfigMaps that Grafana's sidecar finds; each is the file as it is, and links to the other."""
+    assert "dashboard" not in str(objects({}))
+    rendered = objects({"metrics": {"dashboards": {"enabled": True}}})["ConfigMap"]
+    found = [entry for entry in rendered if "-dashboard-" in entry["metadata"]["name"]]
+    boards = {name: json.loads(text) for entry in found for name, text in entry["data"].items()}
+    assert all(entry["metadata"]["labels"]["grafana_dashboard"] == "1" for entry in found)
+    files = {f"enginewright-{path.name}": load(path) for path in DASHBOARDS.glob("*.json")}
+    assert boards == files
+    assert {link["url"] for board in boards.values() for link in board["links"]} == {
+        f"/d/{board['uid']}" for board in boards.values()
+    }
