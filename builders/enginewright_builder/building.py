@@ -43,8 +43,6 @@ from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.prove import Case, Proof, prove
 from enginewright_builder.triton.repository import write_model
 
-# Below the store: what TensorRT measured of its kernels, a file for each device class and runtime version.
-TIMING_CACHES = "timing-caches"
 # Single requests that the sweep sends round and round.
 SWEEP_REQUESTS = 16
 
@@ -121,7 +119,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], request: Build
         context = BuildContext(device=request.device, runtime=request.runtime, calibration=prepared.calibration,
                                max_batch_size=size, buckets=batch_buckets(size, request.batching.preferred_batch_sizes),
                                example=prepared.evaluation.typical, source=prepared.source,
-                               timing_caches=Path(request.store_path) / TIMING_CACHES,
+                               timing_caches=Path(request.store_path) / store.TIMING_CACHES,
                                workspace=scratch / "candidates", progress=report)
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
                     budget=budget, worst_layers=prepared.drifts, metric=prepared.metric, fallback=fallback,

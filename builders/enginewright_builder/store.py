@@ -25,6 +25,9 @@ from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.verify import VerificationError, sha256_file, verify
 
 TEMPORARY = ".tmp"
+# Below the store: what TensorRT measured of its kernels, a file for each device class and runtime version, and the
+# graphs that it builds from.
+TIMING_CACHES = "timing-caches"
 STALE_SECONDS = 24 * 3600.0
 COPY_BYTES = 1 << 20
 # Beside the engine itself: the manifest, folder entries, rounding to blocks.

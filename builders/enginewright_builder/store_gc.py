@@ -17,8 +17,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from enginewright_builder import graph_store
 from enginewright_builder.contract import MANIFEST_FILE
-from enginewright_builder.store import STALE_SECONDS, TEMPORARY, check_writable, sweep_stale
+from enginewright_builder.store import STALE_SECONDS, TEMPORARY, TIMING_CACHES, check_writable, sweep_stale
 
 FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 USED = ".used"
@@ -44,13 +45,15 @@ def mark_used(store_path: Path, fingerprint: str) -> None:
 def collect(store_path: Path, *, grace_seconds: float, keep: Collection[str] = (),
             remove: Collection[str] | None = None) -> Collected:
     """Removes engines that were neither published nor wanted for ``grace_seconds``, but none of ``keep``; with
-    ``remove`` none but these. Leftovers of builds that died go when they are a day old, whatever is asked for. Raises
-    :class:`UserError` ``StoreMissing`` or ``StoreReadOnly``, and :class:`TransientError`."""
+    ``remove`` none but these. Whatever is asked for, leftovers of builds that died go when they are a day old, and
+    typed graphs when nobody has used them for ``grace_seconds``, of a day at least. Raises :class:`UserError`
+    ``StoreMissing`` or ``StoreReadOnly``, and :class:`TransientError`."""
     check_writable(store_path)
     there = {path.name for path in store_path.iterdir() if path.is_dir() and FINGERPRINT.fullmatch(path.name)}
     asked = sorted(there & (there if remove is None else set(remove)))
     removed = [name for name in asked if name not in keep and _remove(store_path, name, grace_seconds)]
     swept = len(sweep_stale(store_path)) + _sweep_markers(store_path)
+    swept += graph_store.sweep(store_path / TIMING_CACHES, max(grace_seconds, STALE_SECONDS))
     return Collected(removed=tuple(removed), spared=tuple(name for name in asked if name not in removed),
                      leftovers=swept)
 

@@ -74,8 +74,9 @@ class BuildContext:
     ``calibration`` holds batches of real inputs, apart from the evaluation data; empty if none. ``buckets`` are the
     batches that candidates are compared at, ascending, the last is ``max_batch_size``; ``example`` is one batch of
     typical inputs, for the sizes other than the batch. ``source`` is the model itself, for engines that compile it
-    rather than its ONNX. ``timing_caches`` is a folder of the store that outlives the build, None without a store.
-    ``keep_precise`` names ONNX nodes that a lower precision has to leave as they are.
+    rather than its ONNX. ``timing_caches`` is a folder of the store that outlives the build, for what TensorRT measured
+    and the graphs that it builds from; None without a store. ``keep_precise`` names ONNX nodes that a lower precision
+    has to leave as they are.
     """
 
     device: DeviceRequest

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import metadata
 from pathlib import Path
 
 import onnx
+from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
+from enginewright_builder import graph_store
 from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
 from enginewright_builder.engines.trt_messages import candidate_failed
@@ -17,30 +22,90 @@ GRAPH_FILE = "model.onnx"
 FULL, HALF, QUANTISED = ("fp32", "tf32"), ("bf16", "fp16"), ("fp8", "int8")
 # The operator set from which on BF16 is a type of most operators.
 _HALF_OPSET = {"fp16": 18, "bf16": 22}
+# Raised when what is written into a graph changes: graphs in the store are then made anew.
+_VERSION = 1
+_TOOLS = ("nvidia-modelopt", "onnx", "onnx-graphsurgeon", "onnxruntime", "onnxscript", "torch", "transformers")
 _LOW_TYPES = {"fp16": onnx.TensorProto.FLOAT16, "bf16": onnx.TensorProto.BFLOAT16}
 
 
 def typed_graph(precision: str, model: ExportedModel, context: BuildContext) -> Path:
-    """The graph of ``model`` that computes in ``precision``; made once, and used by all rungs of that precision.
+    """The graph of ``model`` that computes in ``precision``; made once, and used by all rungs of that precision, and by
+    later builds of the same model where there is a store.
 
     Inputs and outputs keep their types. Raises :class:`UserError` ``CandidateFailed``.
     """
     if precision in FULL:
         return model.path
     target = context.workspace / f"tensorrt-{precision}" / GRAPH_FILE
-    if not target.exists():
-        part = target.with_name(f"part-{GRAPH_FILE}")
-        part.parent.mkdir(parents=True, exist_ok=True)
-        if has_qdq(model.path):
-            _keep_quantisation(precision, model, part)
-        elif precision in HALF:
-            _half(precision, model, context, part)
-        else:
-            _quantised(precision, model, context, part)
-        if precision in HALF:
-            _check_types(precision, part)
-        os.replace(part, target)
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if context.timing_caches is None:
+        return _made(precision, model, context, target)
+    key = graph_key(precision, model, context)
+    found = graph_store.load(context.timing_caches, key, target.parent)
+    if found.here:
+        context.progress(0.05, f"the {precision} graph comes from the store")
+        return target
+    if found.problem:
+        context.progress(0.0, f"typed graph ignored and made anew: {found.problem}")
+    _made(precision, model, context, target)
+    if problem := graph_store.save(context.timing_caches, key, _files(target)):
+        context.progress(0.05, f"typed graph not kept: {problem}")
     return target
+
+
+def graph_key(precision: str, model: ExportedModel, context: BuildContext) -> str:
+    """``fp16-`` and 32 hex digits over all that the graph is made from: the FP32 graph with its weights, the data that
+    activations are measured on, the nodes left precise, whose export it is, and the tools."""
+    made_from = {
+        "version": _VERSION, "precision": precision, "graph": [_digest(path) for path in _files(model.path)],
+        "data": _data_digest(_inputs(context) if precision in HALF else context.calibration),
+        "keep": sorted(context.keep_precise), "source": type(context.source).__name__,
+        "tools": {name: _tool(name) for name in _TOOLS}}
+    return f"{precision}-{hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:32]}"
+
+
+def _made(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> Path:
+    part = target.with_name(f"part-{GRAPH_FILE}")
+    if has_qdq(model.path):
+        _keep_quantisation(precision, model, part)
+    elif precision in HALF:
+        _half(precision, model, context, part)
+    else:
+        _quantised(precision, model, context, part)
+    if precision in HALF:
+        _check_types(precision, part)
+    os.replace(part, target)
+    return target
+
+
+def _files(graph: Path) -> list[Path]:
+    """The graph, and the files beside it that hold its weights."""
+    model = onnx.load(str(graph), load_external_data=False)
+    beside = {ExternalDataInfo(tensor).location for tensor in model.graph.initializer if uses_external_data(tensor)}
+    return [graph, *(graph.parent / name for name in sorted(beside))]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as reader:
+        return hashlib.file_digest(reader, "sha256").hexdigest()
+
+
+def _data_digest(batches: Iterable[Tensors]) -> str:
+    digest = hashlib.sha256()
+    for batch in batches:
+        for name, array in batch.items():
+            digest.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())
+            digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _tool(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def carries_quantisation(context: BuildContext) -> bool:

@@ -196,6 +196,22 @@ def test_quantised_graphs_hold_qdq_and_compute_the_rest_in_fp16(net: str, operat
 
 
 @modelopt
+def test_a_graph_out_of_the_store_is_the_one_that_was_written(quantised: Quantised, tmp_path: Path) -> None:
+    """As ModelOpt writes it, with all that the worker leaves beside it."""
+    source, written = quantised("convnet", "int8")
+    told: list[str] = []
+    made = replace(context_for(source, [images(16)], tmp_path / "first"), timing_caches=tmp_path / "timing-caches",
+                   progress=lambda fraction, detail: told.append(detail))
+    first = typed_graph("int8", exported(source), made)
+    again = typed_graph("int8", exported(source), replace(made, workspace=tmp_path / "second"))
+    assert told[-1] == "the int8 graph comes from the store"
+    assert again != first
+    assert again.read_bytes() == first.read_bytes()
+    assert quantised_operators(again) == quantised_operators(written)
+    assert 0 < error(again, source, images(5)) < 0.06
+
+
+@modelopt
 def test_weights_are_scaled_per_channel(quantised: Quantised) -> None:
     _, path = quantised("convnet", "int8")
     graph = onnx.load(str(path)).graph
