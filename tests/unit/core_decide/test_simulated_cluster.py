@@ -40,6 +40,7 @@ EDITS: tuple[dict[str, Any], ...] = (
     {"autoscaling": None, "replicas": 1},
     {"autoscaling": None, "replicas": 3},
     {"replicas": None, "autoscaling": {"maxReplicas": 4, "scaleDownStabilizationSeconds": 20}},
+    {"replicas": None, "autoscaling": {"minReplicas": 0, "maxReplicas": 2, "scaleToZeroAfterSeconds": 5}},
     {"engine": {"precision": "fp8"}},
 )
 OUTCOMES = (
@@ -123,6 +124,8 @@ class SimulatedCluster(RuleBasedStateMachine):
         cluster.operate(**how)
         rollout = cluster.spec["rollout"]
         gap_is_meant = rollout["strategy"] == "Recreate" or cluster.spec.get("replicas") == 0
+        # What nobody asks for goes, but somebody holds what comes then.
+        gap_is_meant = gap_is_meant or self._held()
         # A single replica that may not have another beside it is exchanged by going first.
         gap_is_meant = gap_is_meant or (rollout["maxSurge"] == 0 and cluster.spec.get("replicas", 1) == 1)
         if answering and not gap_is_meant:
@@ -174,9 +177,27 @@ class SimulatedCluster(RuleBasedStateMachine):
             pod.ready for pod in cluster.pods.values() if pod.revision in staying and selected in ("", pod.revision)
         )
 
+    def _held(self) -> bool:
+        """Whether the Service selects an activator that answers."""
+        cluster = self.cluster
+        selected = cluster.service is not None and cluster.service.activator
+        return selected and any(pod.ready for pod in cluster.activators.values())
+
+    def _ready_to_start(self) -> bool:
+        """Whether there is one engine, that of the spec, with no replica, as nobody asks."""
+        cluster = self.cluster
+        scaling = cluster.spec.get("autoscaling") or {}
+        if scaling.get("minReplicas") != 0 or not cluster.activators:
+            return False
+        (deployment,) = cluster.deployments.values()
+        assert deployment.fingerprint == cluster.plan().status["fingerprint"]
+        return deployment.spec_replicas == 0 or cluster.plan().status["autoscaling"]["desiredReplicas"] == 0
+
     def _strictly_ready(self) -> None:
         """Written apart from the code under test, from the promise."""
         cluster = self.cluster
+        if self._ready_to_start():
+            return
         (deployment,) = cluster.deployments.values()
         assert cluster.service is not None
         assert cluster.service.revision == deployment.revision
@@ -271,6 +292,14 @@ class SimulatedCluster(RuleBasedStateMachine):
     def somebody_deletes_a_deployment(self) -> None:
         self.cluster.act_delete_deployment(sorted(self.cluster.deployments)[0])
 
+    @rule(seconds=st.sampled_from([2, 8]), held=st.sampled_from([0, 0, 3]))
+    def nobody_or_somebody_asks(self, seconds: int, held: int) -> None:
+        self.cluster.queue(0, seconds=seconds, arrived=0.0, held=held)
+
+    @rule(holding=st.booleans())
+    def activators_work_or_not(self, holding: bool) -> None:
+        self.cluster.holding = holding
+
     @rule(depth=st.sampled_from([0, 3, 30]))
     def requests_queue(self, depth: int) -> None:
         self.cluster.queue(depth)
@@ -306,6 +335,12 @@ class SimulatedCluster(RuleBasedStateMachine):
         assert len(self.cluster.running("build")) <= 1
 
     @invariant()
+    def nobody_is_sent_to_an_activator_that_was_never_there(self) -> None:
+        cluster = self.cluster
+        if cluster.service is not None and cluster.service.activator:
+            assert "Deployment/minilm-activator" in cluster.applied
+
+    @invariant()
     def only_what_has_answered_is_called_stable(self) -> None:
         self.answered |= {pod.revision for pod in self.cluster.pods.values() if pod.ready}
         stable = self.cluster.status.get("rollout", {}).get("stable")
@@ -321,6 +356,9 @@ class SimulatedCluster(RuleBasedStateMachine):
         cluster = self.cluster
         self._mend()
         cluster.kinds = {"HTTPRoute", "GRPCRoute"}
+        cluster.holding = True
+        if "gateway" in cluster.spec["rollout"] and "autoscaling" in cluster.spec:
+            cluster.edit(autoscaling={"maxReplicas": 4})  # none, and routes, exclude each other
         cluster.edit(suspend=None, engine=None)
         cluster.signals = None
         for value in ("what failed before", "what was only now seen to have failed"):
@@ -349,7 +387,10 @@ class SimulatedCluster(RuleBasedStateMachine):
         kinds = ["HTTPRoute", *(["GRPCRoute"] if gateway.get("grpcHostnames") else [])] if gateway else []
         assert cluster.routes == {kind: {revision: 100} for kind in kinds}
         services = {key for key in cluster.applied if key.startswith("Service/")}
+        services -= {"Service/minilm-replicas"} if cluster.activators else set()
         assert services == {"Service/minilm", *([f"Service/minilm-{revision}"] if gateway else [])}
+        least = (cluster.spec.get("autoscaling") or {}).get("minReplicas")
+        assert bool(cluster.activators) == (least == 0)
 
 
 SimulatedCluster.TestCase.settings = settings(
