@@ -61,7 +61,7 @@ class Ascent:
         self._inputs: dict[int, Tensors] = {}
         self._timings: dict[str, dict[int, Timing]] = {}
         self._beaten: dict[str, set[int]] = {}
-        self._slowest: dict[str, float] = {}
+        self._slowest: dict[tuple[str, str], float] = {}
         self._beside_leader: dict[str, float] = {}
 
     @property
@@ -81,8 +81,8 @@ class Ascent:
                 continue
             before = self.budget.spent
             self.candidates.append(self.workshop.attempt(plan.rung, plan.wanted, self._part(start, width), plan.kept))
-            backend = plan.rung.backend
-            self._slowest[backend] = max(self._slowest.get(backend, 0.0), self.budget.spent - before)
+            of = (plan.rung.backend, plan.rung.precision)
+            self._slowest[of] = max(self._slowest.get(of, 0.0), self.budget.spent - before)
             if sum(one.runner is not None for one in self.candidates) > OPEN_RUNNERS:
                 self.screen()
 
@@ -94,16 +94,19 @@ class Ascent:
         """What is kept of the budget for the last race and for what comes after the ladder."""
         return self.measure_seconds + min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
 
-    def need(self, backend: str) -> float:
-        """Seconds that one more rung takes, as far as is known: those of the slowest of its engine so far."""
-        return self._slowest.get(backend, 0.0)
+    def need(self, rung: Rung) -> float:
+        """Seconds that one more rung takes, as far as is known: those of the slowest of its engine and precision so
+        far, or of its engine alone. Calibration makes INT8 take twice as long as FP16, and is done once."""
+        same = self._slowest.get((rung.backend, rung.precision))
+        others = (seconds for (backend, _), seconds in self._slowest.items() if backend == rung.backend)
+        return max(others, default=0.0) if same is None else same
 
     def _why_not(self, rung: Rung) -> str:
         """The first is begun as long as there is any time, and so is the safe one while none passes: without them
         there is nothing at all."""
         left, built = self.budget.left, [one for one in self.candidates if one.wanted and one.artifact]
         first = not any(map(self._races, built)) if rung.precision == SAFE else not built
-        need = 0.0 if first else self.need(rung.backend) + self.after_seconds
+        need = 0.0 if first else self.need(rung) + self.after_seconds
         if left > need:
             return ""
         return (f"the time budget: {max(0.0, left):.0f} s of {self.budget.seconds:.0f} s are left, of which this rung "

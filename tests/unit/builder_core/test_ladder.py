@@ -282,11 +282,11 @@ class Variant(Stub):
     layers are kept; ``tuned`` are offered where the wide ones were among the fastest."""
 
     def __init__(self, model: Path, clock: Clock, precisions: Sequence[str], *, name: str = "stub",
-                 tuned: Sequence[BatchRange] = (), seconds: float = 10.0,
+                 tuned: Sequence[BatchRange] = (), seconds: float = 10.0, slow: Mapping[str, float] | None = None,
                  answers: Mapping[str, Callable[[Tensors], Tensors]] | None = None) -> None:
         super().__init__(model)
         self.name, self.precisions, self.clock, self.seconds = name, precisions, clock, seconds
-        self.tuned, self.answers = tuned, answers or {}
+        self.tuned, self.answers, self.slow = tuned, answers or {}, slow or {}
         self.kept, self.open, self.most_open, self.batches = list[tuple[str, ...]](), 0, 0, dict[str, set[int]]()
 
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
@@ -296,7 +296,7 @@ class Variant(Stub):
         return [replace(rung, ranges=(one,)) for one in self.tuned]
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
-        self.clock.tick(self.seconds)
+        self.clock.tick(self.slow.get(rung.precision, self.seconds))
         self.kept.append(context.keep_precise)
         return replace(super().build(rung, model, context), parameters={"kept": ",".join(context.keep_precise)})
 
@@ -450,6 +450,19 @@ class TestBudget:
         assert told(climbed)["stub fp8"][1] == ("the time budget: 14 s of 44 s are left, of which this rung and what "
                                                 "follows need about 24 s")
         assert clock() <= 44.0
+
+    def test_a_precision_that_takes_long_keeps_no_quick_one_from_being_tuned(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32", "fp16", "int8"], slow={"int8": 40.0},
+                         tuned=[BatchRange(low=1, best=1, high=1)])
+        times = {"stub fp16": 1.0, "stub int8": 4.0, "stub fp32": 4.0}
+        climbed = climb([engine], "auto", exported, source, context,
+                        gate(samples, clock=clock, budget=Budget(110.0, clock), times=times))
+        verdicts = told(climbed)
+        assert verdicts["stub fp16 @1"][0] != "Skipped"
+        assert clock() <= 110.0
 
     def test_safe_and_promising_rungs_come_before_the_others_and_quick_engines_before_slow_ones(
             self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
