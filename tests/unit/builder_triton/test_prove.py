@@ -22,7 +22,7 @@ async def test_an_answer_that_lost_its_numbers_names_the_cause() -> None:
 
     channels: Any = SimpleNamespace(call=call)
     server: Any = SimpleNamespace(log_tail=lambda: "")
-    with pytest.raises(UserError, match="output 'y' has the shape .1, 384. and 0 numbers as 'm' is served") as caught:
+    with pytest.raises(UserError, match=r"output 'y' has the shape .1, 384. and 0 numbers as 'm' is served") as caught:
         await prove._infer(channels, server, "m", {"x": np.zeros((1, 4), np.float32)}, 1.0)
     assert caught.value.reason == "ServedAnswersDiffer"
     assert "NumPy below 2" in caught.value.remedy
