@@ -112,7 +112,7 @@ def test_a_steady_load_says_the_same_every_second() -> None:
 def test_what_is_queued_asks_for_more_than_the_rate_does() -> None:
     patient = replace(LIMITS, target=1000)  # queue depth alone would ask for nothing
     easy = replace(ONE_BY_ONE, objective_seconds=1.0)
-    calm, behind = (play([50.0] * 30, easy, replicas=3, queued=queued, limits=patient) for queued in (0, 2000))
+    calm, behind = (play([50.0] * 60, easy, replicas=3, queued=queued, limits=patient) for queued in (0, 2000))
     assert behind[-1].replicas > calm[-1].replicas
     assert any("would still wait" in one.message for one in behind)
 
@@ -147,6 +147,20 @@ def test_without_arrivals_or_capacity_the_queue_decides() -> None:
     assert "18 queued requests on 1 replica" in made[1].message
 
 
+def test_replicas_may_go_in_any_pass_and_all_of_them_hear_the_same() -> None:
+    """One that looks every seventh second only, never when a step of the replay ends, lets go as well."""
+    window, told = Window(-10_000.0), []
+    for second in range(300):
+        window.add(Sample(time=float(second), ready=8, arrived=80.0 if second < 60 else 10.0, pending={"r0": 0.0}))
+        made = decide_replicas(window.view(), 8, LIMITS, float(second), ONE_BY_ONE)
+        again = decide_replicas(window.view(), 8, LIMITS, float(second), ONE_BY_ONE)
+        assert again == made
+        window.recommend(float(second), made.recommendation)
+        told.append(made.replicas)
+    assert {count for second, count in enumerate(told) if second % 7 == 3 and second > 150} == {told[-1]}
+    assert told[-1] < 8
+
+
 def test_bursts_that_come_back_find_replicas_and_one_that_does_not_is_let_go() -> None:
     calm, burst = [10.0] * 100, [100.0] * 25
     again = play((calm + burst) * 4 + calm, limits=LIMITS)
@@ -165,10 +179,24 @@ def test_a_given_window_is_kept_to() -> None:
 def test_dispersion_is_one_for_poisson_and_more_for_clumps() -> None:
     draw = random.Random(5)
     poisson = counted([float(sum(draw.random() < 0.02 for _ in range(1000))) for _ in range(300)])
-    clumped = [replace(one, arrived=4 * one.arrived) for one in poisson]
+    clumped = [one._replace(arrived=4 * one.arrived) for one in poisson]
     assert dispersion(poisson) == pytest.approx(1, abs=0.25)
     assert dispersion(clumped) == pytest.approx(4, rel=0.25)
     assert clumps(clumped, 0.1) == pytest.approx(1.3, abs=0.15)
+
+
+def test_a_gap_and_longer_intervals_are_no_clumps() -> None:
+    """A minute without answers, and after it samples that are ten seconds apart: the rate is the same throughout."""
+    draw = random.Random(5)
+
+    def came(seconds: int) -> float:
+        return float(sum(draw.random() < 0.02 for _ in range(1000 * seconds)))
+
+    fine = [Interval(float(at), 1.0, came(1)) for at in range(1, 31)]
+    coarse = [Interval(30.0 + 60 + 10 * at, 10.0, came(10)) for at in range(1, 21)]
+    assert dispersion([*fine, *coarse]) == pytest.approx(1, abs=0.4)
+    step = [Interval(float(at), 1.0, 0.0) for at in range(1, 31)] + [one._replace(arrived=200.0) for one in coarse]
+    assert dispersion(step) == 1.0
 
 
 def test_a_gap_is_no_interval() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from enginewright.core.observed import Sample
 
@@ -18,8 +18,7 @@ SURE = 4.0
 ROUNDING = 0.05
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interval:
+class Interval(NamedTuple):
     """``arrived`` requests in the ``seconds`` before ``time``."""
 
     time: float

@@ -16,6 +16,9 @@ from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.needs import DRAIN, Needed, Needs, Parts
 from enginewright.core.scaling.queue import replicas_text, within
 
+# Cold starts without a need for a replica until it goes: one that is wanted back costs a cold start, and who waits for
+# it. After one alone, chance in the arrivals makes replicas go back and forth.
+HELD = 2.0
 # Steps of a replay in a cold start.
 STEPS = 4
 
@@ -57,9 +60,10 @@ class Rule:
     def _down(self, window: SignalWindow, seen: Sequence[arrivals.Interval], needed: Needed, current: int, now: float
               ) -> int:  # fmt: skip
         """Down to the most that was needed in the down window, which must have been watched for its full length; with a
-        window of our own choice, a cold start, no further than to a fleet that would have met the objective before."""
+        window of our own choice, some cold starts, no further than to a fleet that would have met the objective
+        before."""
         ours = self._limits.down_window is None
-        held = needed.cold if self._limits.down_window is None else self._limits.down_window
+        held = HELD * needed.cold if self._limits.down_window is None else self._limits.down_window
         most = max(within(window, held, now, needed.down))
         if now - window.started < held or most >= current:
             return current
