@@ -396,7 +396,8 @@ class Outcome:
     def to_termination_message(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
         """JSON of at most ``limit`` bytes: the candidates' buckets are dropped, then their reasons cut, then candidates
         dropped from the end, those that ship or are offered last, then the service curve is dropped, then the error's
-        texts are cut. What candidates were not measured for is left out. Raises :class:`ContractError` if even that does not fit."""
+        texts are cut. What candidates were not measured for is left out. Raises :class:`ContractError` if even that
+        does not fit."""
         outcome, cuts, reasons = self, list(_TEXT_CUTS), list(_REASON_CUTS)
         while len(text := _brief(outcome).encode()) > limit:
             if any(one.buckets for one in outcome.candidates):
