@@ -60,6 +60,7 @@ class _Watched:
         self.reason: Reason | None = None
         self.told = ("", "")
         self.tasks: list[asyncio.Task[None]] = []
+        self.hurry = asyncio.Event()
 
 
 class Signals:
@@ -92,6 +93,9 @@ class Signals:
             watched.tasks = [asyncio.create_task(self._scrape_on(key, watched), name=f"scraper of {key}")]
             if self._prober is not None:
                 watched.tasks.append(asyncio.create_task(self._probe_on(key, watched), name=f"prober of {key}"))
+        if watched.target.replicas and not target.replicas:
+            # The next round waits at the activator for the first request: it is not to wait for its turn before.
+            watched.hurry.set()
         watched.target = target
         watched.window.analyse(target.question.key if target.question else "")
         watched.window.serve(target.revisions.values())
@@ -125,7 +129,7 @@ class Signals:
             await self.round(key, watched.target, watched.window)
             self._judge(key, watched)
 
-        await self._again_and_again(key, once)
+        await self._again_and_again(key, once, watched.hurry)
 
     async def _probe_on(self, key: Key, watched: _Watched) -> None:
         """Beside the scraper: an answer that is long in coming must not make a queue depth old."""
@@ -135,9 +139,10 @@ class Signals:
             if self._prober is not None and target.question is not None:
                 await self._prober.round(target.question, target.replicas, target.revisions, watched.window)
 
-        await self._again_and_again(key, once)
+        await self._again_and_again(key, once, asyncio.Event())
 
-    async def _again_and_again(self, key: Key, once: Callable[[], Awaitable[None]]) -> None:
+    async def _again_and_again(self, key: Key, once: Callable[[], Awaitable[None]], hurry: asyncio.Event) -> None:
+        """``hurry`` begins a round before its time."""
         due = self._clock()
         while True:
             try:
@@ -148,7 +153,13 @@ class Signals:
             # From due time to due time, so that rounds do not drift; rounds that were missed are not made up for.
             now = self._clock()
             due = max(due + self._period, now)
-            await asyncio.sleep(due - now)
+            try:
+                async with asyncio.timeout(due - now):
+                    await hurry.wait()
+            except TimeoutError:
+                continue
+            hurry.clear()
+            due = self._clock()
 
     async def round(self, key: Key, target: Target, window: Window) -> None:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""

@@ -152,6 +152,20 @@ async def test_activators_that_do_not_answer_are_not_taken_for_idle_ones(signals
     assert heard.scrapes == [("activator", False)]
 
 
+async def test_when_the_last_replica_has_gone_the_activator_is_asked_at_once(
+    signals: Signals, fleet: Fleet, heard: Heard
+) -> None:
+    """A round that was just over would else be followed by a period in which no request is noticed."""
+    signals._period = 3600.0
+    holders, nobody = held_by(signals, a=0.0)
+    fleet.queued = {"127.0.0.1": 0}
+    signals.watch(KEY, replace(nobody, replicas={"pod-1": "127.0.0.1"}))
+    await until(lambda: (window := signals.window(KEY)) and window.samples)
+    signals.watch(KEY, nobody)
+    await until(lambda: len(holders.waits) == 2)
+    assert holders.waits == [0.0, 3600.0]
+
+
 async def test_a_request_that_is_held_wakes_the_object_up(signals: Signals, heard: Heard) -> None:
     _, nobody = held_by(signals, a=1.0)
     zero = ScaleLimits(min_replicas=0, max_replicas=2)
