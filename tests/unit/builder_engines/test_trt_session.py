@@ -92,6 +92,7 @@ def test_a_tensor_that_is_not_contiguous_is_refused(view: Any) -> None:
         read_capsule(view.__dlpack__())
 
 
+@pytest.mark.torch
 def test_a_type_that_numpy_lacks_is_refused() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(ValueError, match="NumPy lacks"):
