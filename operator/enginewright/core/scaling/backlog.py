@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from enginewright.core.scaling.seen import Belief
 OVERDUE = 2.0
 # A queue is given at least so many times as long as it takes without any arrivals.
 UNHURRIED = 2.0
+# Steps of a cold start; a replica that joins in between is counted on from the next.
+STEPS = 8
 # Samples whose median is a replica's queue.
 SMOOTHED = 3
 
@@ -44,15 +47,16 @@ def left_over(here: Iterable[Queue], rate: float, starting: Sequence[float], thr
     """The queues when a replica that is asked for now answers, ``cold`` seconds on: a fluid that comes at ``rate``, in
     equal shares to those that are ready and to each of ``starting`` (ages in seconds), which does ``throughput``, from
     when it answers. One that is long overdue is not counted on."""
-    joins = sorted(min(cold, max(0.0, cold - age)) for age in starting if age <= OVERDUE * cold)
-    left, clock = list(here), 0.0
-    for moment in (*joins, cold):
-        share = rate / max(1, len(left))
-        left = [Queue(waiting=max(0.0, one.waiting + (share - one.throughput) * (moment - clock)),
-                      throughput=one.throughput) for one in left]  # fmt: skip
+    step = cold / STEPS
+    joins = Counter(min(STEPS, math.ceil(max(0.0, cold - age) / step)) for age in starting if age <= OVERDUE * cold)
+    left, clock = list(here), 0
+    for moment in sorted({*joins, STEPS}):
+        share, seconds = rate / max(1, len(left)), (moment - clock) * step
+        left = [Queue(waiting=max(0.0, one.waiting + (share - one.throughput) * seconds), throughput=one.throughput)
+                for one in left]  # fmt: skip
         clock = moment
-        left.append(Queue(waiting=0.0, throughput=throughput))
-    return left[:-1]
+        left += [Queue(waiting=0.0, throughput=throughput)] * joins[moment]
+    return left
 
 
 def ordinary(rate: float, replicas: int, compute: float, patience: float) -> float:
