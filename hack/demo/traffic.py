@@ -18,9 +18,22 @@ def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str
     kube("apply", "-f", "-", stdin=json.dumps(job))
 
 
-def stop(kube: Kube, namespace: str, name: str) -> None:
-    """Asks the generator to finish what is in flight and to report."""
-    kube("exec", "-n", namespace, f"job/{name}", "--", "sh", "-c", "kill -TERM 1")
+def stop(kube: Kube, namespace: str, name: str, patience: float = 10.0) -> None:
+    """Asks the generator to finish what is in flight and to report. One that has ended by itself has done so, and takes
+    no command any more; that it has is known a moment later, so it is asked for ``patience`` seconds. Raises
+    :class:`StepError`."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            kube("exec", "-n", namespace, f"job/{name}", "--", "sh", "-c", "kill -TERM 1")
+            return
+        except StepError:
+            pods = kube.json("get", "pod", "-n", namespace, "-l", f"job-name={name}")["items"]
+            if pods and all(pod["status"].get("phase") in ("Succeeded", "Failed") for pod in pods):
+                return
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.5)
 
 
 def finish(kube: Kube, namespace: str, name: str, timeout: float) -> dict[str, Any]:
