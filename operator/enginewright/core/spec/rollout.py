@@ -95,11 +95,10 @@ class AutoscalingSpec(SpecModel):
     """Scale up only as far as every recommendation of this window."""
     scale_down_stabilization_seconds: int | None = Field(default=None, ge=0, le=86_400)
     """Scale down only as far as every recommendation of this window. Left out: 300; with algorithm measured
-    one cold start, and then only to a fleet that would have met the objective over the last hour."""
+    two cold starts, and then only to a fleet that would have met the objective over the last hour."""
     algorithm: Literal["queue", "measured"] = "queue"
     """queue: replicas follow queue depth. measured: they follow arrivals too, by what the build measured one replica to
-    do within the objective; for an engine whose requests in production are like those of its evaluation, and with
-    source direct."""
+    do within the objective, or was seen to do since where that is less; with source direct."""
     source: Literal["direct", "prometheus"] = "direct"
     """Where queue depth is read: direct from every replica once a second, or from prometheus."""
     prometheus: PrometheusSpec | None = None
