@@ -177,7 +177,7 @@ async def test_nor_more_bytes() -> None:
 
 async def test_who_has_gone_is_not_passed_on() -> None:
     replica = StandIn()
-    async with running(replica) as found:
+    async with running(replica, hold=2 * PATIENCE) as found:  # it is not for being late that they leave
         gone = [asyncio.create_task(post(found, b"a")), asyncio.create_task(call(found, b"b"))]
         await until(lambda: found.gate.pending == 2)
         for task in gone:
