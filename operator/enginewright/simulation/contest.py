@@ -79,4 +79,4 @@ class Contest:
 
 def _limits(scenario: Scenario) -> ScaleLimits:
     """Those of an object that says no more than its fewest and most replicas."""
-    return limits_of(AutoscalingSpec(min_replicas=max(1, scenario.min_replicas), max_replicas=scenario.max_replicas))
+    return limits_of(AutoscalingSpec(min_replicas=scenario.min_replicas, max_replicas=scenario.max_replicas))

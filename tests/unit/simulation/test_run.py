@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from enginewright.core.scaling import ScaleLimits
 from enginewright.simulation.contest import NAMES, PEERS, Contest
 from enginewright.simulation.curve import Service
 from enginewright.simulation.policies.base import Policy, Seen
+from enginewright.simulation.policies.enginewright import Enginewright
 from enginewright.simulation.results import figures, reversals
 from enginewright.simulation.run import Run, Scenario, simulate
 
@@ -58,6 +60,19 @@ def test_a_replica_is_ready_after_its_cold_start_and_is_paid_for_from_the_start(
     assert policy.seen[15].starting == (5.0, 5.0)
     assert run.replica_seconds == pytest.approx(100 + 2 * 90)
     assert run.changes == [(10.0, 1, 3)]
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_our_scaler_goes_to_zero_and_back(measured: bool) -> None:
+    """As in production: five minutes without a request, then one replica for the first that is held."""
+    limits = ScaleLimits(min_replicas=0, max_replicas=3)
+    capacity = Scenario(service=SINGLE).measured if measured else None
+    run = play([0.5, 1.5, 1000.5, 1001.5], Enginewright(limits, capacity), cold_start=20.0)
+    assert len(run.ledger.latencies) == 4
+    assert [(before, after) for _, before, after in run.changes] == [(0, 1), (1, 0), (0, 1)]
+    (up, *_), (down, *_), (again, *_) = run.changes
+    assert (up, again) == (1.0, 1001.0)
+    assert down == pytest.approx(up + 20 + 300, abs=3)
 
 
 def test_what_is_taken_away_answers_its_queue_first_and_is_paid_for_until_then() -> None:
