@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright_builder.contract import (
@@ -96,6 +96,7 @@ def test_an_unknown_verdict_is_refused() -> None:
         Outcome.from_json(json.dumps(body))
 
 
+@settings(max_examples=40)
 @given(count=st.integers(0, 60), part=st.text(min_size=1, max_size=20), times=st.integers(0, 500))
 def test_a_termination_message_always_fits_and_keeps_the_verdict(count: int, part: str, times: int) -> None:
     text = part * times  # long ones are slow to make up

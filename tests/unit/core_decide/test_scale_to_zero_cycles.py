@@ -158,7 +158,7 @@ class Net:
         raise AssertionError("what is held is never delivered")
 
 
-@pytest.mark.parametrize("cycles", [50, pytest.param(1000, marks=pytest.mark.study)])
+@pytest.mark.parametrize("cycles", [15, pytest.param(1000, marks=pytest.mark.study)])
 def test_nothing_is_lost_to_zero_and_back(cycles: int) -> None:
     net = Net(seed=6)
     for _ in range(cycles):
@@ -181,4 +181,6 @@ def test_the_network_loses_what_reaches_a_replica_that_ends_at_once() -> None:
     net = Net(seed=6, config=OperatorConfig(drain_seconds=0))
     for _ in range(50):
         net.cycle()
+        if net.lost:
+            break
     assert any("has ended" in said for said in net.lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.core.planner.fleet import GPU, Demand, Option, Plan, Unplaced
@@ -16,7 +16,6 @@ from support.fleets import A30, A100, H100, demand_lists, fleets, free, gpu, ove
 
 
 @given(fleets(), demand_lists())
-@settings(max_examples=200)
 def test_every_plan_can_be_carried_out(gpus: list[GPU], demands: list[Demand]) -> None:
     made = plan(demands, gpus)
     later = proposed(made)
@@ -41,7 +40,6 @@ def test_the_order_of_gpus_does_not_matter(gpus: list[GPU], demands: list[Demand
 
 
 @given(fleets(), demand_lists(), st.sampled_from((H100, A30)))
-@settings(max_examples=200)
 def test_more_hardware_never_places_less(gpus: list[GPU], demands: list[Demand], product: str) -> None:
     dynamic = [replace(one, layout="dynamic") for one in gpus]
     before = worth(demands, plan(demands, dynamic).seats)

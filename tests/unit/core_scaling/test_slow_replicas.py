@@ -100,6 +100,7 @@ def test_a_constant_load_on_replicas_of_any_speed_settles(
     assert sum(one.queue for one in loop.replicas) < 1
 
 
+@pytest.mark.study
 @settings(max_examples=5, deadline=None)
 @given(factor=st.floats(0.5, 1.2), low=st.floats(0.3, 4.0), rise=st.floats(1.0, 8.0), seconds=st.integers(30, 400))
 def test_a_ramp_up_and_down_turns_once(factor: float, low: float, rise: float, seconds: int) -> None:

@@ -157,6 +157,7 @@ def test_a_made_up_server_keeps_the_laws_and_is_the_same_every_time(kind: str) -
             assert one["p50_ms"] > 5  # nobody comes to fill the batch
 
 
+@pytest.mark.study
 def test_the_study_of_made_up_servers_says_how_often_and_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "simulated", lambda kind, seed: made_up())
     monkeypatch.setattr(study, "SIMULATED_SEEDS", 1)
