@@ -218,6 +218,18 @@ def test_a_new_spec_at_zero_is_proven_when_a_request_comes() -> None:
     assert cluster.says("Ready") == "True/Serving"
 
 
+def test_suspended_at_zero_nothing_starts_and_nothing_is_promised() -> None:
+    cluster = asleep()
+    cluster.edit(suspend=True)
+    cluster.queue(0, seconds=1, held=1.0)
+    assert deeds(cluster.operate()) == []
+    assert cluster.says("Ready") == cluster.says("Available") == "False/NoReplica"
+    cluster.edit(suspend=None)
+    cluster.queue(0, seconds=1, held=1.0)
+    cluster.operate()
+    assert list(cluster.replicas().values()) == [1]
+
+
 def test_without_the_wish_nothing_of_it_is_made() -> None:
     cluster = Cluster(spec={**SPEC, "autoscaling": {**AUTO, "minReplicas": 1}})
     cluster.settle()

@@ -65,7 +65,7 @@ def with_activator(world: World, serving: Serving, wanted: int, rollout: Rollout
 
 def held_verdict(world: World, serving: Serving, revision: str, wanted: int) -> Verdict | None:
     """``Available`` while the activator answers for ``revision``; None when it does not, or in vain."""
-    if serving.traffic or not _taken_over(world.observed):
+    if world.spec.suspend or serving.traffic or not _taken_over(world.observed):
         return None
     if not wanted:
         return good(Condition.AVAILABLE, Reason.SCALED_TO_ZERO, "No request comes and no replica runs: the next one is "

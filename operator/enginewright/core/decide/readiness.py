@@ -39,7 +39,7 @@ def ready_verdict(
     if wanted == 0 and scaled:
         return good(Condition.READY, Reason.SCALED_TO_ZERO, f"Revision {revision} starts with the next request.")
     if wanted == 0:
-        return bad(Condition.READY, Reason.NO_REPLICA, "spec.replicas is 0: nothing serves, as asked.")
+        return bad(Condition.READY, Reason.NO_REPLICA, "No replica is wanted: nothing serves, as asked.")
     if short := _shortfall(observed, serving, revision, wanted):
         return bad(Condition.READY, Reason.REPLICAS_NOT_READY, short)
     return good(Condition.READY, Reason.SERVING, f"Revision {revision} serves on {count(wanted, 'replica')}.")

@@ -45,7 +45,7 @@ def report(world: World, found: Findings) -> Plan:
     accuracy = accuracy_verdict(world.spec, found.engine)
     first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
     ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first,
-                          scaled=world.spec.autoscaling is not None)  # fmt: skip
+                          scaled=world.spec.autoscaling is not None and not world.spec.suspend)  # fmt: skip
     waiting = _waiting(world, found, ready)
     if waiting:
         ready = replace(ready, message=f"{ready.message} {waiting}")
