@@ -23,7 +23,7 @@ test: ## Everything: static checks, unit, golden, property, integration and end-
 	hack/dev/check.sh
 
 test-unit: venv ## Unit, golden and property tests (a minute on two cores; no server, no cluster, not the studies of make test)
-	$(VENV)/bin/pytest -q -n "$$(nproc)" -m "not triton and not torch and not study" tests/unit tests/golden
+	$(VENV)/bin/pytest -q -n "$$(nproc)" --hypothesis-profile quick -m "not triton and not torch and not study" tests/unit tests/golden
 
 .PHONY: fuzz
 fuzz: venv ## The property tests with new examples, many more of them (ARGS="-k simulated")

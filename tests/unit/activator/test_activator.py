@@ -348,7 +348,10 @@ async def test_when_it_is_told_to_stop_it_still_passes_on_what_it_holds() -> Non
     assert replica.seen == {b"a": 1, b"b": 1}
 
 
-async def test_fifty_cycles_under_load_lose_nothing_and_send_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cycles", [10, pytest.param(50, marks=pytest.mark.study)])
+async def test_cycles_under_load_lose_nothing_and_send_nothing_twice(
+    cycles: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Real sockets: the replica comes and goes while clients ask without a pause, each answer checked."""
     monkeypatch.setattr("enginewright.activator.gate.PERIOD", 0.01)
     monkeypatch.setattr("enginewright.activator.gate.FRESH", 0.05)
@@ -367,7 +370,7 @@ async def test_fifty_cycles_under_load_lose_nothing_and_send_nothing_twice(monke
     async with running(replica) as found, asyncio.TaskGroup() as askers:
         for _ in range(8):
             askers.create_task(ask(found))
-        for _ in range(50):
+        for _ in range(cycles):
             await until(lambda: found.gate.pending == 8)
             assert found.room.taken == 8
             async with replica.running():
