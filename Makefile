@@ -61,7 +61,7 @@ gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into d
 
 .PHONY: scaling-study
 scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TRACE=FILE.csv adds a trace)
-	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE))
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TABLES),--tables $(TABLES))
 
 .PHONY: planner-study
 planner-study: venv ## The planner beside the optimum, first-fit, best-fit and FGD, into docs/benchmarks/planner.md (10 min)

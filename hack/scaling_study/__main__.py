@@ -1,76 +1,95 @@
-"""What each part of the scaler is worth: every part left out in turn, beside HPA and one that knows the future.
+"""How the scaler does beside queue depth, the HPA and one that knows the future, and what each part of it is worth.
 
-``make scaling-study`` rewrites the table in docs/benchmarks/scaling.md; ``TRACE=FILE.csv`` adds a trace of your own at
-five times its rate.
+``make scaling-study`` rewrites the tables in docs/benchmarks/scaling.md; ``SEEDS=20`` takes so many, ``TRACE=FILE.csv``
+adds a trace of your own at five times its rate. What takes long is done with fewer seeds, as the tables say.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from enginewright.core.scaling import ScaleLimits
-from enginewright.core.scaling.needs import Parts
-from enginewright.simulation.contest import Contest
-from enginewright.simulation.curve import of_figures
-from enginewright.simulation.policies.enginewright import Enginewright
-from enginewright.simulation.results import figures
-from enginewright.simulation.run import Run, Scenario
-from enginewright.simulation.scale import scaled
-from enginewright.simulation.trace import read_trace
+from enginewright.simulation.results import Figures
 from scaling_study.loads import LOADS
+from scaling_study.runs import HPA, ORACLE, QUEUE, US, VARIANTS, Cell, play
 
-VARIANTS = {
-    "Enginewright": Parts(),
-    "without the forecast": Parts(forecast=False),
-    "without the backlog": Parts(backlog=False),
-    "without clumps": Parts(clumps=False),
-    "without the floor": Parts(floor=False),
-}
-BEGIN, END = "<!-- table: make scaling-study -->\n", "<!-- end of table -->\n"
 PAGE = Path("docs/benchmarks/scaling.md")
+FEW = 2
+SCALES = (0.5, 2.0)
+SPEEDS = (1.2, 0.9, 0.75, 0.5)
+# Of replicas that are slower: one that even those can meet.
+LAX_SECONDS = 0.5
 
 
-def contest(arrivals: Sequence[float], seed: int) -> Mapping[str, Run]:
-    scenario = Scenario(service=of_figures(10.0, 20.0), seed=seed)
-    found = Contest(arrivals, scenario)
-    limits = ScaleLimits(max_replicas=scenario.max_replicas)
-    runs = {name: found.play(Enginewright(limits, scenario.measured, parts)) for name, parts in VARIANTS.items()}
-    runs["queue depth alone"] = found.play(Enginewright(limits, None, Parts()))
-    return runs | {"HPA (4 queued, 300 s)": found.run("hpa"), "oracle": found.run("oracle")}
+def peers(loads: Sequence[str], seeds: int) -> list[Cell]:
+    return [Cell(load=load, policy=policy, seed=seed)
+            for load in loads for seed in range(1, seeds + 1) for policy in (US, HPA)]  # fmt: skip
 
 
-def rows(load: str, all_runs: Sequence[Mapping[str, Run]]) -> list[str]:
-    """Means over seeds."""
-    made = []
-    best = sum(runs["oracle"].replica_seconds for runs in all_runs)
-    for name in all_runs[0]:
-        each = [figures(runs[name]) for runs in all_runs]
+def parts(loads: Sequence[str], seeds: int) -> list[Cell]:
+    return [Cell(load=load, policy=policy, seed=seed) for load in loads
+            for seed in range(1, min(FEW, seeds) + 1) for policy in (*VARIANTS, QUEUE, ORACLE)]  # fmt: skip
+
+
+def scales(loads: Sequence[str], seeds: int) -> list[Cell]:
+    return [Cell(load=load, policy=policy, seed=seed, scale=scale) for load in loads for scale in SCALES
+            for seed in range(1, min(FEW, seeds) + 1) for policy in (US, HPA, ORACLE)]  # fmt: skip
+
+
+def speeds(loads: Sequence[str], seeds: int) -> list[Cell]:
+    return [Cell(load=load, policy=policy, seed=seed, speed=speed, slo=LAX_SECONDS) for load in loads
+            for speed in SPEEDS for seed in range(1, min(FEW, seeds) + 1)
+            for policy in (US, "without memory", QUEUE)]  # fmt: skip
+
+
+def table(cells: Sequence[Cell], found: Mapping[Cell, Figures], columns: Sequence[str], best: str) -> str:
+    """Means over seeds, one row for each policy on each load; replica-seconds are told against those of ``best``."""
+    heads = ["Load", *columns, "Policy", "Late", f"Replica-seconds, of those of {best}", "Reversals"]
+    lines = [f"| {' | '.join(heads)} |\n", f"|{'---|' * (len(columns) + 2)}--:|--:|--:|\n"]
+    rows: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        where = (Path(cell.load).stem, *(f"{getattr(cell, column.lower()):g}" for column in columns))
+        rows.setdefault((*where, cell.policy), []).append(cell)
+    for (*named, policy), mine in rows.items():
+        each = [found[cell] for cell in mine]
+        base = sum(found[cell]["replica_seconds"] for cell in rows[*named, best])
         late = sum(one["slo_violations"] for one in each) / sum(one["requests"] for one in each)
-        cost = sum(one["replica_seconds"] for one in each) / best
+        cost = sum(one["replica_seconds"] for one in each) / base
         turns = sum(one["reversals"] for one in each) / len(each)
-        made.append(f"| {load} | {name} | {100 * late:.2f} % | {cost:.2f} | {turns:.0f} |\n")
-    return made
+        lines.append(f"| {' | '.join(named)} | {policy} | {100 * late:.2f} % | {cost:.2f} | {turns:.0f} |\n")
+    return "".join(lines)
+
+
+def write(page: Path, name: str, text: str) -> None:
+    """Between the marks of that table."""
+    begin, end = f"<!-- table {name}: make scaling-study -->\n", f"<!-- end of table {name} -->\n"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    page.write_text(before + begin + text + end + rest.split(end)[1], encoding="utf-8")
+
+
+def run(cells: Iterable[Cell], processes: int) -> dict[Cell, Figures]:
+    wanted = list(cells)
+    with ProcessPoolExecutor(processes) as pool:
+        return dict(zip(wanted, pool.map(play, wanted, chunksize=3), strict=True))
 
 
 def main() -> None:
+    tables = {"peers": (peers, (), HPA), "parts": (parts, (), ORACLE), "scales": (scales, ("Scale",), ORACLE),
+              "speeds": (speeds, ("Speed",), QUEUE)}  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--trace", type=Path)
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--output", type=Path, default=PAGE)
+    parser.add_argument("--tables", nargs="+", choices=tables, default=list(tables))
     options = parser.parse_args()
-    seeds = range(1, options.seeds + 1)
-    made = ["| Load | Policy | Late | Replica-seconds, of the oracle's | Reversals |\n", "|---|---|--:|--:|--:|\n"]
-    if options.trace:
-        trace = read_trace(options.trace)
-        made += rows(options.trace.stem, [contest(scaled(trace.arrivals, 5, seed), seed) for seed in seeds])
-    for load, make in LOADS.items():
-        made += rows(load, [contest(make(random.Random(seed)), seed) for seed in seeds])  # noqa: S311 - a load, not a secret
-    page = options.output.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    options.output.write_text(before + BEGIN + "".join(made) + END + rest.split(END)[1], encoding="utf-8")
+    loads = [*([str(options.trace)] if options.trace else []), *LOADS]
+    for name in options.tables:
+        make, columns, best = tables[name]
+        cells = make(loads, options.seeds)
+        write(options.output, name, table(cells, run(cells, options.processes), columns, best))
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ def test_a_gap_and_longer_intervals_are_no_clumps() -> None:
     fine = [Interval(float(at), 1.0, came(1)) for at in range(1, 31)]
     coarse = [Interval(30.0 + 60 + 10 * at, 10.0, came(10)) for at in range(1, 21)]
     assert dispersion([*fine, *coarse]) == pytest.approx(1, abs=0.4)
-    step = [Interval(float(at), 1.0, 0.0) for at in range(1, 31)] + [one._replace(arrived=200.0) for one in coarse]
+    step = [*(one._replace(arrived=0.0) for one in fine[-5:]), *(one._replace(arrived=2000.0) for one in coarse[:3])]
     assert dispersion(step) == 1.0
 
 

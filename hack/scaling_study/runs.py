@@ -1,0 +1,70 @@
+"""One policy on one load: a cell of a table."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from enginewright.core.scaling import ScaleLimits
+from enginewright.core.scaling.needs import Parts
+from enginewright.simulation.contest import Contest
+from enginewright.simulation.curve import of_figures
+from enginewright.simulation.policies.enginewright import Enginewright
+from enginewright.simulation.results import Figures, figures
+from enginewright.simulation.run import Run, Scenario
+from enginewright.simulation.scale import scaled
+from enginewright.simulation.trace import read_trace
+from scaling_study.loads import LOADS
+
+ALONE_MS, THROUGHPUT, MOST = 10.0, 20.0, 20
+TRACE_SCALE = 5.0
+US, QUEUE, HPA, ORACLE = "Enginewright", "queue depth alone", "HPA (4 queued, 300 s)", "oracle"
+VARIANTS = {
+    US: Parts(),
+    "without the forecast": Parts(forecast=False),
+    "without the backlog": Parts(backlog=False),
+    "without clumps": Parts(clumps=False),
+    "without the floor": Parts(floor=False),
+    "without memory": Parts(memory=False),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """``load`` is a name of :data:`LOADS` or the path of a trace, at ``scale`` times its rate, with as many times more
+    replicas at most. Replicas do ``speed`` of what was measured. ``slo`` in seconds."""
+
+    load: str
+    policy: str
+    seed: int
+    scale: float = 1.0
+    speed: float = 1.0
+    slo: float = 0.1
+
+
+@lru_cache(maxsize=1)
+def arrivals(load: str, seed: int, scale: float) -> Sequence[float]:
+    if load in LOADS:
+        return scaled(LOADS[load](random.Random(seed)), scale, seed)  # noqa: S311 - a load, not a secret
+    return scaled(read_trace(Path(load)).arrivals, TRACE_SCALE * scale, seed)
+
+
+def play(cell: Cell) -> Figures:
+    most = round(MOST * max(1.0, cell.scale))
+    measured = Scenario(service=of_figures(ALONE_MS, THROUGHPUT), seed=cell.seed, slo=cell.slo, max_replicas=most)
+    true = replace(measured, service=of_figures(ALONE_MS / cell.speed, THROUGHPUT * cell.speed))
+    contest = Contest(arrivals(cell.load, cell.seed, cell.scale), true)
+    return figures(_run(contest, cell.policy, measured))
+
+
+def _run(contest: Contest, policy: str, measured: Scenario) -> Run:
+    """The scaler knows what was ``measured``, whatever is true."""
+    limits = ScaleLimits(max_replicas=measured.max_replicas)
+    if policy in VARIANTS:
+        return contest.play(Enginewright(limits, measured.measured, VARIANTS[policy]))
+    if policy == QUEUE:
+        return contest.play(Enginewright(limits, None))
+    return contest.run({HPA: "hpa", ORACLE: "oracle"}[policy])
