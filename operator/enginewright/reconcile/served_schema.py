@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from enginewright.clients.errors import ClientError
+from enginewright.clients.errors import ClientError, NotFoundError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
 from enginewright.core.spec.served import missing_fields
@@ -36,6 +36,9 @@ class ServedSchema:
     async def look(self) -> None:
         try:
             found = missing_fields(await self._kube.published(OPTIMISED_MODEL))
+        except NotFoundError:
+            log.debug("no schema is published yet; it follows the CRD by a moment")
+            return
         except (ClientError, ValueError) as error:
             log.warning("the CRD's schema cannot be read", error=str(error))
             return
