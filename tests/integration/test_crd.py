@@ -88,7 +88,8 @@ def test_every_field_of_a_block_is_explained_with_its_default(kubectl: Kubectl) 
 def test_columns_short_name_and_categories(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=model("shown", **SOURCE))
     summary = {"engine": "onnxruntime", "precision": "int8", "replicas": "2/2", "queue": "3.5", "p99": "12.5ms",
-               "ships": "onnxruntime-int8", "accelerator": "CPU", "speedup": "2.2x", "cost": "1.25", "reason": "Serving"}
+               "ships": "onnxruntime-int8", "accelerator": "CPU", "speedup": "2.2x", "cost": "1.25",
+               "reason": "Serving"}
     ready = {"type": "Ready", "status": "True", "reason": "Serving", "message": "", "observedGeneration": 1,
              "lastTransitionTime": "2026-11-21T12:00:00Z"}
     patch = json.dumps({"status": {"conditions": [ready], "summary": summary}})
