@@ -1,6 +1,6 @@
 """To no replica and back on a real node, by HTTP and by gRPC: every request is answered.
 
-``ENGINEWRIGHT_CYCLES`` is how often (4).
+``ENGINEWRIGHT_CYCLES`` is how often (2).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from demo.__main__ import SYSTEM_NAMESPACE
 from support.bench import Bench
 
 ZERO = {"minReplicas": 0, "maxReplicas": 2, "scaleToZeroAfterSeconds": 3, "holdSeconds": 90}
-CYCLES = int(os.environ.get("ENGINEWRIGHT_CYCLES", "4"))
+CYCLES = int(os.environ.get("ENGINEWRIGHT_CYCLES", "2"))
 # Six clients ask at once, each twice: the first question is held, the second comes while the Service changes.
 BY_HTTP = """
 import http.client, json, sys, threading, time
