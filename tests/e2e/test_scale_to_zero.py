@@ -96,7 +96,9 @@ def test_to_zero_and_back(bench: Bench) -> None:
         assert result["failed"] == 0, result
         assert result["requests"] >= 12
         if "began" in result:
-            waited += [min(time - result["began"] for time in wakings(bench) if time > result["began"])]
+            # None where the kubelet has just begun another log file.
+            waited += sorted(time - result["began"] for time in wakings(bench) if time > result["began"])[:1]
+    assert waited
     print(f"\n{CYCLES} times to zero and back, none lost; from the first request to the write of replicas: "
           f"{statistics.median(waited):.2f} s median, {max(waited):.2f} s at most, of {len(waited)}")  # fmt: skip
 
