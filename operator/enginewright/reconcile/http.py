@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from enginewright.reconcile.health import Health
+
+IPV4: Final = "0.0.0.0"  # noqa: S104 - a pod's port is for others to read
 
 
 def metrics_app(registry: CollectorRegistry) -> web.Application:
@@ -37,11 +40,12 @@ def _probe(check: Callable[[], list[str]]) -> Callable[[web.Request], Awaitable[
 
 @contextlib.asynccontextmanager
 async def serving(app: web.Application, port: int, host: str | None = None) -> AsyncIterator[int]:
-    """Serves on ``port`` (0 picks one) for the length of the block; gives the port."""
+    """Serves on ``port`` for the length of the block; gives the port. 0 picks one, of IPv4 alone where no ``host`` is
+    given: each family would get another."""
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
+        site = web.TCPSite(runner, host or (None if port else IPV4), port)
         await site.start()
         yield int(runner.addresses[0][1])
     finally:

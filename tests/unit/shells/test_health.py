@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from enginewright.reconcile.health import Health, HealthLimits, Watching
-from enginewright.reconcile.http import health_app, metrics_app
+from enginewright.reconcile.http import health_app, metrics_app, serving
 from enginewright.reconcile.metrics import Metrics
 
 LIMITS = HealthLimits(loop_lag=10, oldest_pass=300, resync_age=3600, watchers_missing=60)
@@ -129,3 +130,14 @@ async def test_metrics_over_http() -> None:
         "enginewright_queue_length 3.0",
     ):
         assert line in page.splitlines()
+
+
+async def test_the_port_that_was_picked_is_the_one_that_answers() -> None:
+    """Each address family would have had another one, and which of them was told was luck."""
+    async with aiohttp.ClientSession() as client:
+        for _ in range(8):
+            async with (
+                serving(metrics_app(Metrics().registry), 0) as port,
+                client.get(f"http://127.0.0.1:{port}/metrics") as answer,
+            ):
+                assert answer.status == 200
