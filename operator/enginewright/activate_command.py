@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 
 from enginewright import logs
+from enginewright.command_line import LEVELS, positive, until_signalled
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", required=True, metavar="HOST", help="where replicas are reached once one is ready")
-    parser.add_argument("--hold-seconds", type=_positive, default=120, metavar="N",
+    parser.add_argument("--hold-seconds", type=positive, default=120, metavar="N",
                         help="how long a request waits at most (default %(default)s)")  # fmt: skip
-    parser.add_argument("--requests", type=_positive, default=1000, metavar="N",
+    parser.add_argument("--requests", type=positive, default=1000, metavar="N",
                         help="how many are held at most (default %(default)s)")  # fmt: skip
-    parser.add_argument("--bytes", type=_positive, default=128 << 20, metavar="N",
+    parser.add_argument("--bytes", type=positive, default=128 << 20, metavar="N",
                         help="of how many bytes altogether (default %(default)s)")  # fmt: skip
-    parser.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
+    parser.add_argument("--log-level", choices=LEVELS, default="INFO")
     parser.set_defaults(act=activate)
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
-    return value
 
 
 def activate(options: argparse.Namespace) -> int:
@@ -35,12 +28,5 @@ def activate(options: argparse.Namespace) -> int:
 
     logs.set_up(options.log_level)
     wanted = Options(backend=options.backend, requests=options.requests, size=options.bytes, hold=options.hold_seconds)
-
-    async def until_signalled() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run(wanted, stop)
-
-    asyncio.run(until_signalled())
+    asyncio.run(until_signalled(lambda stop: run(wanted, stop)))
     return 0

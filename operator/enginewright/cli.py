@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +14,10 @@ import yaml
 
 from enginewright import __version__, activate_command, logs, plan_command, simulate_command
 from enginewright.clients.errors import ClientError
+from enginewright.command_line import LEVELS, positive, until_signalled
 from enginewright.settings import SettingsError, read_settings
 from enginewright.validate_command import check_files
 
-LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 
@@ -49,21 +48,14 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--metrics-port", type=int, default=8080, metavar="PORT", help="/metrics (default %(default)s)")
     run.add_argument("--health-port", type=int, default=8081, metavar="PORT",
                      help="/healthz and /readyz (default %(default)s)")  # fmt: skip
-    run.add_argument("--workers", type=_positive, default=8, metavar="N",
+    run.add_argument("--workers", type=positive, default=8, metavar="N",
                      help="passes that run at once (default %(default)s)")  # fmt: skip
-    run.add_argument("--resync", type=_positive, default=300, metavar="SECONDS",
+    run.add_argument("--resync", type=positive, default=300, metavar="SECONDS",
                      help="between full resyncs (default %(default)s)")  # fmt: skip
     run.add_argument("--leader-lease", type=_lease, metavar="NAMESPACE/NAME",
                      help="work only while holding this Lease, of several replicas; default: the only one")  # fmt: skip
     run.add_argument("--log-level", choices=LEVELS, default="INFO")
     run.set_defaults(act=run_operator)
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
-    return value
 
 
 def _lease(text: str) -> tuple[str, str]:
@@ -97,14 +89,8 @@ def run_operator(options: argparse.Namespace) -> int:
         resync=options.resync, lease=options.leader_lease,
     )  # fmt: skip
 
-    async def until_signalled() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run(wanted, stop)
-
     try:
-        asyncio.run(until_signalled())
+        asyncio.run(until_signalled(lambda stop: run(wanted, stop)))
     except (ClientError, LeadershipLostError) as error:
         print(f"enginewright: {error}", file=sys.stderr)
         return EXIT_REFUSED

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from enginewright.clients.errors import TransientError
 from enginewright.clients.signals import NoSignalError
+from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
 
 PENDING: Final = "enginewright_activator_pending"
@@ -31,8 +32,7 @@ class ActivatorClient:
     async def held(self, address: str, wait: float = 0.0, port: int = METRICS_PORT) -> float:
         """Requests that are held: as soon as there is one, after ``wait`` seconds at the latest. Raises
         :class:`TransientError` without an answer, :class:`NoSignalError` where it does not tell."""
-        host = f"[{address}]" if ":" in address else address
-        url = f"http://{host}:{port}/metrics"
+        url = pod_url(address, port, "/metrics")
         try:
             async with (
                 asyncio.timeout(wait + self._deadline), self._session.get(url, params={"wait": f"{wait:g}"}) as answer

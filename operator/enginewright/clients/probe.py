@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 import aiohttp
 
 from enginewright.clients.errors import TransientError
+from enginewright.clients.urls import pod_url
 from enginewright.core.labels import HTTP_PORT
 from enginewright.core.probe import ProbeError, Request, Tensor, read_answer
 
@@ -75,5 +76,4 @@ class ProbeClient:
 
 
 def _url(address: str, port: int, model: str) -> str:
-    host = f"[{address}]" if ":" in address else address
-    return f"http://{host}:{port}/v2/models/{model}"
+    return pod_url(address, port, f"/v2/models/{model}")

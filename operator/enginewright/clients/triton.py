@@ -27,6 +27,7 @@ from enginewright.clients.signals import (
     NoSignalError,
     ReplicaMetrics,
 )
+from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
 
 LARGEST_PAGE: Final = 4 << 20
@@ -51,8 +52,7 @@ class TritonClient:
     async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
         """Raises :class:`TransientError` when the replica does not answer in time, :class:`NoSignalError` when its
         answer holds no queue depth: an unknown queue must not look like an empty one."""
-        host = f"[{address}]" if ":" in address else address
-        url = f"http://{host}:{port}/metrics"
+        url = pod_url(address, port, "/metrics")
         try:
             async with asyncio.timeout(self._deadline), self._session.get(url) as response:
                 if response.status != 200:

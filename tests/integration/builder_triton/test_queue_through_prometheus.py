@@ -21,7 +21,8 @@ from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 from support.apiserver import eventually
 from support.dashboards import expressions
-from support.prometheus import answers, free_port, running
+from support.prometheus import answers, running
+from support.stand_in import free_port
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="module")]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import httpx
 import yaml
 
 from support.apiserver import eventually
+from support.stand_in import free_port
 
 
 @contextlib.asynccontextmanager
@@ -45,12 +45,6 @@ async def answers(http: httpx.AsyncClient, url: str, query: str) -> bool:
     answer = (await http.get(f"{url}/api/v1/query", params={"query": query})).json()
     assert answer["status"] == "success", (query, answer)
     return bool(answer["data"]["result"])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def _ready(http: httpx.AsyncClient, url: str) -> bool:

@@ -13,6 +13,8 @@ from enginewright.core.manifests.common import (
     pull_secrets,
     resources,
     sealed,
+    spread_over_nodes,
+    triton_ports,
 )
 from enginewright.core.spec import AutoscalingSpec
 
@@ -47,10 +49,7 @@ def activator(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) ->
                     "terminationGracePeriodSeconds": config.drain_seconds + scaling.hold_seconds + 5,
                     "securityContext": pod_security(),
                     **pull_secrets(config),
-                    "topologySpreadConstraints": [{
-                        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-                        "labelSelector": {"matchLabels": labels.activator_selector(owner.name)},
-                    }],
+                    "topologySpreadConstraints": spread_over_nodes(labels.activator_selector(owner.name)),
                     "containers": [_container(owner, scaling, config)],
                     "volumes": [{"name": "tmp", "emptyDir": {}}],
                 },
@@ -67,9 +66,7 @@ def _container(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) -
         "imagePullPolicy": config.pull_policy,
         "command": ["enginewright", "activate"],
         "args": [f"--backend={backend_name(owner.name)}", f"--hold-seconds={scaling.hold_seconds}"],
-        "ports": [{"name": labels.PORT_HTTP, "containerPort": labels.HTTP_PORT, "protocol": "TCP"},
-                  {"name": labels.PORT_GRPC, "containerPort": labels.GRPC_PORT, "protocol": "TCP"},
-                  {"name": labels.PORT_METRICS, "containerPort": labels.METRICS_PORT, "protocol": "TCP"}],
+        "ports": triton_ports(),
         "resources": resources(config.activator_resources),
         "securityContext": container_security(),
         "readinessProbe": _probe("ready", period=2, failures=3),

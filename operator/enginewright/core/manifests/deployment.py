@@ -23,6 +23,8 @@ from enginewright.core.manifests.common import (
     scratch_volumes,
     sealed,
     short_hash,
+    spread_over_nodes,
+    triton_ports,
 )
 from enginewright.core.manifests.pod_template import merge
 from enginewright.core.observed import EngineRecord
@@ -112,10 +114,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         **pull_secrets(config),
         **node_placement(placement),
         **device_claims(owner.name, placement),
-        "topologySpreadConstraints": [{
-            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": labels.revision_selector(owner.name, revision)},
-        }],
+        "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
         "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
         "containers": [_server(owner, spec, record, placement, config)],
         "volumes": [claim_volume("engine", record.store_claim),
@@ -174,9 +173,7 @@ def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement
         "imagePullPolicy": config.pull_policy,
         # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
         "args": _arguments(spec, config),
-        "ports": [{"name": labels.PORT_HTTP, "containerPort": labels.HTTP_PORT, "protocol": "TCP"},
-                  {"name": labels.PORT_GRPC, "containerPort": labels.GRPC_PORT, "protocol": "TCP"},
-                  {"name": labels.PORT_METRICS, "containerPort": labels.METRICS_PORT, "protocol": "TCP"}],
+        "ports": triton_ports(),
         "resources": resources(config.server_resources, spec.serving.resources, placement),
         "securityContext": container_security(),
         "startupProbe": _smoke_test(owner, startup_seconds(record)),
