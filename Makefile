@@ -123,10 +123,13 @@ images: deps ## Build the operator, builder and server images
 
 .PHONY: bench-gpu bench-page
 MODELS ?=
+PRECISIONS ?=
+SECONDS_PER_MODEL ?= 300
 INPUTS ?= /tmp/bench-inputs
-bench-gpu: ## On a machine with a GPU, inputs carried in by hack/bench/carry.sh: MODELS=a,b (default all) into build/bench
+bench-gpu: ## On a machine with a GPU, inputs carried in by hack/bench/carry.sh: MODELS=a,b PRECISIONS=… into build/bench
 	mkdir -p build/bench
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench --inputs $(INPUTS)/models --models "$(MODELS)" \
+	  --precisions "$(PRECISIONS)" --seconds-per-model $(SECONDS_PER_MODEL) \
 	  --output build/bench/h200-$(or $(subst $(comma),-,$(MODELS)),all).json
 
 bench-page: venv ## Merge build/bench/h200-*.json into docs/benchmarks/h200.json, and its page

@@ -34,7 +34,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     result: dict[str, Any] = {"hardware": hardware(), "versions": versions(),
-                              "command": shlex.join(["make", "bench-gpu", f"MODELS={given.models}"]),
+                              "command": command(given),
                               "cells": [], "builds": [], "serving": [], "models": [], "failed": []}
     for entry in entries(given.models):
         try:
@@ -72,6 +72,13 @@ def _serving(found: run.Found, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def command(given: argparse.Namespace) -> str:
+    """What repeats this run."""
+    settings = {"MODELS": given.models, "PRECISIONS": given.precisions,
+                "SECONDS_PER_MODEL": f"{given.seconds_per_model:g}"}
+    return shlex.join(["make", "bench-gpu", *(f"{name}={value}" for name, value in settings.items() if value)])
+
+
 def hardware() -> dict[str, Any]:
     """Name, memory and driver as ``nvidia-smi`` tells them; the host's processor, and how many cores of it this process
     may use."""
@@ -104,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rebuild", default="resnet50,bert-base", help="models whose rebuild is timed")
     parser.add_argument("--serve", default="resnet50,minilm", help="models that are served with Triton")
     parser.add_argument("--keep", type=Path, help="folder to leave the served model repositories in")
-    parser.add_argument("--seconds-per-model", type=float, default=150.0)
+    parser.add_argument("--seconds-per-model", type=float, default=300.0)
     parser.add_argument("--output", type=Path, required=True)
     return parser
 

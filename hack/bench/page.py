@@ -21,7 +21,8 @@ def merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for key in ("hardware", "versions"):
             if other[key] != first[key]:
                 raise ValueError(f"parts differ in {key}: {first[key]} and {other[key]}")
-    return {"hardware": first["hardware"], "versions": first["versions"], "command": "make bench-gpu",
+    return {"hardware": first["hardware"], "versions": first["versions"],
+            "command": "; ".join(part["command"] for part in parts),
             **{name: [row for part in parts for row in part[name]] for name in LISTS}}
 
 

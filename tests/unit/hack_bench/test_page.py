@@ -24,7 +24,7 @@ def part() -> dict[str, Any]:
                  eager_fp32=candidate(4.0, ships=False), compile_fp16_graphs=candidate(0.9, ships=False)),
             cell(8, "slow", fast=candidate(1.0), slow=candidate(1.5), eager_fp32=candidate(24.0, ships=False))]
     return {"hardware": {"gpu": "GPU", "memory": "1 MiB", "driver": "1", "cpu": "CPU"}, "versions": {"torch": "2"},
-            "cells": rows, "failed": [], "serving": [
+            "command": "make bench-gpu MODELS=resnet50", "cells": rows, "failed": [], "serving": [
                 {"model": "resnet50", "batch": 1, "candidate": "fast", "device_ms": 1.0, "bare_ms": 2.0,
                  "triton_ms": 3.0, "layers": {"queue_ms": 0.25}}],
             "builds": [{"model": "resnet50", "candidate": "fast", "graph_s": 9.0, "cold_s": 30.0, "warm_s": 1.0}],
@@ -52,6 +52,11 @@ def test_the_page_marks_what_ships_and_what_was_refused(part: dict[str, Any]) ->
     assert "*eager-fp32*" in text
     assert "- wrong: AccuracyRefused: 0.5 < 0.99" in text
     assert "| 1.50× | queue 0.250 |" in text
+
+
+def test_the_page_says_how_each_part_is_made_again(part: dict[str, Any]) -> None:
+    other = {**part, "command": "make bench-gpu MODELS=vit-b16"}
+    assert page.merge([part, other])["command"] == "make bench-gpu MODELS=resnet50; make bench-gpu MODELS=vit-b16"
 
 
 def test_parts_of_other_hardware_are_not_merged(part: dict[str, Any]) -> None:
