@@ -31,8 +31,9 @@ class TorchEngine:
                 if precision in ("auto", name)]
 
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
-        """On a GPU a package for each bucket, the smallest first, as it gains the most. On a CPU one for single samples
-        alone: rows that are filled up cost as much there as real ones."""
+        """On a GPU a package for each bucket, the smallest first: with the batch known the compiler chooses layouts and
+        kernels that it cannot choose for a free one. On a CPU one for single samples alone: rows that are filled up
+        cost as much there as real ones."""
         ranges = bucket_ranges(context.buckets)
         if len(ranges) < 2:
             return ()
@@ -53,7 +54,7 @@ class TorchEngine:
         tf32 = rung.precision == "tf32"
         context.progress(0.1, f"compiling {rung.name}")
         try:
-            package = compile_program(program, folder, context.workspace, tf32=tf32, tuned=bool(rung.ranges))
+            package = compile_program(program, folder, context.workspace, tf32=tf32)
         except Exception as error:  # exporter and compiler fail in many classes of their own
             raise _explained(rung, error) from error
         description = describe(folder, model.interface, batch=batch, tf32=tf32)

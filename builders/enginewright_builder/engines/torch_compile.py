@@ -32,7 +32,7 @@ def compiler() -> str:
     return shutil.which(os.environ.get("CXX") or "g++") or shutil.which("clang++") or ""
 
 
-def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf32: bool, tuned: bool) -> Path:
+def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf32: bool, tuned: bool = False) -> Path:
     """Writes ``folder/model.pt2``. ``tuned`` lets the compiler time kernels of matrix products and convolutions against
     each other, which takes minutes. Raises whatever ``torch.export`` and the compiler raise."""
     import torch
