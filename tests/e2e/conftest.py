@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import uuid
@@ -17,6 +18,7 @@ from support.bench import Bench
 from support.models import write_models
 
 E2E = pytest.mark.e2e
+MODELS, STORE = "models", "enginewright-store"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,10 +57,18 @@ def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bare_bench(kube: Kube, images: dict[str, str]) -> Iterator[Bench]:
     """A namespace without volumes; gone afterwards."""
+    with namespace_of(kube, images) as bench:
+        yield bench
+
+
+@contextlib.contextmanager
+def namespace_of(kube: Kube, images: dict[str, str]) -> Iterator[Bench]:
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
     kube.make_namespace(namespace)
-    yield Bench(kube, namespace, images)
-    remove_namespace(kube, namespace)
+    try:
+        yield Bench(kube, namespace, images)
+    finally:
+        remove_namespace(kube, namespace)
 
 
 def remove_namespace(kube: Kube, namespace: str) -> None:
@@ -68,15 +78,42 @@ def remove_namespace(kube: Kube, namespace: str) -> None:
 @pytest.fixture
 def bench(bare_bench: Bench, model_files: Path) -> Iterator[Bench]:
     """A namespace with a volume of models and an empty store; gone afterwards, volumes and all."""
-    kube, namespace = bare_bench.kube, bare_bench.namespace
-    claims = ("models", "enginewright-store")
-    for claim in claims:
+    with furnished(bare_bench, model_files):
+        yield bare_bench
+
+
+@pytest.fixture
+def stocked_bench(bare_bench: Bench, model_files: Path, engines: Path) -> Iterator[Bench]:
+    """The same with a store that has the engines of ``tiny`` and ``other``: for tests of what follows a build."""
+    with furnished(bare_bench, model_files, engines):
+        yield bare_bench
+
+
+@pytest.fixture(scope="session")
+def engines(kube: Kube, images: dict[str, str], model_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which ``tiny`` and ``other`` were built."""
+    stock = tmp_path_factory.mktemp("engines")
+    with namespace_of(kube, images) as bench, furnished(bench, model_files):
+        for name in ("tiny", "other"):
+            bench.apply(name, source={"uri": f"pvc://models/{name}.onnx"})
+        for name in ("tiny", "other"):
+            bench.wait(name, "condition=EngineBuilt")
+        volumes.copy(kube, bench.namespace, STORE, images["operator"], stock)
+    return stock
+
+
+@contextlib.contextmanager
+def furnished(bench: Bench, model_files: Path, engines: Path | None = None) -> Iterator[None]:
+    """Volumes of models and of engines in the namespace of ``bench``."""
+    kube, namespace, image = bench.kube, bench.namespace, bench.images["operator"]
+    for claim in (MODELS, STORE):
         run(CLUSTER, "volume", "create", namespace, claim, "1Gi")
     try:
-        files = {path.name: path for path in model_files.iterdir()}
-        volumes.fill(kube, namespace, "models", bare_bench.images["operator"], files)
-        yield bare_bench
+        volumes.fill(kube, namespace, MODELS, image, {path.name: path for path in model_files.iterdir()})
+        if engines is not None:
+            volumes.fill(kube, namespace, STORE, image, {path.name: path for path in engines.iterdir()})
+        yield
     finally:
         remove_namespace(kube, namespace)  # its pods, too: a volume stays while one mounts it
-        for claim in claims:
+        for claim in (MODELS, STORE):
             run(CLUSTER, "volume", "delete", namespace, claim)

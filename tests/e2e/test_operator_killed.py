@@ -36,7 +36,8 @@ def test_killed_during_the_build(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("moment", ["rollout", "scale-up"])
-def test_killed_under_load(bench: Bench, moment: str) -> None:
+def test_killed_under_load(stocked_bench: Bench, moment: str) -> None:
+    bench = stocked_bench
     bench.apply("tiny", autoscaling=SCALED, rollout=ROLLOUT)
     bench.wait("tiny", "condition=Ready")
     image = bench.images["builder"]

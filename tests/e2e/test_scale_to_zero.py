@@ -86,7 +86,8 @@ def wakings(bench: Bench) -> list[float]:
     return [datetime.fromisoformat(time).timestamp() for time in written]
 
 
-def test_to_zero_and_back(bench: Bench) -> None:
+def test_to_zero_and_back(stocked_bench: Bench) -> None:
+    bench = stocked_bench
     served(bench)
     waited = []
     for cycle in range(CYCLES):
@@ -103,17 +104,19 @@ def test_to_zero_and_back(bench: Bench) -> None:
           f"{statistics.median(waited):.2f} s median, {max(waited):.2f} s at most, of {len(waited)}")  # fmt: skip
 
 
-def test_requests_at_any_moment(bench: Bench) -> None:
+def test_requests_at_any_moment(stocked_bench: Bench) -> None:
     """A trickle whose gaps are now shorter, now longer than what puts the last replica to sleep."""
+    bench = stocked_bench
     served(bench)
-    result = by_grpc(bench, "--rate", "0.25", "--seconds", "100", "--seed", "6")
+    result = by_grpc(bench, "--rate", "0.25", "--seconds", "70", "--seed", "6")
     assert result["failed"] == 0, result
     assert result["requests"] >= 10
     decisions = bench.model("tiny")["status"]["autoscaling"]["decisions"]
     assert 0 in [decision["to"] for decision in decisions], "it never slept"
 
 
-def test_switched_off_it_leaves_nothing_behind(bench: Bench) -> None:
+def test_switched_off_it_leaves_nothing_behind(stocked_bench: Bench) -> None:
+    bench = stocked_bench
     served(bench)
     asleep(bench)
     bench.apply("tiny", autoscaling={**ZERO, "minReplicas": 1})
