@@ -98,8 +98,6 @@ def registry_to_push_to() -> str:
 
 def install(kube: Kube, images: dict[str, str]) -> None:
     say("Operator: helm upgrade --install enginewright")
-    # Helm installs a CRD that is missing and never upgrades one that is there.
-    kube("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     values = {"images": {name: {"reference": images[name]} for name in ALL_IMAGES}}
     kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, ROOT / "charts" / "enginewright", values)
 

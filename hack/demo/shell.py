@@ -68,8 +68,9 @@ class Kube:
         return subprocess.Popen(command, text=True, **options)
 
     def upgrade_install(self, release: str, namespace: str, chart: Path, values: dict[str, Any]) -> None:
+        # A CRD that an older demo applied by itself has no owner yet.
         command = ("upgrade", "--install", release, chart, "--namespace", namespace, "--create-namespace",
-                   "--wait", "--timeout", "180s", "--values", "-")
+                   "--take-ownership", "--wait", "--timeout", "180s", "--values", "-")
         run(self.helm, f"--kubeconfig={self.kubeconfig}", *command, stdin=json.dumps(values).encode(), timeout=240)
 
     def uninstall(self, release: str, namespace: str) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes every generated file from its one source; with --check writes nothing and fails when one differs.
 #
-#   core/spec (pydantic)      → crds/*.yaml, charts/enginewright/crds/*.yaml      hack/generate.py
+#   core/spec (pydantic)      → crds/*.yaml, charts/enginewright/templates/crd.yaml      hack/generate.py
 #
 # Pages that describe code (conditions, metrics) are written by hand; tests/unit/project compares them with it.
 set -euo pipefail

@@ -1,7 +1,7 @@
 """Does the cluster's CustomResourceDefinition know every field that this operator reads and writes?
 
-Helm installs CRDs once and never upgrades them. An apiserver drops fields that its CRD lacks without a word, in spec as
-in status, so an operator that is newer than the CRD must notice by itself.
+The chart upgrades the CRD with the operator unless it is told not to (``crds.install``). An apiserver drops fields that
+its CRD lacks without a word, in spec as in status, so an operator that is newer than the CRD must notice by itself.
 """
 
 from __future__ import annotations
