@@ -1,11 +1,15 @@
-"""Writes the CRD from the models of the core, and the chart's template of it; with --check writes nothing and fails
-when a file differs."""
+"""Writes the CRD from the models of the core, the chart's template of it, and the Kustomize base from the chart; with
+--check writes nothing and fails when a file differs.
+
+The base is what Helm makes of the chart: where Helm has not been built yet, --check leaves it to tests/integration/chart.
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -13,7 +17,9 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "operator"), str(ROOT / "builders")]
 
-from enginewright.core.spec.crd import NAME, crd  # noqa: E402  (the path above makes it run from a bare checkout)
+from cluster import binaries  # noqa: E402  (the path above makes it run from a bare checkout)
+from enginewright.core.spec.crd import NAME, crd  # noqa: E402
+from generated import kustomize  # noqa: E402
 
 PLURAL, _, GROUP = NAME.partition(".")
 CRD = ROOT / "crds" / f"{GROUP}_{PLURAL}.yaml"
@@ -67,7 +73,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail when a committed file differs")
     check = parser.parse_args().check
-    texts = wanted()
+    outdated = _settle(wanted(), check)
+    if not check or binaries.plan(binaries.HELM).binary.exists():
+        outdated += _settle(kustomize.render(binaries.build(binaries.HELM)), check)  # of the template written above
+    return 1 if outdated and check else 0
+
+
+def _settle(texts: Mapping[Path, str], check: bool) -> list[Path]:
+    """Writes what differs, or with ``check`` shows how; returns what differed."""
     outdated = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
     for path in outdated:
         name = str(path.relative_to(ROOT))
@@ -79,7 +92,7 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(texts[path])
             print(f"wrote {name}")
-    return 1 if outdated and check else 0
+    return outdated
 
 
 if __name__ == "__main__":

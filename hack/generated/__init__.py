@@ -1,0 +1,1 @@
+"""Parts of what hack/generate.py writes, a file each."""
