@@ -1,7 +1,7 @@
 """Writes the CRD from the models of the core, the chart's template of it, and the Kustomize base from the chart; with
 --check writes nothing and fails when a file differs.
 
-The base is what Helm makes of the chart: where Helm has not been built yet, --check leaves it to tests/integration/chart.
+The base is what Helm makes of the chart: where Helm has not been built yet, --check leaves it to the chart's tests.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def render(helm: Path) -> dict[Path, str]:
 
 
 def _neutral(found: Object) -> Object:
-    """Without what only Helm understands or is. The settings' checksum goes, too: Kustomize names their ConfigMap by its
-    content, which restarts the operator as well."""
+    """Without what only Helm understands or is. The settings' checksum goes, too: Kustomize names their ConfigMap by
+    its content, which restarts the operator as well."""
     for meta in (found["metadata"], found.get("spec", {}).get("template", {}).get("metadata", {})):
         labels, annotations = meta.get("labels", {}), meta.get("annotations", {})
         for key in ("helm.sh/chart", "app.kubernetes.io/managed-by"):

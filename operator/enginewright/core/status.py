@@ -429,7 +429,7 @@ class Status(StatusModel):
     """What the operator knows of the object."""
 
     observed_generation: int | None = None
-    """Generation of the spec that status speaks of."""
+    """Generation of the spec that status speaks of; -1 before the operator has seen the object."""
     conditions: tuple[ConditionStatus, ...] = Field(
         default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
     """How it stands. Page on Available, open a ticket on Ready."""

@@ -233,7 +233,9 @@ def answer(request: BuildRequest, step: str, act: Act, digest: str) -> Outcome:
         error = ErrorReport(family="transient", reason="SourceUnreachable", message="connection reset")
         return Outcome(kind=kind, ok=False, error=error)
     if kind == "resolve":
-        source = ResolvedSource(digest=digest, format="huggingface", size_bytes=90_000_000)
+        source = ResolvedSource(digest=digest, format="huggingface", size_bytes=90_000_000,
+                                evaluation_digest=digest if request.accuracy.evaluation else "",
+                                calibration_digest=digest if request.engine.calibration else "")  # fmt: skip
         return Outcome(kind=kind, ok=True, source=source)
     return Outcome(
         kind=kind, ok=True, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",

@@ -63,7 +63,8 @@ def _schema() -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": MAX_OBJECT_NAME}}},
             "spec": structural(Spec),
-            "status": structural(Status),
+            # Until the operator has seen the object, tools that wait for a generation (kstatus) are to wait.
+            "status": {**structural(Status), "default": {"observedGeneration": -1}},
         },
     }
     for path, rules in RULES.items():
