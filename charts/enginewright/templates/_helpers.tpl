@@ -88,7 +88,7 @@ prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson 
 {{- define "enginewright.rules" -}}
 - apiGroups: [enginewright.io]
   resources: [optimisedmodels]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [enginewright.io]
   resources: [optimisedmodels/status]
   verbs: [patch]

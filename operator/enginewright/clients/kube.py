@@ -9,7 +9,8 @@ What it does to which resource; the chart's ClusterRole grants this and no more:
 ====================================  =========================  ================================================
 Resource                              Verbs                      What for
 ====================================  =========================  ================================================
-optimisedmodels (enginewright.io)     get list watch             the objects; the resync lists metadata only
+optimisedmodels (enginewright.io)     get list watch create      the objects; the resync lists metadata only; one for
+                                      patch delete               each class of a fleet
 optimisedmodels/status                patch                      status, by server-side apply
 optimisedmodels/finalizers            update                     owner references that block deletion, where the
                                                                  cluster enforces who may set them

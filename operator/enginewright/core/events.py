@@ -48,6 +48,7 @@ UNDER_WAY = frozenset(
         Reason.WAITING_FOR_REPLICAS,
         Reason.WAITING_FOR_SAMPLES,
         Reason.WAITING_FOR_PROMOTION,
+        Reason.WAITING_FOR_CLASSES,
         Reason.DRAINING,
         Reason.PINNED,
         Reason.TARGET_CHANGED,

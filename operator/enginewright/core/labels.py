@@ -28,6 +28,8 @@ FINGERPRINT = f"{GROUP}/fingerprint"  # the first 32 of 64 digits: a label value
 ENGINE = f"{GROUP}/engine"  # "true" on engine records
 BUILDS = f"{GROUP}/builds"  # "true" on leases of builds
 STEP = f"{GROUP}/step"  # "resolve", "build" or "gc" on Jobs and their pods
+FLEET = f"{GROUP}/fleet"  # on objects of a fleet's classes and on their serving pods: the fleet's name
+CLASS = f"{GROUP}/class"  # on objects of a fleet's classes
 
 # Annotations.
 MANIFEST_HASH = f"{GROUP}/manifest-hash"  # of what was last applied, so that an unchanged child costs no write
@@ -39,6 +41,7 @@ ROLLBACK_TO = f"{GROUP}/rollback-to"  # set by the user to a kept revision, whic
 RETRY = f"{GROUP}/retry"  # set by the user to any new value to try again what failed
 UNREFERENCED = f"{GROUP}/unreferenced-since"  # on engine records: since when nobody refers to the engine
 ENGINES = f"{GROUP}/engines"  # on collector Jobs: the fingerprints that they remove
+MEMBER_KEY = f"{GROUP}/member-key"  # on objects of a fleet's classes: of the spec that they were given
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 COMPONENT_RESOLVE = "resolve"
@@ -48,6 +51,7 @@ COMPONENT_ACTIVATOR = "activator"
 COMPONENT_ENGINE = "engine"
 COMPONENT_REVISION = "revision"
 COMPONENT_GC = "gc"
+COMPONENT_CLASS = "class"
 
 CONTAINER_RESOLVE = "resolve"
 CONTAINER_BUILD = "build"
@@ -79,6 +83,11 @@ def model_selector(name: str) -> dict[str, str]:
 def activator_selector(name: str) -> dict[str, str]:
     """Labels that select the pods that hold requests."""
     return {MODEL: name, COMPONENT: COMPONENT_ACTIVATOR}
+
+
+def fleet_selector(name: str) -> dict[str, str]:
+    """Labels that select the serving pods of all classes of a fleet."""
+    return {FLEET: name, COMPONENT: COMPONENT_SERVER}
 
 
 def revision_selector(name: str, revision: str) -> dict[str, str]:

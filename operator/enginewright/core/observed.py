@@ -15,7 +15,8 @@ from enginewright_builder.contract import Outcome, Progress
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectView:
-    """The ``OptimisedModel`` itself, as the apiserver gave it. ``spec`` and ``status`` are raw."""
+    """The ``OptimisedModel`` itself, as the apiserver gave it. ``spec`` and ``status`` are raw; ``fleet`` is the name
+    of the fleet that owns it, empty for one that nobody owns."""
 
     name: str
     namespace: str
@@ -26,6 +27,12 @@ class ObjectView:
     annotations: Mapping[str, str]
     spec: Mapping[str, Any]
     status: Mapping[str, Any]
+    fleet: str = ""
+
+    @property
+    def served_as(self) -> str:
+        """The model's name, as clients say it to Triton."""
+        return self.fleet or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,6 +317,31 @@ class NodeView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemberView:
+    """The ``OptimisedModel`` of one class of a fleet. ``hash`` is that of the manifest that was last applied, ``spec``
+    and ``status`` are raw."""
+
+    name: str
+    uid: str
+    class_name: str
+    generation: int
+    deleting: bool = False
+    hash: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetView:
+    """The objects of a fleet's classes, also of classes that it does not name any more. ``taken`` are names of objects
+    yet to be made that others have already."""
+
+    members: tuple[MemberView, ...] = ()
+    taken: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
     ``monotonic`` the clock of the signal window. ``pods`` serve, ``activators`` hold requests. ``records`` and
@@ -318,7 +350,8 @@ class Observed:
     the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write. ``kept``
     is by revision, and read only where a pass may ask for it. ``gateway`` is read where the spec asks for one, or
     revisions have Services that were made for one. ``nodes`` are those with GPUs, read where a replica or a build waits
-    for one or a revision is about to start; None where they are not known."""
+    for one or a revision is about to start; None where they are not known. Of a fleet there are only ``fleet``, its
+    Service and who is behind that."""
 
     now: datetime
     monotonic: float = 0.0
@@ -336,6 +369,7 @@ class Observed:
     applied: Mapping[str, str] = field(default_factory=dict)
     gateway: GatewayView = field(default_factory=GatewayView)
     nodes: tuple[NodeView, ...] | None = None
+    fleet: FleetView = field(default_factory=FleetView)
 
     @property
     def holds(self) -> bool:

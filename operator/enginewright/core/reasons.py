@@ -24,6 +24,7 @@ class Reason(StrEnum):
 
     # spec
     INVALID_SPEC = "InvalidSpec"
+    NAME_TAKEN = "NameTaken"
     SUSPENDED = "Suspended"
     # operator
     API_REFUSED = "ApiRefused"
@@ -65,6 +66,7 @@ class Reason(StrEnum):
     PROGRESSING = "Progressing"
     ANALYSING = "Analysing"
     WAITING_FOR_PROMOTION = "WaitingForPromotion"
+    WAITING_FOR_CLASSES = "WaitingForClasses"
     DRAINING = "Draining"
     COMPLETE = "Complete"
     ROLLED_BACK = "RolledBack"

@@ -287,7 +287,8 @@ class RolloutStatus(StatusModel):
     candidate: str | None = None
     """The revision that is being rolled out."""
     step: str | None = None
-    """Starting, Analysing, WaitingForPromotion, Expanding, Switching, Draining, Complete or RolledBack."""
+    """Starting, Analysing, WaitingForPromotion, Expanding, Switching, Draining, Complete or RolledBack; of a fleet
+    Starting, WaitingForClasses, WaitingForPromotion, Expanding, Complete or RolledBack."""
     step_start_time: str | None = Field(default=None, json_schema_extra=TIME)
     """Since when."""
     weight_step: int | None = None
@@ -400,6 +401,37 @@ class AutoscalingStatus(StatusModel):
     """The last changes, newest first."""
 
 
+class ClassStatus(StatusModel):
+    """One class of devices of a fleet."""
+
+    name: str
+    """The class."""
+    model: str
+    """The OptimisedModel that serves it, with all details in its own status."""
+    ready: Literal["True", "False", "Unknown"]
+    """Whether that is Ready."""
+    reason: str
+    """Why, as one CamelCase word."""
+    engine: str | None = None
+    """Engine: tensorrt, onnxruntime or torch."""
+    precision: str | None = None
+    """Numeric precision of the engine."""
+    replicas: int | None = None
+    """Serving pods that exist."""
+    ready_replicas: int | None = None
+    """Serving pods that are ready."""
+    throughput: float | None = None
+    """Inferences a second of one replica, as measured by the build."""
+    p99_milliseconds: float | None = Field(default=None, alias="p99Milliseconds")
+    """99th percentile latency as measured by the build."""
+    per_million_inferences: float | None = None
+    """Price of a million inferences at the throughput that a replica sustains within the latency objective."""
+    stable: str | None = None
+    """Its revision when all classes last served one revision of the fleet: what it goes back to."""
+    candidate: str | None = None
+    """The revision that is being rolled out."""
+
+
 class SummaryStatus(StatusModel):
     """Short texts for the columns of kubectl get."""
 
@@ -457,6 +489,8 @@ class Status(StatusModel):
     """The chosen batching."""
     placement: PlacementStatus | None = None
     """The chosen hardware."""
+    classes: tuple[ClassStatus, ...] = ()
+    """Of a fleet: how each class of devices stands."""
     rollout: RolloutStatus | None = None
     """Which revisions there are."""
     revisions: tuple[RevisionStatus, ...] = ()

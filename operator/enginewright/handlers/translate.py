@@ -27,16 +27,15 @@ class Translator:
     hints: Hints
 
     def itself(self, body: Body) -> Iterable[Key]:
+        """And the fleet that it serves a class of."""
         metadata = body["metadata"]
-        return (Key(metadata["namespace"], metadata["name"]),)
+        names = (metadata["name"], _owner(metadata))
+        return tuple(Key(metadata["namespace"], name) for name in names if name)
 
     def child(self, body: Body) -> Iterable[Key]:
         """By the controlling owner, else by label: pods are owned by Jobs and ReplicaSets, slices by Services."""
         metadata = body["metadata"]
-        owner = next(
-            (ref["name"] for ref in metadata.get("ownerReferences") or () if ref.get("kind") == labels.KIND), None
-        )
-        name = owner or (metadata.get("labels") or {}).get(labels.MODEL)
+        name = _owner(metadata) or (metadata.get("labels") or {}).get(labels.MODEL)
         return (Key(metadata["namespace"], name),) if name else ()
 
     def config_map(self, body: Body) -> Iterable[Key]:
@@ -50,3 +49,8 @@ class Translator:
     def claim(self, body: Body) -> Iterable[Key]:
         metadata = body["metadata"]
         return self.hints.of_claim(metadata["namespace"], metadata["name"])
+
+
+def _owner(metadata: Mapping[str, Any]) -> str:
+    owners = metadata.get("ownerReferences") or ()
+    return next((str(ref["name"]) for ref in owners if ref.get("kind") == labels.KIND), "")

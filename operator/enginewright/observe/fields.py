@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from enginewright.core import labels
+
 Raw = Mapping[str, Any]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,6 +39,12 @@ def labels_of(raw: Raw) -> Mapping[str, str]:
 
 def annotations_of(raw: Raw) -> Mapping[str, str]:
     return section(raw, "metadata", "annotations")
+
+
+def owner_model(raw: Raw) -> str:
+    """Name of the OptimisedModel that owns the object, empty where none does."""
+    owners = entries(raw, "metadata", "ownerReferences")
+    return next((str(owner.get("name")) for owner in owners if owner.get("kind") == labels.KIND), "")
 
 
 def is_deleting(raw: Raw) -> bool:

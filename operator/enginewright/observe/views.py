@@ -26,6 +26,7 @@ from enginewright.observe.fields import (
     labels_of,
     moment,
     name_of,
+    owner_model,
     section,
     uid_of,
 )
@@ -44,6 +45,7 @@ def object_view(raw: Raw) -> ObjectView:
         annotations=annotations_of(raw),
         spec=section(raw, "spec"),
         status=section(raw, "status"),
+        fleet=owner_model(raw),
     )
 
 

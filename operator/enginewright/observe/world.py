@@ -45,7 +45,9 @@ from enginewright.core.observed import (
 from enginewright.core.request import source_claims, store_claim
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
+from enginewright.core.spec.fleet import is_fleet
 from enginewright.observe.fields import Raw, annotations_of, controlled_by, is_deleting, labels_of, name_of
+from enginewright.observe.fleet import SERVICE_NAME, observe_front, observe_members
 from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.pods import JOB_NAME, pod_view
 from enginewright.observe.reports import JobReports
@@ -59,8 +61,6 @@ from enginewright.observe.views import (
     object_view,
     service_view,
 )
-
-SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class World:
@@ -87,6 +87,8 @@ class World:
     async def observe(self, view: ObjectView, signals: SignalWindow | None) -> Observed:
         parsed = parse_spec(view.spec)
         spec = parsed if isinstance(parsed, Spec) else None
+        if is_fleet(view.spec):
+            return await self._fleet(view, spec)
         mine = f"{labels.MODEL}={view.name}"
         # Before the records: a builder writes the record, then gives the lease up.
         leases = await self._leases(view, spec)
@@ -135,6 +137,14 @@ class World:
         if self._nodes is None or not wanted(spec, view, seen):
             return seen
         return replace(seen, nodes=await self._nodes.views())
+
+    async def _fleet(self, view: ObjectView, spec: Spec | None) -> Observed:
+        """Its classes have objects of their own, which passes of their own look after."""
+        fleet, front = await _together(
+            observe_members(self._kube, view, spec), observe_front(self._kube, view)
+        )
+        return Observed(now=self._wall(), monotonic=self._monotonic(), fleet=fleet, service=front.service,
+                        endpoints=front.endpoints, applied=front.applied)
 
     async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
         """Children of this very object: one of the same name that was deleted may have left some behind."""

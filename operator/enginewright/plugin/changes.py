@@ -17,6 +17,7 @@ from enginewright.core.placement import place
 from enginewright.core.problems import Problem
 from enginewright.core.request import build_request, source_key
 from enginewright.core.spec import Spec, parse_spec, validate
+from enginewright.core.spec.fleet import classes_of, member_spec
 from enginewright_builder.contract import ResolvedSource
 
 NOTHING: Final = "nothing changes"
@@ -79,12 +80,19 @@ def _effect(before: Spec, after: Spec) -> str:
     if source_key(before) != source_key(after):
         return ("the source and its data are read again; where their content has changed, another engine is built "
                 f"unless the store has it, and {rolled_out}")
-    engines, revisions = zip(*(_identity(spec) for spec in (before, after)), strict=True)
+    engines, revisions = zip(*(_identities(spec) for spec in (before, after)), strict=True)
     if engines[0] != engines[1]:
         return f"another engine: built unless the store has it, then {rolled_out}"
     if revisions[0] != revisions[1]:
         return f"no build: the same engine in new pods, {rolled_out}"
     return "no build and no new revision: it takes effect at once"
+
+
+def _identities(spec: Spec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Engines and revisions: one of each, or of a fleet one for each class."""
+    members = [member_spec(spec, entry) for entry in classes_of(spec)] or [spec]
+    engines, revisions = zip(*map(_identity, members), strict=True)
+    return engines, revisions
 
 
 def _identity(spec: Spec) -> tuple[str, str]:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from enginewright.core import labels
 from enginewright.core.config import Images, OperatorConfig, Resources
-from enginewright.core.manifests import gc_job, grpc_route, http_route, revision_service, service
+from enginewright.core.manifests import (
+    Owner,
+    deployment,
+    fleet_service,
+    gc_job,
+    grpc_route,
+    http_route,
+    member,
+    revision_service,
+    service,
+)
+from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
 from enginewright.core.spec.gateway import GatewaySpec
-from support.children import Children, children_of
+from support.children import Children, children_of, good_spec
 from support.goldens import check_golden
 
 HERE = Path(__file__).parent
@@ -107,6 +120,40 @@ def test_what_holds_requests_while_there_is_no_replica(child: str) -> None:
     check_golden(HERE / "cpu" / f"{child}.yaml", ZERO.all()[child])
 
 
+FLEET: dict[str, Any] = {
+    "source": {"uri": "pvc://models/all-minilm-l6-v2"},
+    "placement": {
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "classes": [
+            {"name": "slice", "gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb"}, "maxReplicas": 6},
+            {"name": "cpu", "accelerator": "cpu", "nodeSelector": {"pool": "general"}, "minReplicas": 2},
+        ],
+    },
+    "autoscaling": {"minReplicas": 1, "maxReplicas": 3},
+}
+FLEET_OWNER = Owner(name="minilm", namespace="models", uid="9c858901-8a57-4791-81fe-4c455b099bc9")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_object_of_a_class(index: int) -> None:
+    spec = good_spec(FLEET)
+    entry = classes_of(spec)[index]
+    made = member(FLEET_OWNER, entry.name, as_raw(member_spec(spec, entry)), {labels.PROMOTE: "c0ffee00"})
+    check_golden(HERE / "fleet" / f"member_{entry.name}.yaml", made)
+
+
+def test_service_of_a_fleet() -> None:
+    check_golden(HERE / "fleet" / "service.yaml", fleet_service(FLEET_OWNER))
+
+
+def test_replicas_of_a_class_have_the_fleets_label_and_serve_the_model_under_its_name() -> None:
+    spec = good_spec(FLEET)
+    children = children_of("minilm-slice", as_raw(member_spec(spec, classes_of(spec)[0])), CONFIGS["cpu"])
+    owner = replace(children.owner, fleet="minilm")
+    made = deployment(owner, children.spec, children.record, children.placement, children.config)
+    check_golden(HERE / "fleet" / "deployment.yaml", made)
+
+
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -116,5 +163,6 @@ def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
-               "cpu/backend_service.yaml"}
+               "cpu/backend_service.yaml", "fleet/member_slice.yaml", "fleet/member_cpu.yaml", "fleet/service.yaml",
+               "fleet/deployment.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

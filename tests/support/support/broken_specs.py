@@ -23,6 +23,12 @@ class Broken:
     cel: str = ""
 
 
+def _fleet(*classes: dict[str, Any], placement: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """Of a CPU and a GPU class, or ``classes``."""
+    two = [{"name": "cpu", **CPU}, {"name": "h100", "gpu": {"products": [H100]}}]
+    return {**SOURCE, **spec, "placement": {**(placement or {}), "classes": list(classes) or two}}
+
+
 def _pod(**spec: Any) -> dict[str, Any]:
     return {**SOURCE, "serving": {"podTemplate": {"spec": spec}}}
 
@@ -145,4 +151,57 @@ BROKEN = (
            "spec.serving.podTemplate.spec.containers[0].name", "null", "add it"),
     Broken("an environment that is no list", _pod(containers=[{"name": "server", "env": {"A": "b"}}]),
            "spec.serving.podTemplate.spec.containers[0].env", '"A"', "write a list"),
+    Broken("a class twice", _fleet({"name": "a", **CPU}, {"name": "a"}),
+           "spec.placement.classes", '["a"]', "a name of its own", "Duplicate value"),
+    Broken("classes and a GPU for all", _fleet(placement={"gpu": {"count": 2}}),
+           "spec.placement.gpu", '"count": 2', "move it into the classes", "classes stand in place of"),
+    Broken("classes and slices for all", _fleet(placement={"mig": {"profile": "1g.10gb"}}),
+           "spec.placement.mig", "1g.10gb", "move it into the classes", "classes stand in place of"),
+    Broken("classes and a CPU for all", _fleet(placement=CPU),
+           "spec.placement.accelerator", "cpu", "move it into the classes", "classes stand in place of"),
+    Broken("a fleet of three", _fleet(replicas=3),
+           "spec.replicas", "3", "set minReplicas of each class", "a fleet is not scaled through /scale"),
+    Broken("a fleet that sleeps", _fleet(autoscaling={"minReplicas": 0, "maxReplicas": 3}),
+           "spec.autoscaling.minReplicas", "0", "set it to 1 or more", "wake no class up"),
+    Broken("most replicas of what does not scale", _fleet({"name": "a", **CPU, "maxReplicas": 3}, {"name": "b"}),
+           "spec.placement.classes[0].maxReplicas", "3", "add spec.autoscaling", "no meaning without spec.autoscaling"),
+    Broken("a class with min above max",
+           _fleet({"name": "a", **CPU, "minReplicas": 3, "maxReplicas": 2}, {"name": "b"},
+                  autoscaling={"maxReplicas": 4}),
+           "spec.placement.classes[0].minReplicas", "3", "lower minReplicas", "class a: minReplicas is greater"),
+    Broken("a class with less than the fewest of all", _fleet({"name": "a", **CPU, "maxReplicas": 2}, {"name": "b"},
+           autoscaling={"minReplicas": 3, "maxReplicas": 4}),
+           "spec.placement.classes[0].maxReplicas", "3", "raise maxReplicas"),
+    Broken("a fleet that is green and blue", _fleet(rollout={"strategy": "BlueGreen"}),
+           "spec.rollout.strategy", "BlueGreen", "write strategy Canary", "needs spec.rollout.strategy Canary"),
+    Broken("a fleet behind routes", _fleet(rollout={"gateway": {
+        "parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}}),
+           "spec.rollout.gateway", "a.example", "a route of your own", "pods of all classes share one Service"),
+    Broken("tensorrt on the cpu of a fleet", _fleet(engine={"backend": "tensorrt"}),
+           "spec.engine.backend", "tensorrt", "remove the class", "which a class with accelerator cpu has not"),
+    Broken("fp16 on the cpu of a fleet", _fleet(engine={"precision": "fp16"}),
+           "spec.engine.precision", "fp16", "remove the class", "fp16 needs a GPU, which a class"),
+    Broken("int8 uncalibrated on the gpu of a fleet", _fleet(engine={"precision": "int8"}),
+           "spec.engine.precision", "int8", "remove the class", "on the GPU of a class needs"),
+    Broken("tensorrt on a fleet of cpus",
+           _fleet({"name": "a", **CPU}, {"name": "b", **CPU}, engine={"backend": "tensorrt"}),
+           "spec.engine.backend", "tensorrt", "accelerator to gpu", "which a class with accelerator cpu has not"),
+    Broken("slices of a class on a cpu", _fleet({"name": "a", **CPU, "mig": {"profile": "1g.10gb"}}, {"name": "b"}),
+           "spec.placement.classes[0].mig", "1g.10gb", "set accelerator to gpu", "class a: gpu and mig need"),
+    Broken("many slices of a class",
+           _fleet({"name": "a", **CPU}, {"name": "b", "gpu": {"count": 2}, "mig": {"profile": "1g.10gb"}}),
+           "spec.placement.classes[1].gpu.count", "2", "more replicas", "class b: with mig a replica uses one slice"),
+    Broken("auto for no gpu of a class", _fleet({"name": "a", **CPU}, {"name": "b", "mig": {"profile": "auto"}}),
+           "spec.placement.classes[1].mig.profile", "auto", "products", "class b: mig.profile auto needs gpu.products"),
+    Broken("a profile that a class's gpu does not have",
+           _fleet({"name": "a", **CPU}, {"name": "b", "gpu": {"products": [H100]}, "mig": {"profile": "1g.18gb"}}),
+           "spec.placement.classes[1].mig.profile", "1g.18gb", "1g.10gb"),
+    Broken("a class's toleration of nothing",
+           _fleet({"name": "a", "tolerations": [{"operator": "Equal"}]}, {"name": "b"},
+                  placement={"tolerations": [{"operator": "Exists"}]}),
+           "spec.placement.classes[0].tolerations[0].key", '""', "operator Exists"),
+    Broken("all classes' toleration of nothing", _fleet(placement={"tolerations": [{"operator": "Equal"}]}),
+           "spec.placement.tolerations[0].key", '""', "operator Exists"),
+    Broken("a gate that lets everything pass in all classes", _fleet(accuracy={"tolerance": 0.6}),
+           "spec.accuracy.tolerance", "0.6", "at most 0.25"),
 )

@@ -49,13 +49,17 @@ DIGEST = f"sha256:{'a' * 64}"
 class Script:
     """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
     ``hold-new`` leaves pods alone that do something already. ``unschedulable`` gives a pod no node, and says so as the
-    scheduler would."""
+    scheduler would. Pods of an OptimisedModel in ``models`` follow a script of their own."""
 
     resolve: Act = "succeed"
     build: Act = "succeed"
     server: Act = "succeed"
     gc: Act = "succeed"
     digest: str = DIGEST
+    models: dict[str, Script] = field(default_factory=dict)
+
+    def of(self, pod: Object) -> Script:
+        return self.models.get(pod["metadata"].get("labels", {}).get(labels.MODEL, ""), self)
 
     def act(self, step: str) -> Act:
         return {"resolve": self.resolve, "build": self.build, "gc": self.gc}.get(step, self.server)
@@ -146,7 +150,7 @@ class FakeKubelet:
             await self._let_go(metadata["name"])
             return
         step = (metadata.get("labels") or {}).get(labels.STEP, "server")
-        act = self.script.act(step)
+        act = self.script.of(pod).act(step)
         if not pod["spec"].get("nodeName") and act != "unschedulable":
             await self._bind(metadata["name"])
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
@@ -194,7 +198,7 @@ class FakeKubelet:
             return _state("Running", container, {"running": {"startedAt": _now()}})
         if step == "gc":
             return _state("Succeeded", container, _ended(0, "Completed", ""))
-        outcome = answer(await self._request(pod), step, act, self.script.digest)
+        outcome = answer(await self._request(pod), step, act, self.script.of(pod).digest)
         code = 0 if outcome.ok else {"user": 2, "transient": 3}[outcome.error.family if outcome.error else "user"]
         ended = _ended(code, "Error" if code else "Completed", outcome.to_termination_message())
         return _state("Failed" if code else "Succeeded", container, ended)

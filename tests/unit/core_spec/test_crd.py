@@ -90,7 +90,8 @@ def test_rules_stand_where_they_were_meant_to() -> None:
     for path, rules in RULES.items():
         node = SCHEMA
         for step in filter(None, path.split(".")):
-            node = node["properties"][step]
+            node = node["properties"][step.removesuffix("[]")]
+            node = node["items"] if step.endswith("[]") else node
         assert [rule["rule"] for rule in node["x-kubernetes-validations"]] == [rule.rule for rule in rules]
 
 

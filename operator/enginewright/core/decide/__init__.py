@@ -2,6 +2,8 @@
 
 spec → source → engine → serving → scale → goal → rollout → history → report
 
+A fleet, which asks for several classes of devices, goes a shorter way: see :mod:`~enginewright.core.decide.fleet`.
+
 Each step is a file, takes what the steps before it found, and returns data; each condition is set in one place only.
 """
 
@@ -15,6 +17,7 @@ from enginewright.core.decide.contest import hold_back
 from enginewright.core.decide.engine_step import engine_step
 from enginewright.core.decide.evidence import steady
 from enginewright.core.decide.fall_back import fall_back
+from enginewright.core.decide.fleet import decide_fleet
 from enginewright.core.decide.gateway import with_routes
 from enginewright.core.decide.history import history_step
 from enginewright.core.decide.pin import choose_goal, say
@@ -29,6 +32,7 @@ from enginewright.core.decide.world import Memory, World
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
 from enginewright.core.spec import Spec
+from enginewright.core.spec.fleet import is_fleet
 
 
 def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
@@ -36,6 +40,8 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     if obj.deleting:
         # Owner references take the children along; the engine stays in the store for others.
         return Plan(status=obj.status)
+    if is_fleet(obj.spec):
+        return decide_fleet(obj, observed, config)
     spec = read_spec(obj, config)
     if not isinstance(spec, Spec):
         return refuse(obj, observed, spec)

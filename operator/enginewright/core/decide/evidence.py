@@ -35,7 +35,7 @@ def question(world: World, candidate: str, stable: str, number: int, split: Spli
         key="/".join((stable, candidate, str(number), world.obj.annotations.get(labels.RETRY, ""))),
         stable=stable,
         candidate=candidate,
-        model=world.obj.name,
+        model=world.obj.served_as,
         alone=split.stable == 0,
         limits=Limits(
             slowdown=analysis.max_slowdown,

@@ -22,10 +22,12 @@ def verdict_of(moving: Shift, at: Position) -> Verdict:
         return _analysing(moving, at)
     passed = told(moving.remember(at).analysis)
     if step == WAITING:
+        who = (f"OptimisedModel {moving.world.obj.fleet} promotes it when every class has a proven candidate"
+               if moving.world.obj.fleet else f"promote it with {_promote(moving)}")  # fmt: skip
         return bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.WAITING_FOR_PROMOTION,
-            f"Revision {revision} passed its analysis; promote it with {_promote(moving)}.{passed}",
+            f"Revision {revision} passed its analysis; {who}.{passed}",
         )
     if step == EXPANDING:
         verdict = starting(moving.world, moving.target, moving.candidate, moving.target.replicas)

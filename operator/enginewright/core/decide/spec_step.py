@@ -7,8 +7,9 @@ from enginewright.core.observed import ObjectView
 from enginewright.core.placement import place
 from enginewright.core.problems import Problem
 from enginewright.core.spec import Spec
+from enginewright.core.spec.fleet import classes_of, fleet_problems
 from enginewright.core.spec.parse import parse_spec
-from enginewright.core.spec.validate import validate, validate_name
+from enginewright.core.spec.validate import validate, validate_member_name, validate_name
 
 
 def read_spec(obj: ObjectView, config: OperatorConfig) -> Spec | tuple[Problem, ...]:
@@ -20,6 +21,13 @@ def read_spec(obj: ObjectView, config: OperatorConfig) -> Spec | tuple[Problem, 
         return named + spec
     if problems := named + validate(spec):
         return problems
-    # The source's size is not known yet, which only makes an automatic MIG profile provisional.
+    return _unplaceable(obj.name, spec, config) or spec
+
+
+def _unplaceable(name: str, spec: Spec, config: OperatorConfig) -> tuple[Problem, ...]:
+    """The source's size is not known yet, which only makes an automatic MIG profile provisional."""
+    if spec.placement.classes:
+        long = (validate_member_name(name, entry) for entry in classes_of(spec))
+        return tuple(filter(None, long)) or fleet_problems(spec, lambda one: _unplaceable("", one, config))
     placement = place(spec, 0, config)
-    return (placement,) if isinstance(placement, Problem) else spec
+    return (placement,) if isinstance(placement, Problem) else ()

@@ -30,6 +30,7 @@ class Memory:
     pin: status.PinStatus | None = None
     contest: status.ContestStatus | None = None
     autoscaling: status.AutoscalingStatus | None = None
+    classes: tuple[status.ClassStatus, ...] = ()
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Self:
@@ -42,6 +43,7 @@ class Memory:
             pin=status.read(status.PinStatus, raw.get("pin")),
             contest=status.read(status.ContestStatus, raw.get("contest")),
             autoscaling=status.read(status.AutoscalingStatus, raw.get("autoscaling")),
+            classes=status.read_all(status.ClassStatus, raw.get("classes")),
         )
 
 

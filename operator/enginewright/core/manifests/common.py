@@ -25,15 +25,21 @@ DEVICE_CLAIM = "accelerator"
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """The ``OptimisedModel`` that owns a child."""
+    """The ``OptimisedModel`` that owns a child; ``fleet`` is the name of the fleet that it belongs to, or empty."""
 
     name: str
     namespace: str
     uid: str
+    fleet: str = ""
 
     @classmethod
     def of(cls, view: ObjectView) -> Self:
-        return cls(name=view.name, namespace=view.namespace, uid=view.uid)
+        return cls(name=view.name, namespace=view.namespace, uid=view.uid, fleet=view.fleet)
+
+    @property
+    def served_as(self) -> str:
+        """The model's name, as clients say it to Triton: that of the fleet, where there is one."""
+        return self.fleet or self.name
 
     @property
     def reference(self) -> JSON:

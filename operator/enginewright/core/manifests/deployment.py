@@ -69,6 +69,8 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     revision = revision_name(fingerprint, spec, placement, config)
     placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
     extra = {labels.REVISION: revision, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
+    if owner.fleet:
+        extra[labels.FLEET] = owner.fleet
     template = {
         "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
                      "annotations": {labels.FINGERPRINT_FULL: fingerprint}},
@@ -165,7 +167,7 @@ def _fits(spec: Spec, placement: Placement, config: OperatorConfig) -> list[JSON
 
 
 def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
-    """The engine has no name; mounted under the object's, that is what Triton serves it as."""
+    """The engine has no name; mounted under the object's or its fleet's, that is what Triton serves it as."""
     sub_path = f"{_engine_path(spec, record)}/{MODEL_REPOSITORY}/{MODEL_FOLDER}"
     return {
         "name": labels.CONTAINER_SERVER,
@@ -183,7 +185,7 @@ def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement
         # Endpoints are withdrawn while it sleeps; only then does Triton stop taking connections.
         "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.name}", "subPath": sub_path,
+        "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.served_as}", "subPath": sub_path,
                           "readOnly": True},
                          {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
                          *scratch_mounts()],
@@ -202,7 +204,7 @@ def _smoke_test(owner: Owner, seconds: int) -> JSON:
     to answer as the server has to load. An image without Python is asked whether it is ready, no more."""
     url = f"http://127.0.0.1:{labels.HTTP_PORT}/v2/health/ready"
     command = (f"command -v python3 >/dev/null || exec curl -fsS -o /dev/null {url}; "
-               f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.name} --port={labels.HTTP_PORT} "
+               f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.served_as} --port={labels.HTTP_PORT} "
                f"--seconds={seconds}")
     return {"exec": {"command": ["/bin/sh", "-c", command]}, "periodSeconds": STARTUP_PERIOD,
             "timeoutSeconds": seconds + 10, "failureThreshold": math.ceil(seconds / STARTUP_PERIOD)}

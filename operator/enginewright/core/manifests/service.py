@@ -13,19 +13,20 @@ NOBODY = "none"
 
 def service(owner: Owner, revision: str = "") -> JSON:
     """Named as the object. Selects every revision, or only ``revision`` where given."""
-    return _service(owner, _selector(owner, revision))
+    return model_service(owner, _selector(owner, revision))
 
 
 def activator_service(owner: Owner) -> JSON:
     """The same Service, before the activator instead of replicas."""
-    return _service(owner, labels.activator_selector(owner.name))
+    return model_service(owner, labels.activator_selector(owner.name))
 
 
 def _selector(owner: Owner, revision: str) -> dict[str, str]:
     return labels.revision_selector(owner.name, revision) if revision else labels.model_selector(owner.name)
 
 
-def _service(owner: Owner, selector: dict[str, str]) -> JSON:
+def model_service(owner: Owner, selector: dict[str, str]) -> JSON:
+    """What clients talk to, before the pods that ``selector`` selects."""
     return sealed({
         "apiVersion": "v1",
         "kind": "Service",

@@ -76,6 +76,8 @@ def _demand(
     spec: Spec, name: str, status: Mapping[str, Any], fleet: Fleet, config: OperatorConfig
 ) -> Demand | Problem | str:
     """A text where there is nothing to plan."""
+    if spec.placement.classes:
+        return "it is a fleet: each of its classes is planned as the object that serves it"
     if spec.placement.accelerator == "cpu":
         return "it runs on CPUs"
     slices = spec.placement.mig

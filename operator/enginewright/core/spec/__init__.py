@@ -3,7 +3,14 @@
 from enginewright.core.spec.engine import AccuracySpec, EngineSpec, LatencySpec, ObjectiveSpec
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import ParsedSpec, parse_spec
-from enginewright.core.spec.placement import DRASpec, GPUSpec, MIGSpec, PlacementSpec, TolerationSpec
+from enginewright.core.spec.placement import (
+    DRASpec,
+    GPUSpec,
+    MIGSpec,
+    PlacementClassSpec,
+    PlacementSpec,
+    TolerationSpec,
+)
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.rollout import AutoscalingSpec, PrometheusSpec, RolloutSpec
 from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, PodTemplateSpec, ServingSpec, StoreSpec
@@ -12,7 +19,7 @@ from enginewright.core.spec.validate import validate, validate_name
 
 __all__ = [
     "AccuracySpec", "AutoscalingSpec", "BatchingSpec", "DRASpec", "DataSpec", "EngineSpec", "GPUSpec", "InstancesSpec",
-    "InterfaceSpec", "LatencySpec", "MIGSpec", "ObjectiveSpec", "ParsedSpec", "PlacementSpec", "PodTemplateSpec",
-    "PrometheusSpec", "ResourcesSpec", "RolloutSpec", "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TensorSpec",
-    "TolerationSpec", "parse_spec", "validate", "validate_name",
+    "InterfaceSpec", "LatencySpec", "MIGSpec", "ObjectiveSpec", "ParsedSpec", "PlacementClassSpec", "PlacementSpec",
+    "PodTemplateSpec", "PrometheusSpec", "ResourcesSpec", "RolloutSpec", "ServingSpec", "SourceSpec", "Spec",
+    "StoreSpec", "TensorSpec", "TolerationSpec", "parse_spec", "validate", "validate_name",
 ]

@@ -70,7 +70,8 @@ def _schema() -> Schema:
     for path, rules in RULES.items():
         node = root
         for step in filter(None, path.split(".")):
-            node = node["properties"][step]
+            node = node["properties"][step.removesuffix("[]")]
+            node = node["items"] if step.endswith("[]") else node
         node["x-kubernetes-validations"] = [rule.as_json() for rule in rules]
     return root
 

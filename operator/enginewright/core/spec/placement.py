@@ -9,6 +9,12 @@ from pydantic import Field
 
 from enginewright.core.spec.base import MAX_NAME, LabelValue, Remedy, SpecModel
 
+MAX_CLASSES = 8
+ClassName = Annotated[
+    str,
+    Field(min_length=1, max_length=20, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+    Remedy("write at most 20 lower-case letters, digits and '-', such as h100 or cpu"),
+]
 LabelKey = Annotated[str, Field(min_length=1, max_length=317)]
 Products = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], ...],
@@ -68,6 +74,28 @@ class TolerationSpec(SpecModel):
     """How long a NoExecute taint is tolerated; absent means for ever."""
 
 
+class PlacementClassSpec(SpecModel):
+    """One class of devices of a fleet: what placement says elsewhere, and its replicas."""
+
+    name: ClassName
+    """Name of the class; it is served by the OptimisedModel NAME-CLASS, which is made from this one."""
+    accelerator: Literal["gpu", "cpu"] = "gpu"
+    """Class of device: gpu or cpu."""
+    gpu: GPUSpec | None = None
+    """Which GPUs, and how many a replica."""
+    mig: MIGSpec | None = None
+    """Use one MIG slice of a GPU for each replica."""
+    node_selector: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
+    """Node labels that pods of this class need, besides those of placement.nodeSelector."""
+    tolerations: tuple[TolerationSpec, ...] = Field(default=(), max_length=16)
+    """Tolerations of pods of this class, besides those of placement.tolerations."""
+    min_replicas: int | None = Field(default=None, ge=1, le=1000)
+    """Fewest replicas of this class; absent: as spec.autoscaling says. Without spec.autoscaling their number, 1 when
+    absent."""
+    max_replicas: int | None = Field(default=None, ge=1, le=1000)
+    """Most replicas of this class; absent: as spec.autoscaling says, which it needs."""
+
+
 class PlacementSpec(SpecModel):
     """Where build and serving pods run."""
 
@@ -81,3 +109,8 @@ class PlacementSpec(SpecModel):
     """Node labels that build and serving pods need besides those derived from the accelerator."""
     tolerations: tuple[TolerationSpec, ...] = Field(default=(), max_length=16)
     """Tolerations of build and serving pods, besides nvidia.com/gpu for GPU pods."""
+    classes: tuple[PlacementClassSpec, ...] | None = Field(
+        default=None, min_length=2, max_length=MAX_CLASSES,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})  # fmt: skip
+    """A fleet: several classes of devices behind one Service, an engine built on each, promoted together. In place of
+    accelerator, gpu and mig; nodeSelector and tolerations hold for all classes."""

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from enginewright.core.spec.base import MAX_OBJECT_NAME
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
@@ -25,12 +27,57 @@ class Rule:
         return {"rule": self.rule, **said, **({"fieldPath": self.field} if self.field else {})}
 
 
-# By the path below the object's root; "" is the root itself.
+# Of an object with classes of devices. What CEL calls a transition rule is only held against changes.
+_FLEET = (
+    Rule(rule="has(self.placement.classes) == has(oldSelf.placement.classes)",
+         message="spec.placement.classes can neither be added to an object nor be taken away: what serves it "
+                 "would have to go first; make another object, and delete this one when that serves",
+         field=".placement.classes"),
+    Rule(rule="!(has(self.placement.classes) && has(self.replicas))",
+         message="spec.replicas and spec.placement.classes exclude each other: a fleet is not scaled through /scale; "
+                 "remove spec.replicas, and set minReplicas of each class, or spec.autoscaling", field=".replicas"),
+    Rule(rule="!has(self.placement.classes) || has(self.autoscaling) || "
+              "!self.placement.classes.exists(one, has(one.maxReplicas))",
+         message="maxReplicas of a class has no meaning without spec.autoscaling; add that, or leave minReplicas alone",
+         field=".placement.classes"),
+    Rule(rule="!(has(self.placement.classes) && has(self.autoscaling)) || self.autoscaling.minReplicas > 0",
+         message="spec.autoscaling.minReplicas 0 and spec.placement.classes exclude each other: requests that other "
+                 "classes answer wake no class up; set it to 1 or more", field=".autoscaling.minReplicas"),
+    Rule(rule="!has(self.placement.classes) || self.rollout.strategy == 'Canary'",
+         message="spec.placement.classes needs spec.rollout.strategy Canary: pods of all classes share one Service and "
+                 "are promoted together; write Canary, with maxSurge 0 where there is no capacity to spare",
+         field=".rollout.strategy"),
+    Rule(rule="!(has(self.placement.classes) && has(self.rollout.gateway))",
+         message="spec.rollout.gateway and spec.placement.classes exclude each other: pods of all classes share one "
+                 "Service; remove gateway, and let a route of your own lead to the Service", field=".rollout.gateway"),
+    # Which class it is only the operator says: of a text made by filter or map the apiserver expects too much cost.
+    Rule(rule="!has(self.placement.classes) || self.engine.backend != 'tensorrt' || "
+              "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
+         message="spec.engine.backend tensorrt needs a GPU, which a class with accelerator cpu has not; write auto, "
+                 "onnxruntime or torch, or remove that class", field=".engine.backend"),
+    Rule(rule="!has(self.placement.classes) || self.engine.precision in ['auto', 'fp32', 'int8'] || "
+              "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
+         message="'spec.engine.precision ' + self.engine.precision + ' needs a GPU, which a class with accelerator cpu "
+                 "has not; write auto, fp32 or int8, or remove that class'", expression=True,
+         field=".engine.precision"),
+    Rule(rule="!has(self.placement.classes) || !(self.engine.precision in ['int8', 'fp8']) || "
+              "has(self.engine.calibration) || !self.placement.classes.exists(one, one.accelerator == 'gpu')",
+         message="'spec.engine.precision ' + self.engine.precision + ' on the GPU of a class needs "
+                 "spec.engine.calibration; add its uri, or write auto, fp16 or bf16'", expression=True,
+         field=".engine.precision"),
+)
+
+# By the path below the object's root; "" is the root itself, [] each item of a list.
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "": (
         Rule(rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
              message="metadata.name must start with a letter and hold only lower-case letters, digits and '-': names "
                      "of Jobs, Deployments and the Service are made from it"),
+        Rule(rule="!has(self.spec.placement.classes) || self.spec.placement.classes.all(one, "
+                  f"size(self.metadata.name) + size(one.name) < {MAX_OBJECT_NAME})",
+             message="the name of the object and that of a class of spec.placement.classes are too long: NAME-CLASS "
+                     f"names an object of its own, and may have {MAX_OBJECT_NAME} characters; shorten one of them",
+             field=".spec.placement.classes"),
     ),
     "spec": (
         Rule(rule="!(has(self.replicas) && has(self.autoscaling))",
@@ -46,8 +93,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="self.placement.accelerator != 'cpu' || self.engine.precision in ['auto', 'fp32', 'int8']",
              message="'spec.engine.precision ' + self.engine.precision + ' needs a GPU; on a CPU write auto, fp32 "
                      "or int8'", expression=True, field=".engine.precision"),
-        Rule(rule="self.placement.accelerator != 'gpu' || !(self.engine.precision in ['int8', 'fp8']) || "
-                  "has(self.engine.calibration)",
+        Rule(rule="has(self.placement.classes) || self.placement.accelerator != 'gpu' || "
+                  "!(self.engine.precision in ['int8', 'fp8']) || has(self.engine.calibration)",
              message="'spec.engine.precision ' + self.engine.precision + ' on a GPU needs spec.engine.calibration; "
                      "add its uri, or write auto, fp16 or bf16'", expression=True, field=".engine.precision"),
         Rule(rule="!has(self.engine.calibration) || !has(self.accuracy.evaluation) || "
@@ -58,6 +105,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "self.batching.preferredBatchSizes.all(size, size <= self.engine.maxBatchSize)",
              message="spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize; raise that, or lower "
                      "these", field=".batching.preferredBatchSizes"),
+        *_FLEET,
     ),
     "spec.batching": (
         Rule(rule="self.mode == 'fixed' || !(has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds))",
@@ -70,7 +118,24 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="(self.mode == 'fixed') == has(self.count)",
              message="mode fixed and count go together; set both, or mode auto without count"),
     ),
+    "spec.placement.classes[]": (
+        Rule(rule="self.accelerator != 'cpu' || !(has(self.gpu) || has(self.mig))",
+             message="'class ' + self.name + ': gpu and mig need accelerator gpu; remove them, or set accelerator to "
+                     "gpu'", expression=True),
+        Rule(rule="!has(self.mig) || !has(self.gpu) || self.gpu.count == 1",
+             message="'class ' + self.name + ': with mig a replica uses one slice; set gpu.count to 1 and ask for more "
+                     "replicas'", expression=True, field=".gpu.count"),
+        Rule(rule="!has(self.mig) || self.mig.profile != 'auto' || (has(self.gpu) && has(self.gpu.products))",
+             message="'class ' + self.name + ': mig.profile auto needs gpu.products, such as [NVIDIA-H100-80GB-HBM3]; "
+                     "add it, or name a profile'", expression=True, field=".mig.profile"),
+        Rule(rule="!(has(self.minReplicas) && has(self.maxReplicas)) || self.minReplicas <= self.maxReplicas",
+             message="'class ' + self.name + ': minReplicas is greater than maxReplicas; raise maxReplicas or lower "
+                     "minReplicas'", expression=True, field=".minReplicas"),
+    ),
     "spec.placement": (
+        Rule(rule="!has(self.classes) || !(has(self.gpu) || has(self.mig) || self.accelerator == 'cpu')",
+             message="classes stand in place of accelerator, gpu and mig; move these into the classes that they are "
+                     "meant for", field=".classes"),
         Rule(rule="self.accelerator != 'cpu' || !(has(self.gpu) || has(self.mig))",
              message="gpu and mig need accelerator gpu; remove them, or set accelerator to gpu"),
         Rule(rule="!has(self.mig) || !has(self.gpu) || self.gpu.count == 1",

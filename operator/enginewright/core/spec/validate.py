@@ -9,8 +9,10 @@ from enginewright.core import mig
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME
+from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
+from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template import check_pod_template
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.source import InterfaceSpec
@@ -24,7 +26,9 @@ USUAL_MAX_TOLERANCE = 0.25
 
 
 def validate(spec: Spec) -> tuple[Problem, ...]:
-    """Every rule between fields that ``spec`` breaks; empty when it is good."""
+    """Every rule between fields that ``spec`` breaks; empty when it is good. Of a fleet, those of each class."""
+    if spec.placement.classes:
+        return fleet_problems(spec, validate)
     return tuple(problem for check in _CHECKS for problem in check(spec))
 
 
@@ -35,6 +39,15 @@ def validate_name(name: str) -> Problem | None:
     return _problem("metadata.name", name, "does not leave room for the names of Jobs and Deployments, or is no DNS "
                                            "label",
                     f"write at most {MAX_OBJECT_NAME} lower-case letters, digits and '-', the first a letter")
+
+
+def validate_member_name(fleet: str, entry: PlacementClassSpec) -> Problem | None:
+    """The object of a class is named after fleet and class."""
+    if validate_name(member_name(fleet, entry.name)) is None:
+        return None
+    return _problem("spec.placement.classes", entry.name, f"makes {member_name(fleet, entry.name)}, which is too long "
+                    "for the name of an object of its own",
+                    f"shorten it or metadata.name: {MAX_OBJECT_NAME} characters together, with the '-' between them")
 
 
 def _problem(field: str, value: object, message: str, remedy: str) -> Problem:

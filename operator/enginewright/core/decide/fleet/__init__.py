@@ -1,0 +1,97 @@
+"""What is to be done about a fleet: an object that asks for several classes of devices. Pure, as all of ``decide``.
+
+Each class is served by an object of its own, made from the fleet's spec, which goes the whole way of any
+OptimisedModel. The fleet makes these objects, puts one Service before all of their pods, lets them promote together
+(:mod:`~enginewright.core.decide.fleet.agreement`), lets those go that are not asked for any more
+(:mod:`~enginewright.core.decide.fleet.departure`), and says how all stand together.
+"""
+
+from __future__ import annotations
+
+from enginewright.core.conditions import bad, merge
+from enginewright.core.config import OperatorConfig
+from enginewright.core.decide.fleet.agreement import Agreement, agree
+from enginewright.core.decide.fleet.departure import depart
+from enginewright.core.decide.fleet.report import available_verdict, blocks, verdicts
+from enginewright.core.decide.fleet.standing import Member, members_of
+from enginewright.core.decide.spec_step import read_spec
+from enginewright.core.decide.world import Memory, World, apply_if_changed, earliest
+from enginewright.core.events import transitions
+from enginewright.core.manifests import fleet_service, member
+from enginewright.core.observed import ObjectView, Observed
+from enginewright.core.plan import Action, Apply, Plan
+from enginewright.core.problems import Problem, summarise
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.spec import Spec
+
+# Watches tell of what members say; this is for what they might miss.
+CHECK = 15.0
+
+
+def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
+    spec = read_spec(obj, config)
+    if not isinstance(spec, Spec):
+        return _refuse(obj, observed, spec)
+    world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    members = members_of(obj.name, spec, observed.fleet, world.memory.classes)
+    agreed = agree(world, members)
+    departure = depart(members, observed.fleet)
+    told = verdicts(world, members, agreed, departure)
+    taken = [one.name for one in members if one.name in observed.fleet.taken]
+    if taken:
+        told = (bad(Condition.READY, Reason.NAME_TAKEN, _taken(taken)), *told[1:])
+    old = obj.status.get("conditions")
+    return Plan(
+        actions=(*_service(world), *_objects(world, members, agreed), *departure.actions),
+        events=transitions(old, told),
+        status={
+            "observedGeneration": obj.generation,
+            "conditions": merge(old, told, obj.generation, world.now),
+            **blocks(members, agreed, told[0]),
+        },
+        requeue_after=None if told[0].ok else earliest(CHECK, agreed.requeue),
+    )
+
+
+def _service(world: World) -> tuple[Action, ...]:
+    manifest = fleet_service(world.owner)
+    seen = world.observed.service
+    applied = world.observed.applied.get(f"Service/{world.obj.name}") if seen else None
+    return apply_if_changed(manifest, applied, "one Service for the replicas of all classes", force=seen is not None)
+
+
+def _objects(world: World, members: tuple[Member, ...], agreed: Agreement) -> tuple[Action, ...]:
+    """Written anew where somebody has changed one: what a class asks for is the fleet's to say."""
+    actions: tuple[Action, ...] = ()
+    for one in members:
+        if one.name in world.observed.fleet.taken or (one.view and one.view.deleting):
+            continue
+        manifest = member(world.owner, one.entry.name, one.wanted, agreed.wishes.get(one.entry.name, {}))
+        why = f"it serves class {one.entry.name}"
+        if not one.applied:
+            actions += (Apply(manifest=manifest, why=why, force=one.view is not None),)
+        else:
+            actions += apply_if_changed(manifest, one.view.hash if one.view else None, why)
+    return actions
+
+
+def _taken(names: list[str]) -> str:
+    return (f"OptimisedModel {', '.join(names)} is there already and is no part of this fleet: delete it, or give the "
+            f"class or the fleet another name.")  # fmt: skip
+
+
+def _refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -> Plan:
+    """A spec that makes no sense changes nothing but what is said."""
+    told = (bad(Condition.READY, Reason.INVALID_SPEC, f"{summarise(problems)}."), available_verdict(observed, ()))
+    old = obj.status.get("conditions")
+    spoken = {verdict.type for verdict in told}
+    kept = [entry for entry in old if entry.get("type") not in spoken] if isinstance(old, list) else []
+    summary = {**(obj.status.get("summary") or {}), "reason": str(Reason.INVALID_SPEC)}
+    return Plan(
+        events=transitions(old, told),
+        status={**obj.status, "observedGeneration": obj.generation, "summary": summary,
+                "conditions": merge(old, told, obj.generation, observed.now) + kept},
+    )  # fmt: skip
+
+
+__all__ = ["decide_fleet"]

@@ -1,0 +1,192 @@
+"""One revision spans all classes of a fleet: candidates wait for each other, and are promoted together or not at all.
+
+No member promotes by itself. The fleet's wish stands in an annotation of each member, as a user's would: to promote
+its candidate when every class has a proven one, or to stay at (or go back to) the revision that all classes served
+last when one refuses or keeps the others waiting for too long. It is worked out anew in every pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
+from enginewright.core.decide.fleet.standing import Member, Standing
+from enginewright.core.decide.pin import LIVE
+from enginewright.core.decide.source_step import RETRY_HINT
+from enginewright.core.decide.world import World
+from enginewright.core.manifests.common import short_hash
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import RolledBackStatus, RolloutStatus
+
+STARTING, AWAITING, WAITING, EXPANDING, COMPLETE, ROLLED_BACK = (
+    "Starting", "WaitingForClasses", "WaitingForPromotion", "Expanding", "Complete", "RolledBack",
+)  # fmt: skip
+# Beside what a build and an analysis may take: pulling images, waiting for nodes.
+SLACK = timedelta(minutes=30)
+AGREED = (Standing.PROVEN, Standing.PROMOTING, Standing.DONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """``wishes`` maps a class to the annotations that its object is to have."""
+
+    verdict: Verdict
+    memory: RolloutStatus
+    wishes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    requeue: float | None = None
+
+
+def fleet_revision(members: Iterable[Member]) -> str:
+    """8 hex digits over all of the classes' specs that decides what is served."""
+    served = {member.entry.name: _served(member.wanted) for member in members}
+    return short_hash(served, 8)
+
+
+def _served(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if key not in LIVE}
+
+
+def agree(world: World, members: tuple[Member, ...]) -> Agreement:
+    agreed = _agree(world, members)
+    wish = world.obj.annotations.get(labels.ROLLBACK_TO)
+    if not wish:
+        return agreed
+    said = (f"Annotation {labels.ROLLBACK_TO}={wish} has no effect on a fleet: set it on the object of a class "
+            f"({', '.join(member.name for member in members)}), or apply the earlier spec, and remove it with kubectl "
+            f"annotate om {world.obj.name} {labels.ROLLBACK_TO}-.")
+    return replace(agreed, verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLBACK_TARGET_UNKNOWN,
+                                       f"{said} {agreed.verdict.message}"))
+
+
+def _agree(world: World, members: tuple[Member, ...]) -> Agreement:
+    memory = world.memory.rollout or RolloutStatus()
+    revision = fleet_revision(members)
+    if given_up := _given_up(world, members, memory, revision):
+        return _hold_back(world, members, memory, given_up)
+    standings = {member.standing for member in members}
+    if standings == {Standing.DONE}:
+        said = f"All classes ({_names(members)}) serve revision {revision}; no other runs."
+        return Agreement(memory=RolloutStatus(stable=revision, step=COMPLETE), wishes=_wishes(world, members),
+                         verdict=good(Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, said))
+    if standings <= set(AGREED):
+        return _promote(world, members, memory, revision)
+    return _wait(world, members, memory, revision)
+
+
+def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
+    moving = any(member.standing is Standing.PROMOTING for member in members)
+    wished = world.obj.annotations.get(labels.PROMOTE) == revision
+    if not (world.spec.rollout.auto_promote or wished or moving):
+        said = (f"Every class has a proven candidate of revision {revision}; promote them with kubectl annotate om "
+                f"{world.obj.name} {labels.PROMOTE}={revision}.")
+        return Agreement(memory=_step(world, memory, revision, WAITING), wishes=_wishes(world, members),
+                         verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_PROMOTION, said))
+    wishes = {
+        member.entry.name: {labels.PROMOTE: member.rollout.candidate}
+        for member in members
+        if member.standing is not Standing.DONE and member.rollout.candidate
+    }
+    left = [member for member in members if member.standing is not Standing.DONE]
+    said = f"Every class has a proven candidate of revision {revision}; {_told(left)}"
+    return Agreement(memory=_step(world, memory, revision, EXPANDING), wishes=_wishes(world, members, wishes),
+                     verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.PROGRESSING, said))
+
+
+def _wait(world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
+    """Nobody is promoted yet. The clock runs from the first candidate that is proven."""
+    waiting = [member for member in members if member.standing in (Standing.PROVEN, Standing.PROMOTING)]
+    left = [member for member in members if member.standing is Standing.PENDING]
+    reason = left[0].verdict(Condition.ROLLOUT_COMPLETE).reason
+    if not waiting or world.spec.suspend:
+        return Agreement(memory=_step(world, memory, revision, STARTING), wishes=_wishes(world, members),
+                         verdict=bad(Condition.ROLLOUT_COMPLETE, reason, _told(left)))
+    told = _step(world, memory, revision, AWAITING)
+    until = (parse_timestamp(told.step_start_time) or world.now) + patience(world)
+    said = (f"Proven in {_names(waiting)}, and promoted in all classes together: until {timestamp(until)} for "
+            f"{_names(left)}, else all go back. {_told(left)}")
+    return Agreement(memory=told, wishes=_wishes(world, members),
+                     requeue=max(1.0, (until - world.now).total_seconds()),
+                     verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_CLASSES, said))
+
+
+def patience(world: World) -> timedelta:
+    """How long the first proven candidate waits for those of other classes: as long as a build, its margin and an
+    analysis that is unclear to its end may take, and some slack."""
+    rollout = world.spec.rollout
+    steps = [rollout.analysis_seconds if step.analysis_seconds is None else step.analysis_seconds
+             for step in rollout.steps] or [rollout.analysis_seconds]  # fmt: skip
+    seconds = world.spec.engine.build_budget_seconds + world.config.build_deadline_margin + 5 * sum(steps)
+    return SLACK + timedelta(seconds=seconds)
+
+
+def _given_up(
+    world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str
+) -> RolledBackStatus | None:
+    """Why nobody is promoted: a class refuses, or the others waited in vain. The latter holds until the spec or the
+    retry annotation changes, the former as long as the class does."""
+    before = memory.rolled_back
+    same = before is not None and before.revision == revision and before.retry in (None, world.retry)
+    for member in members:
+        if member.refusal:
+            said = f"Class {member.entry.name}: {member.refusal.message}"
+            known = before if same and before and before.reason == member.refusal.reason else None
+            return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=said, retry=world.retry,
+                                    time=known.time if known else timestamp(world.now))
+    if same and before and before.reason == Reason.WAITING_FOR_CLASSES:
+        return before
+    since = parse_timestamp(memory.step_start_time)
+    if world.spec.suspend or memory.step != AWAITING or memory.candidate != revision or since is None:
+        return None
+    left = [member for member in members if member.standing is Standing.PENDING]
+    if not left or world.now - since < patience(world):
+        return None
+    late = f"{patience(world).total_seconds():.0f} s after the first class"
+    said = f"Class {_names(left)} had no proven candidate {late}. {_told(left)}"
+    return RolledBackStatus(revision=revision, reason=Reason.WAITING_FOR_CLASSES, message=said,
+                            time=timestamp(world.now), retry=world.retry)
+
+
+def _hold_back(
+    world: World, members: tuple[Member, ...], memory: RolloutStatus, given_up: RolledBackStatus
+) -> Agreement:
+    """Classes with something to go back to stay there, or go back; the one that refuses has done so by itself."""
+    wishes = {
+        member.entry.name: {labels.ROLLBACK_TO: member.base}
+        for member in members
+        if member.base and member.standing is not Standing.REFUSED
+    }
+    kept = f" No class is promoted: {', '.join(wishes)} {'serves' if len(wishes) == 1 else 'serve'} what served before."
+    said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}{kept if wishes else ''}"
+    return Agreement(
+        memory=RolloutStatus(stable=memory.stable, step=ROLLED_BACK, rolled_back=given_up),
+        wishes=_wishes(world, members, wishes),
+        verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLED_BACK, f"{said} {RETRY_HINT}"),
+    )
+
+
+def _step(world: World, memory: RolloutStatus, revision: str, step: str) -> RolloutStatus:
+    """The clock of a step starts when the step does."""
+    same = (memory.candidate, memory.step) == (revision, step)
+    return RolloutStatus(stable=memory.stable, candidate=revision, step=step,
+                         step_start_time=memory.step_start_time if same else timestamp(world.now))
+
+
+def _wishes(
+    world: World, members: Iterable[Member], wishes: Mapping[str, Mapping[str, str]] | None = None
+) -> Mapping[str, Mapping[str, str]]:
+    """For every class; a wish to try again is every class's."""
+    common = {labels.RETRY: world.retry} if world.retry else {}
+    return {member.entry.name: {**common, **(wishes or {}).get(member.entry.name, {})} for member in members}
+
+
+def _told(members: Iterable[Member]) -> str:
+    return " ".join(f"Class {member.entry.name}: {member.verdict(Condition.ROLLOUT_COMPLETE).message}"
+                    for member in members)  # fmt: skip
+
+
+def _names(members: Iterable[Member]) -> str:
+    return ", ".join(member.entry.name for member in members)

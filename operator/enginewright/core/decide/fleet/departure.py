@@ -1,0 +1,50 @@
+"""Classes that the spec does not name any more: each goes when the others carry the load, never before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from enginewright.core import labels
+from enginewright.core.decide.fleet.standing import Member, Standing
+from enginewright.core.observed import FleetView, MemberView
+from enginewright.core.plan import Action, Delete
+
+
+@dataclass(frozen=True, kw_only=True)
+class Departure:
+    """``staying`` are objects that are not asked for and serve all the same, ``why`` says what they wait for."""
+
+    actions: tuple[Action, ...] = ()
+    staying: tuple[MemberView, ...] = ()
+    why: str = ""
+
+
+def depart(members: tuple[Member, ...], fleet: FleetView) -> Departure:
+    """A class that serves stays until every other class that can serve does, on all the replicas that it wants."""
+    names = {member.name for member in members}
+    going = tuple(view for view in fleet.members if view.name not in names)
+    if not going:
+        return Departure()
+    if why := _missing(members):
+        return Departure(staying=going, why=why)
+    return Departure(
+        staying=going,
+        actions=tuple(
+            Delete(api_version=labels.API_VERSION, kind=labels.KIND, name=view.name, uid=view.uid,
+                   why=f"class {view.class_name} is not in the spec any more, and the others serve")
+            for view in going if not view.deleting),
+    )  # fmt: skip
+
+
+def _missing(members: Iterable[Member]) -> str:
+    """What the classes that stay lack; empty when they can do without the others."""
+    coming = [member.entry.name for member in members
+              if not member.available and member.standing is not Standing.REFUSED]  # fmt: skip
+    if coming:
+        return f"until class {', '.join(coming)} serves"
+    serving = [member for member in members if member.available]
+    if not serving:
+        return "because no other class serves"
+    short = [member.entry.name for member in serving if member.ready_replicas < member.wanted_replicas]
+    return f"until class {', '.join(short)} has all its replicas" if short else ""

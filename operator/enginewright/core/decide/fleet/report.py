@@ -1,0 +1,123 @@
+"""What a fleet says: its conditions are those of its classes, with the class named; its figures are their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from enginewright.core.conditions import Verdict, bad, good
+from enginewright.core.decide.fleet.agreement import Agreement
+from enginewright.core.decide.fleet.departure import Departure
+from enginewright.core.decide.fleet.standing import Member
+from enginewright.core.decide.world import World, count
+from enginewright.core.observed import Observed
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import ClassStatus, CostStatus, EngineStatus, SummaryStatus, read
+
+BEFORE = (Condition.SOURCE_RESOLVED, Condition.ENGINE_BUILT, Condition.ACCURACY_VERIFIED)
+
+
+def verdicts(world: World, members: tuple[Member, ...], agreed: Agreement, departure: Departure) -> tuple[Verdict, ...]:
+    """In the order that every OptimisedModel has."""
+    first = [together(members, kind) for kind in BEFORE]
+    ready = ready_verdict(world, members, (*first, agreed.verdict), departure)
+    return (
+        ready, available_verdict(world.observed, members), *first, together(members, Condition.OBJECTIVE_MET),
+        agreed.verdict, together(members, Condition.SCALING_ACTIVE),
+    )  # fmt: skip
+
+
+def together(members: Iterable[Member], kind: Condition) -> Verdict:
+    """False where it is of any class, else Unknown where it is of any; the reason is the first such class's."""
+    told = [(member.entry.name, member.verdict(kind)) for member in members]
+    worst = next((rank for rank in ("False", "Unknown") if any(one.status == rank for _, one in told)), "True")
+    shown = [(name, one) for name, one in told if one.status == worst]
+    message = " ".join(f"Class {name}: {one.message}" for name, one in shown)
+    return Verdict(type=kind, status=shown[0][1].status, reason=shown[0][1].reason, message=message)
+
+
+def ready_verdict(
+    world: World, members: tuple[Member, ...], before: Iterable[Verdict], departure: Departure
+) -> Verdict:
+    """True only when every class is, for the current generation, and no other class gets traffic."""
+    for verdict in (*before, together(members, Condition.READY)):
+        if not verdict.ok:
+            return bad(Condition.READY, verdict.reason, verdict.message)
+    if departure.staying:
+        names = ", ".join(view.class_name for view in departure.staying)
+        how = f"goes on serving {departure.why}" if departure.why else "stops"
+        return bad(Condition.READY, Reason.DRAINING, f"Class {names} is not in the spec any more, and {how}.")
+    wanted, behind = sum(member.wanted_replicas for member in members), answering(world.observed)
+    if behind < wanted:
+        return bad(Condition.READY, Reason.REPLICAS_NOT_READY, f"{behind} of {count(wanted, 'replica')} behind the "
+                   f"Service.")  # fmt: skip
+    return good(Condition.READY, Reason.SERVING, together(members, Condition.READY).message)
+
+
+def available_verdict(observed: Observed, members: Iterable[Member]) -> Verdict:
+    """True while any replica of any class answers behind the Service."""
+    if not answering(observed):
+        return bad(Condition.AVAILABLE, Reason.NO_REPLICA, "No replica of any class is ready behind the Service.")
+    serving = ", ".join(member.entry.name for member in members if member.available)
+    said = f"Class {serving} answers." if serving else "Replicas answer of a class that is not in the spec any more."
+    return good(Condition.AVAILABLE, Reason.SERVING, said)
+
+
+def answering(observed: Observed) -> int:
+    """Ready addresses behind the fleet's Service."""
+    return sum(entry.ready and not entry.terminating for entry in observed.endpoints)
+
+
+def blocks(members: tuple[Member, ...], agreed: Agreement, ready: Verdict) -> dict[str, Any]:
+    """All of status besides conditions. It has no selector: a fleet is not scaled through /scale."""
+    rows = [row(member, complete=agreed.verdict.ok) for member in members]
+    return {
+        "classes": [one.as_json() for one in rows],
+        "rollout": agreed.memory.as_json(),
+        "summary": _summary(members, rows, ready.reason).as_json(),
+        "replicas": sum(one.replicas or 0 for one in rows),
+        "readyReplicas": sum(one.ready_replicas or 0 for one in rows),
+    }
+
+
+def row(member: Member, *, complete: bool) -> ClassStatus:
+    """``complete`` says that what serves now is what all classes serve together."""
+    ready = member.verdict(Condition.READY)
+    engine, cost = read(EngineStatus, member.status.get("engine")), read(CostStatus, member.status.get("cost"))
+    now, before = member.rollout, member.before
+    return ClassStatus(
+        name=member.entry.name,
+        model=member.name,
+        ready=ready.status,
+        reason=ready.reason,
+        engine=engine.backend if engine else None,
+        precision=engine.precision if engine else None,
+        replicas=member.replicas,
+        ready_replicas=member.ready_replicas,
+        throughput=engine.throughput if engine else None,
+        p99_milliseconds=engine.p99_milliseconds if engine else None,
+        per_million_inferences=cost.per_million_inferences if cost else None,
+        stable=now.stable if complete else (before.stable if before else None),
+        candidate=now.candidate if now.candidate != now.stable else None,
+    )
+
+
+def _summary(members: Iterable[Member], rows: list[ClassStatus], reason: str) -> SummaryStatus:
+    told = [read(SummaryStatus, member.status.get("summary")) or SummaryStatus() for member in members]
+    queues = [int(one.queue) for one in told if one.queue and one.queue.isdigit()]
+    tails = [one.p99_milliseconds for one in rows if one.p99_milliseconds is not None]
+    ready, wanted = sum(one.ready_replicas or 0 for one in rows), sum(member.wanted_replicas for member in members)
+    return SummaryStatus(
+        engine=_each(one.engine for one in told),
+        precision=_each(one.precision for one in told),
+        replicas=f"{ready}/{wanted}",
+        queue=str(sum(queues)) if queues else None,
+        p99=f"{max(tails):.1f} ms" if tails else None,
+        accelerator=_each(one.accelerator for one in told),
+        reason=reason,
+    )
+
+
+def _each(values: Iterable[str | None]) -> str | None:
+    """Every one that there is, once."""
+    return ", ".join(dict.fromkeys(value for value in values if value)) or None

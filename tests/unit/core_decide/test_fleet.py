@@ -1,0 +1,334 @@
+"""Several classes of devices, one revision: made, proven and promoted together, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enginewright.core import labels
+from support.cluster import deeds, refused
+from support.fleet_cluster import FLEET, FleetCluster
+
+CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
+GPU, CPU = FLEET["placement"]["classes"]
+SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+NEW = {"maxBatchSize": 8}
+
+
+def ready(**spec: Any) -> FleetCluster:
+    fleet = FleetCluster(spec={**FLEET, **spec})
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
+    return fleet
+
+
+def stable(fleet: FleetCluster, name: str) -> str:
+    return str(fleet.members[name].status["rollout"].get("stable"))
+
+
+def test_one_object_for_each_class_and_one_service() -> None:
+    fleet = FleetCluster()
+    assert deeds(fleet.operate()) == [
+        "Apply Service minilm", "Apply OptimisedModel minilm-gpu", "Apply OptimisedModel minilm-cpu"]
+    gpu, cpu = fleet.members["gpu"].spec, fleet.members["cpu"].spec
+    assert (gpu["placement"]["accelerator"], cpu["placement"]["accelerator"]) == ("gpu", "cpu")
+    assert gpu["rollout"]["autoPromote"] is cpu["rollout"]["autoPromote"] is False
+    assert fleet.says("Available") == "False/NoReplica"
+    fleet.run(20)
+    assert {kind: fleet.says(kind) for kind in ("Ready", "Available", "RolloutComplete", "SourceResolved")} == {
+        "Ready": "True/Serving", "Available": "True/Serving", "RolloutComplete": "True/Complete",
+        "SourceResolved": "True/Resolved"}
+    assert [row["name"] for row in fleet.status["classes"]] == ["gpu", "cpu"]
+    assert {row["ready"] for row in fleet.status["classes"]} == {"True"}
+    assert {row["throughput"] for row in fleet.status["classes"]} == {900.0}
+    assert (fleet.status["replicas"], fleet.status["readyReplicas"]) == (2, 2)
+    assert fleet.status["summary"]["replicas"] == "2/2"
+    assert "selector" not in fleet.status
+
+
+def test_a_settled_fleet_is_left_alone() -> None:
+    fleet = ready()
+    before = fleet.status
+    assert deeds(fleet.operate()) == []
+    assert fleet.status == before
+    assert fleet.last.requeue_after is None
+
+
+def test_ready_only_when_every_class_is() -> None:
+    fleet = FleetCluster()
+    fleet.operate()
+    fleet.members["gpu"].building = True
+    fleet.run(20)
+    assert fleet.says("Available") == "True/Serving"
+    assert fleet.condition("Available")["message"] == "Class cpu answers."
+    assert fleet.says("Ready").startswith("False/")
+    assert fleet.condition("Ready")["message"].startswith("Class gpu: ")
+    assert {row["name"]: row["ready"] for row in fleet.status["classes"]} == {"gpu": "False", "cpu": "True"}
+    fleet.members["gpu"].building = False
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+
+
+def test_a_new_revision_waits_for_all_classes_and_takes_over_in_all() -> None:
+    fleet = ready()
+    old = {name: stable(fleet, name) for name in fleet.members}
+    fleet.edit(engine=NEW)
+    fleet.members["gpu"].building = True
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/WaitingForClasses"
+    assert fleet.says("Ready") == "False/BuildPending"
+    assert fleet.members["cpu"].status["rollout"]["step"] == "WaitingForPromotion"
+    assert "OptimisedModel minilm promotes it" in fleet.members["cpu"].condition("RolloutComplete")["message"]
+    message = fleet.condition("RolloutComplete")["message"]
+    assert message.startswith("Proven in cpu, and promoted in all classes together: until 2026-11-21T")
+    assert "for gpu, else all go back. Class gpu: " in message
+    assert {name: stable(fleet, name) for name in fleet.members} == old
+    assert fleet.wish("cpu", labels.PROMOTE) == ""
+    fleet.members["gpu"].building = False
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet, name) != old[name] for name in fleet.members)
+    assert fleet.status["rollout"]["stable"] in fleet.condition("RolloutComplete")["message"]
+    assert {fleet.wish(name, labels.PROMOTE) for name in fleet.members} == {""}
+
+
+def test_a_build_that_is_refused_promotes_nobody_and_the_others_give_their_candidates_up() -> None:
+    fleet = ready()
+    old = {name: stable(fleet, name) for name in fleet.members}
+    fleet.edit(engine=NEW)
+    fleet.members["gpu"].building = True
+    fleet.run(20)
+    fleet.members["gpu"].finish(refused("build", "user", "AccuracyNotReached", "no candidate passed"), of="build")
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    told = fleet.condition("RolloutComplete")["message"]
+    assert "was given up (AccuracyNotReached): Class gpu: " in told
+    assert "No class is promoted: cpu serves what served before." in told
+    assert fleet.says("Ready") == "False/AccuracyNotReached"
+    assert fleet.says("Available") == "True/Serving"
+    assert fleet.wish("cpu", labels.ROLLBACK_TO) == old["cpu"]
+    assert fleet.members["cpu"].replicas() == {old["cpu"]: 1}
+    assert fleet.members["gpu"].replicas() == {old["gpu"]: 1}
+    settled = fleet.status
+    fleet.run(5)
+    assert fleet.status == settled, "nobody changes their mind by themselves"
+    # Another try, in all classes.
+    fleet.annotations[labels.RETRY] = "again"
+    fleet.members["gpu"].building = False
+    fleet.run(30)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet, name) != old[name] for name in fleet.members)
+    assert fleet.wish("cpu", labels.ROLLBACK_TO) == ""
+
+
+def test_a_candidate_that_crashes_takes_the_others_back() -> None:
+    fleet = ready()
+    old = {name: stable(fleet, name) for name in fleet.members}
+    gpu = fleet.members["gpu"]
+    fleet.edit(engine=NEW)
+    for _ in range(30):
+        new = set(gpu.replicas()) - {old["gpu"]}
+        gpu.broken = dict.fromkeys(new, CRASH)
+        fleet.step()
+    assert fleet.says("Ready") == "False/RolledBack"
+    assert "Class gpu: Revision" in fleet.condition("Ready")["message"]
+    assert {name: member.replicas() for name, member in fleet.members.items()} == {
+        name: {old[name]: 1} for name in fleet.members}
+    # A spec that mends it is tried in all classes.
+    gpu.broken = {}
+    fleet.edit(engine={"maxBatchSize": 16})
+    fleet.run(30)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet, name) != old[name] for name in fleet.members)
+
+
+def test_a_class_that_fails_while_the_others_are_promoted_takes_them_back() -> None:
+    fleet = ready(placement={"classes": [{**GPU, "minReplicas": 3}, CPU]})
+    old = {name: stable(fleet, name) for name in fleet.members}
+    gpu, cpu = fleet.members["gpu"], fleet.members["cpu"]
+    fleet.edit(engine=NEW)
+    for _ in range(40):
+        fleet.step()
+        if len(gpu.replicas()) == 2 and stable(fleet, "cpu") != old["cpu"]:
+            break
+    assert gpu.status["rollout"]["step"] == "Expanding"
+    assert set(cpu.replicas()) == {stable(fleet, "cpu")}, "it has taken over"
+    gpu.broken = dict.fromkeys(set(gpu.replicas()) - {old["gpu"]}, CRASH)
+    fleet.run(40)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    assert {name: stable(fleet, name) for name in fleet.members} == old
+    assert {name: set(member.replicas()) for name, member in fleet.members.items()} == {
+        name: {old[name]} for name in old}
+    assert fleet.says("Available") == "True/Serving"
+
+
+def test_nobody_waits_for_ever() -> None:
+    fleet = ready(engine={"maxBatchSize": 16, "buildBudgetSeconds": 600})
+    old = {name: stable(fleet, name) for name in fleet.members}
+    fleet.edit(engine={**NEW, "buildBudgetSeconds": 600})
+    fleet.members["gpu"].building = True
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/WaitingForClasses"
+    assert fleet.last.requeue_after is not None
+    fleet.wait(600 + fleet.config.build_deadline_margin + 1800)
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    assert "(WaitingForClasses): Class gpu had no proven candidate" in fleet.condition("RolloutComplete")["message"]
+    assert fleet.members["cpu"].replicas() == {old["cpu"]: 1}
+    # A candidate that comes too late is not taken alone.
+    fleet.members["gpu"].building = False
+    fleet.run(20)
+    assert {name: stable(fleet, name) for name in fleet.members} == old
+    fleet.annotations[labels.RETRY] = "again"
+    fleet.run(30)
+    assert fleet.says("Ready") == "True/Serving"
+
+
+def test_a_person_may_have_the_last_word() -> None:
+    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    old = {name: stable(fleet, name) for name in fleet.members}
+    fleet.edit(engine=NEW)
+    fleet.run(20)
+    assert fleet.says("Ready") == "False/WaitingForPromotion"
+    revision = fleet.status["rollout"]["candidate"]
+    assert f"kubectl annotate om minilm {labels.PROMOTE}={revision}" in fleet.condition("Ready")["message"]
+    assert {name: stable(fleet, name) for name in fleet.members} == old
+    fleet.annotations[labels.PROMOTE] = revision
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet, name) != old[name] for name in fleet.members)
+
+
+def test_a_fleet_is_not_rolled_back_by_annotation_and_says_so() -> None:
+    fleet = ready()
+    fleet.annotations[labels.ROLLBACK_TO] = "0123abcd"
+    assert deeds(fleet.operate()) == []
+    assert fleet.says("Ready") == "False/RollbackTargetUnknown"
+    assert "set it on the object of a class (minilm-gpu, minilm-cpu)" in fleet.condition("Ready")["message"]
+
+
+def test_a_class_that_somebody_pinned_is_said() -> None:
+    fleet = ready()
+    first = stable(fleet, "cpu")
+    fleet.edit(engine=NEW)
+    fleet.run(20)
+    fleet.members["cpu"].annotations[labels.ROLLBACK_TO] = first
+    fleet.run(20)
+    assert stable(fleet, "cpu") == first
+    assert fleet.says("Ready") == "False/Pinned"
+    assert fleet.condition("Ready")["message"].startswith("Class cpu: Annotation enginewright.io/rollback-to pins")
+
+
+def test_replicas_of_a_class_are_no_new_revision() -> None:
+    fleet = ready()
+    revision = fleet.status["rollout"]["stable"]
+    fleet.classes({**GPU, "minReplicas": 3}, CPU)
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+    assert fleet.status["rollout"]["stable"] == revision
+    assert fleet.status["summary"]["replicas"] == "4/4"
+
+
+def test_a_class_goes_when_the_others_serve() -> None:
+    fleet = ready(placement={"classes": [GPU, CPU, SLICE]})
+    fleet.classes(GPU, SLICE)
+    plan = fleet.operate()
+    assert deeds(plan) == ["Delete OptimisedModel minilm-cpu"]
+    fleet.run(5)
+    assert sorted(fleet.members) == ["gpu", "slice"]
+    assert fleet.says("Ready") == "True/Serving"
+    assert fleet.fewest is not None
+    assert fleet.fewest > 0
+
+
+def test_a_class_stays_until_what_replaces_it_serves() -> None:
+    fleet = ready()
+    fleet.classes(GPU, SLICE)
+    fleet.operate()
+    fleet.members["slice"].building = True
+    fleet.run(10)
+    assert sorted(fleet.members) == ["cpu", "gpu", "slice"]
+    assert fleet.says("Ready").startswith("False/")
+    fleet.members["slice"].building = False
+    fleet.run(20)
+    assert sorted(fleet.members) == ["gpu", "slice"]
+    assert fleet.says("Ready") == "True/Serving"
+
+
+def test_the_only_class_that_serves_never_goes() -> None:
+    fleet = FleetCluster(spec={**FLEET, "placement": {"classes": [GPU, CPU, SLICE]}})
+    fleet.operate()
+    for name in ("gpu", "slice"):
+        fleet.members[name].building = True
+    fleet.run(10)
+    assert len(fleet.answering()) == 1
+    for name in ("gpu", "slice"):
+        fleet.members[name].finish(refused("build", "user", "AccuracyNotReached"), of="build")
+    fleet.classes(GPU, SLICE)
+    fleet.run(20)
+    assert "cpu" in fleet.members
+    assert fleet.says("Available") == "True/Serving"
+    assert fleet.says("Ready").startswith("False/")
+    assert len(fleet.answering()) == 1
+
+
+def test_what_somebody_changed_in_a_member_is_put_right() -> None:
+    fleet = ready()
+    cpu = fleet.members["cpu"]
+    cpu.edit(replicas=5)
+    assert deeds(fleet.operate()) == ["Apply OptimisedModel minilm-cpu"]
+    assert cpu.spec["replicas"] == 1
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+
+
+def test_what_the_apiserver_fills_in_is_no_change() -> None:
+    fleet = ready()
+    fleet.members["cpu"].spec = {**fleet.members["cpu"].spec, "suspend": False, "engine": {"precision": "auto"}}
+    assert deeds(fleet.operate()) == []
+
+
+def test_a_field_that_the_spec_loses_is_lost_by_the_members() -> None:
+    fleet = ready(engine=NEW)
+    fleet.edit(engine=None)
+    assert deeds(fleet.operate()) == ["Apply OptimisedModel minilm-gpu", "Apply OptimisedModel minilm-cpu"]
+
+
+def test_a_name_that_is_taken_is_said_and_left_alone() -> None:
+    fleet = FleetCluster(taken=frozenset({"minilm-cpu"}))
+    assert "Apply OptimisedModel minilm-cpu" not in deeds(fleet.operate())
+    assert fleet.says("Ready") == "False/NameTaken"
+    assert fleet.condition("Ready")["message"].startswith("OptimisedModel minilm-cpu is there already")
+
+
+def test_a_bad_spec_leaves_what_serves_alone() -> None:
+    fleet = ready()
+    fleet.edit(accuracy={"tolerance": 0.9})
+    plan = fleet.operate()
+    assert deeds(plan) == []
+    assert fleet.says("Ready") == "False/InvalidSpec"
+    assert fleet.says("Available") == "True/Serving"
+    assert len(fleet.status["classes"]) == 2
+
+
+def test_a_fleet_that_is_suspended_says_so_and_nobody_goes_back() -> None:
+    fleet = ready()
+    fleet.edit(engine=NEW)
+    fleet.members["gpu"].building = True
+    fleet.run(10)
+    fleet.edit(suspend=True)
+    fleet.run(5)
+    fleet.wait(100_000)
+    fleet.run(5)
+    assert fleet.says("RolloutComplete") == "False/Suspended"
+    assert fleet.wish("cpu", labels.ROLLBACK_TO) == ""
+
+
+@pytest.mark.parametrize("status", [{}, {"rollout": 3, "classes": "x", "conditions": None}])
+def test_a_status_that_is_lost_is_found_out_again(status: dict[str, Any]) -> None:
+    fleet = ready()
+    before = {kind: fleet.says(kind) for kind in ("Ready", "Available", "RolloutComplete")}
+    fleet.status = status
+    assert deeds(fleet.operate()) == []
+    assert {kind: fleet.says(kind) for kind in before} == before
