@@ -1,7 +1,8 @@
 """A local Kubernetes for development, the demo and the end-to-end tests.
 
 CLUSTER chooses where: `local` (the default) runs a real node on this machine, `kind` a kind cluster, `existing` uses
-the cluster of $KUBECONFIG and changes nothing there that is not asked for by name.
+the cluster of $KUBECONFIG and changes nothing there that is not asked for by name. KIND_NODE_IMAGE names another image
+of kind's node than the one on Docker Hub.
 """
 
 from __future__ import annotations

@@ -1,17 +1,26 @@
-"""A cluster that kind runs in containers: for machines that have Docker or Podman."""
+"""A cluster that kind runs in containers: for machines that have Docker or Podman.
+
+KIND_NODE_IMAGE names another image of the node than kind's own of Docker Hub. KIND_EXPERIMENTAL_PROVIDER, which kind
+reads itself, names the engine.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
+from cluster import binaries
 from cluster.existing import create_claim, delete_claim
 from cluster.paths import cache_dir
 from cluster.provider import kubectl
 from cluster.steps import ClusterError, say, step
 
 CLUSTER_NAME = "enginewright"
+READY_TIMEOUT_S = 120.0
+REMEDY = "`hack/cluster/cluster down` removes it, `up` then makes another"
 
 
 class Kind:
@@ -29,12 +38,15 @@ class Kind:
     def up(self) -> None:
         path = _kubeconfig_path()
         path.parent.mkdir(parents=True, exist_ok=True)
-        if self._exists():
-            _kind("export", "kubeconfig", f"--name={CLUSTER_NAME}", f"--kubeconfig={path}")
-            say("  ✓ the kind cluster is there")
-            return
-        with step("create the kind cluster"):
-            _kind("create", "cluster", f"--name={CLUSTER_NAME}", f"--kubeconfig={path}", "--wait=120s")
+        there = self._exists()  # before anything is built: kind may be missing
+        binaries.node_program("kubectl")
+        if there:
+            _export(path)
+        else:
+            with step("create the kind cluster"):
+                _kind("create", "cluster", f"--name={CLUSTER_NAME}", f"--kubeconfig={path}", *_node_image())
+        with step("the kind cluster is ready"):
+            _await_ready(path)
 
     def down(self) -> None:
         if self._exists():
@@ -67,6 +79,34 @@ class Kind:
 
 def _kubeconfig_path() -> Path:
     return cache_dir() / "kind" / "kubeconfig"
+
+
+def _export(kubeconfig: Path) -> None:
+    try:
+        _kind("export", "kubeconfig", f"--name={CLUSTER_NAME}", f"--kubeconfig={kubeconfig}")
+    except ClusterError as error:
+        # After a restart of the machine, or where its creation was cut short.
+        raise ClusterError(f"the kind cluster does not run: start its container, or {REMEDY}: {error}") from error
+
+
+def _await_ready(kubeconfig: Path) -> None:
+    """Wait for all nodes. kind itself waits only for a cluster that it creates, and ends well if that is not ready."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while True:
+        try:
+            kubectl(kubeconfig, "wait", "node", "--all", "--for=condition=Ready", "--timeout=10s")
+            return
+        except ClusterError as error:
+            if time.monotonic() > deadline:
+                message = f"the kind cluster is not ready after {READY_TIMEOUT_S:.0f} s: {REMEDY}: {error}"
+                raise ClusterError(message) from error
+        time.sleep(0.5)
+
+
+def _node_image() -> tuple[str, ...]:
+    """kind pulls its own image of a node from Docker Hub, unless KIND_NODE_IMAGE names another."""
+    image = os.environ.get("KIND_NODE_IMAGE")
+    return (f"--image={image}",) if image else ()
 
 
 def _kind(*arguments: str) -> str:

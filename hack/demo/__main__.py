@@ -30,7 +30,7 @@ console = Console(highlight=False)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--clean", action="store_true", help="remove the demo and, for CLUSTER=local, the cluster")
+    parser.add_argument("--clean", action="store_true", help="remove the demo, and its cluster unless CLUSTER=existing")
     arguments = parser.parse_args()
     try:
         if arguments.clean:
@@ -178,8 +178,7 @@ def remove_model(kube: Kube) -> None:
 
 
 def clean() -> None:
-    provider = os.environ.get("CLUSTER", "local")
-    if provider == "local":
+    if os.environ.get("CLUSTER") != "existing":
         run(CLUSTER, "down", quiet=False)
         return
     kube = Kube.of_cluster()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import cli, provider, steps, volumes
+from cluster import cli, kind, provider, steps, volumes
 from cluster.existing import Existing, push_command
 from cluster.kind import Kind
 from cluster.steps import ClusterError
@@ -67,6 +67,9 @@ esac
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     monkeypatch.setenv("ENGINEWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("KIND_NODE_IMAGE", raising=False)
+    monkeypatch.setattr("cluster.binaries.node_program", lambda name: Path(name))
+    monkeypatch.setattr(kind, "kubectl", lambda *_: "")
     return calls
 
 
@@ -82,7 +85,7 @@ def test_kind_is_created_once_loaded_and_deleted(kind_calls: Path, tmp_path: Pat
     kubeconfig = f"--kubeconfig={tmp_path}/cache/kind/kubeconfig"
     changes = [call for call in kind_calls.read_text().splitlines() if not call.startswith("get")]
     assert changes == [
-        f"create cluster --name=enginewright {kubeconfig} --wait=120s",
+        f"create cluster --name=enginewright {kubeconfig}",
         f"export kubeconfig --name=enginewright {kubeconfig}",
         f"load image-archive {archive} --name=enginewright",
         "load docker-image localhost/app:1 --name=enginewright",
@@ -90,8 +93,45 @@ def test_kind_is_created_once_loaded_and_deleted(kind_calls: Path, tmp_path: Pat
     ]
 
 
+def test_the_node_of_kind_has_the_image_that_is_asked_for(kind_calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIND_NODE_IMAGE", "mirror.example.com/node:v1")
+    Kind().up()
+    assert "--image=mirror.example.com/node:v1" in kind_calls.read_text().split()
+
+
+def test_kind_is_up_when_its_nodes_are_ready(kind_calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[str | ClusterError] = [ClusterError("connection refused"), ClusterError("timed out"), ""]
+
+    def kubectl(_: Path, *arguments: str) -> str:
+        assert arguments[:4] == ("wait", "node", "--all", "--for=condition=Ready")
+        answer = answers.pop(0)
+        if isinstance(answer, ClusterError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(kind, "kubectl", kubectl)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    Kind().up()
+    assert answers == []
+    answers.append(ClusterError("connection refused"))
+    monkeypatch.setattr(kind, "READY_TIMEOUT_S", -1.0)
+    with pytest.raises(ClusterError, match=r"not ready .* `hack/cluster/cluster down` removes it.*: connection"):
+        Kind().up()
+
+
+def test_kind_whose_container_stands_still_is_said(kind_calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Kind().up()
+    program = kind_calls.parent / "bin" / "kind"
+    program.write_text(program.read_text().replace("esac", '"export kubeconfig") exit 1 ;;\nesac'))
+    with pytest.raises(ClusterError, match="does not run: start its container, or `hack/cluster/cluster down` removes"):
+        Kind().up()
+
+
 def test_kind_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before anything is built for it."""
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("ENGINEWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("cluster.binaries.node_program", lambda name: pytest.fail(f"built {name}"))
     with pytest.raises(ClusterError, match="kind is not installed"):
         Kind().up()
 

@@ -1,0 +1,38 @@
+"""What `make demo-clean` takes away, by the cluster that the demo ran on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import demo.__main__ as demo
+from demo.shell import CLUSTER, Kube
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Fakes for the scripts, kubectl and Helm: note how they are called."""
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(demo, "run", lambda *command, **_: made.append(command))
+    monkeypatch.setattr("demo.shell.run", lambda *command, **_: made.append(command))
+    monkeypatch.setattr(Kube, "of_cluster", lambda: Kube("kubectl", "config", "helm"))
+    return made
+
+
+@pytest.mark.parametrize("provider", ["", "local", "kind"])
+def test_a_cluster_that_the_demo_made_goes_with_it(provider: str, calls: list[tuple[Any, ...]],
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER", provider)
+    demo.clean()
+    assert calls == [(CLUSTER, "down")]
+
+
+def test_somebody_elses_cluster_stays_and_the_demo_goes(calls: list[tuple[Any, ...]],
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER", "existing")
+    demo.clean()
+    assert (CLUSTER, "down") not in calls
+    said = [" ".join(str(word) for word in call) for call in calls]
+    for wanted in ("delete namespace enginewright-demo", "uninstall enginewright", "delete crd optimisedmodels"):
+        assert any(wanted in call for call in said), wanted
