@@ -119,6 +119,12 @@ cluster-status: ## What runs, and where its logs are
 images: deps ## Build the operator, builder and server images
 	hack/images/images build
 
+##@ Release
+
+.PHONY: krew
+krew: venv ## Archives of the kubectl plugin and their manifest for krew, into build/krew (URL=https://… where they will lie)
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m krew --url "$(URL)"
+
 ##@ Benchmarks
 
 .PHONY: bench-gpu bench-page

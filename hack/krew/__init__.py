@@ -1,0 +1,1 @@
+"""The kubectl plugin as archives for krew, and its manifest: make krew."""

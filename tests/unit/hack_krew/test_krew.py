@@ -1,0 +1,128 @@
+"""The plugin's manifest against the rules that krew publishes, and the archive that it names."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from enginewright import __version__
+from krew.archive import pack
+from krew.manifest import PLATFORMS, Archive, render
+
+ROOT = Path(__file__).resolve().parents[3]
+KREW = ROOT / "hack" / "krew"
+# Semantic, with a v.
+VERSION = r"^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$"
+# From krew's developer guide ("Writing Krew plugin manifests") and internal/index/validation/validate.go.
+TEXT = {"type": "string", "minLength": 1}
+SELECTOR = {"type": "object", "minProperties": 1, "additionalProperties": False, "properties": {
+    "matchLabels": {"type": "object", "minProperties": 1, "additionalProperties": False, "properties": {
+        "os": {"enum": ["linux", "darwin", "windows"]}, "arch": {"enum": ["amd64", "arm64", "arm", "386", "ppc64le"]}}},
+    "matchExpressions": {"type": "array", "minItems": 1}}}
+REQUIRED = ["selector", "uri", "sha256", "bin"]
+PLATFORM = {"type": "object", "additionalProperties": False, "required": REQUIRED, "properties": {
+    "selector": SELECTOR, "uri": {"type": "string", "pattern": r"^https://.*\.(tar\.gz|zip)$"},
+    "sha256": {"type": "string", "pattern": "^[a-f0-9]{64}$"}, "bin": TEXT,
+    "files": {"type": "array", "minItems": 1}}}  # fmt: skip
+SCHEMA = {
+    "type": "object", "additionalProperties": False, "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        "apiVersion": {"const": "krew.googlecontainertools.github.com/v1alpha2"},
+        "kind": {"const": "Plugin"},
+        "metadata": {"type": "object", "additionalProperties": False, "required": ["name"], "properties": {
+            "name": {"type": "string", "pattern": r"^[\w-]+$"}}},
+        "spec": {
+            "type": "object", "additionalProperties": False, "required": ["version", "shortDescription", "platforms"],
+            "properties": {
+                "version": {"type": "string", "pattern": VERSION},
+                "homepage": TEXT, "description": TEXT, "caveats": TEXT,
+                "shortDescription": {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"^[^\r\n]*$"},
+                "platforms": {"type": "array", "minItems": 1, "items": PLATFORM},
+            },
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def manifest() -> dict[str, Any]:
+    archives = [Archive(platform=one, version=__version__, content=one.arch.encode()) for one in PLATFORMS]
+    template = (KREW / "optimisedmodel.yaml").read_text()
+    found: dict[str, Any] = yaml.safe_load(render(template, archives, "https://dl.example.com/v1/", "https://example.com"))
+    return found
+
+
+def test_krew_would_take_the_manifest(manifest: dict[str, Any]) -> None:
+    jsonschema.validate(manifest, SCHEMA)
+    assert manifest["metadata"]["name"] == "optimisedmodel", "the file's name, and kubectl's word"
+    assert manifest["spec"]["version"] == f"v{__version__}"
+    first = manifest["spec"]["platforms"][0]
+    assert first["sha256"] == hashlib.sha256(b"amd64").hexdigest()
+    assert first["uri"] == f"https://dl.example.com/v1/kubectl-optimisedmodel_v{__version__}_linux_amd64.tar.gz"
+    selectors = [tuple(platform["selector"]["matchLabels"].values()) for platform in manifest["spec"]["platforms"]]
+    assert len(set(selectors)) == len(selectors)
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    (("spec", "version"), "1.0"), (("spec", "platforms"), []), (("spec", "shortDescription"), "two\nlines"),
+    (("spec", "platforms", 0, "sha256"), "$digest"), (("spec", "platforms", 0, "selector"), {}),
+    (("metadata", "name"), "optimised model"), (("spec", "website"), "https://example.com"),
+])
+def test_the_schema_would_refuse(manifest: dict[str, Any], path: tuple[Any, ...], value: object) -> None:
+    broken = copy.deepcopy(manifest)
+    node: Any = broken
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, SCHEMA)
+
+
+def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = tmp_path / name / "lib"
+        folder.mkdir(parents=True)
+        (folder / "b.py").write_text("")
+        (folder / "a.py").write_text("a")
+        (folder / "INSTALLER").write_text(name)
+        os.utime(folder / "a.py", (len(name), 7 + ord(name[0])))
+    first, second = pack(tmp_path / "one"), pack(tmp_path / "two")
+    assert first == second
+    with tarfile.open(fileobj=io.BytesIO(first)) as archive:
+        assert archive.getnames() == ["lib/a.py", "lib/b.py"]
+
+
+def test_what_krew_links_to_starts_the_plugin_beside_it(tmp_path: Path) -> None:
+    """Through a link, as krew installs it, and whatever the name of Python is."""
+    home, path = tmp_path / "store", tmp_path / "bin"
+    package = home / "lib" / "enginewright" / "plugin"
+    package.mkdir(parents=True)
+    path.mkdir()
+    (package / "__main__.py").write_text("import sys; print('here', *sys.argv[1:])")
+    launcher = Path(shutil.copy(KREW / "kubectl-optimisedmodel", home))
+    (path / "kubectl-optimisedmodel").symlink_to(launcher)
+
+    def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([path / "kubectl-optimisedmodel", "explain", "minilm"], env=environment, text=True,
+                              capture_output=True, timeout=60, check=False)  # fmt: skip
+
+    assert run(dict(os.environ)).stdout == "here explain minilm\n"
+    (path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (path / "python3").chmod(0o755)
+    for tool in ("dirname", "readlink"):
+        (path / tool).symlink_to(shutil.which(tool) or tool)
+    refused = run({"PATH": str(path)})
+    assert refused.returncode == 3
+    assert re.search(r"needs Python 3\.11", refused.stderr)
