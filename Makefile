@@ -73,15 +73,19 @@ takeover-study: venv deps ## How long nobody leads when a leading operator is ki
 
 ##@ Change it
 
-.PHONY: venv generate golden lock hooks
+.PHONY: venv generate golden lock hooks docs
 venv: ## Make .venv from the lock, hashes checked (skipped when unchanged)
 	@hack/dev/bootstrap.sh
 
-generate: venv ## Write the CRD and the chart's copy of it from their sources
+generate: venv ## Write what is made from the models and the chart: CRD, template, reference of fields, Kustomize base
 	hack/dev/generate.sh
 
 golden: venv ## Rewrite the golden files from what the code gives now; read the diff before committing it
 	ENGINEWRIGHT_UPDATE_GOLDENS=1 $(VENV)/bin/pytest -q -k "golden" tests/golden tests/integration/chart
+
+docs: venv ## The documents as a site in build/site, links checked
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 lock: ## Resolve requirements/*.in with hashes (UPGRADE=1 for the newest of everything)
 	hack/dev/lock.sh

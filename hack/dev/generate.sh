@@ -2,6 +2,7 @@
 # Writes every generated file from its one source; with --check writes nothing and fails when one differs.
 #
 #   core/spec (pydantic)      → crds/*.yaml, charts/enginewright/templates/crd.yaml      hack/generate.py
+#   core/spec (pydantic)      → docs/reference/fields.md                                 hack/generate.py
 #   charts/enginewright       → charts/kustomize/base                                    hack/generate.py
 #
 # Pages that describe code (conditions, metrics) are written by hand; tests/unit/project compares them with it.

@@ -1,0 +1,60 @@
+"""For MkDocs: pages at the repository's root and the examples become part of the site, and links between files of the
+repository become links between pages. So one text is right on a code host and here."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+# Files outside docs/, and where they go in the site.
+EXTRA = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md",
+         "LICENSE": "LICENSE.txt"}  # fmt: skip
+FOLDERS = ("examples", "charts/kustomize/example", "charts/enginewright/files")
+LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)]*)?\))")
+
+
+def placed() -> dict[str, str]:
+    """Repository path → site path, of all that lies outside docs/."""
+    found = dict(EXTRA)
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file():
+                name = path.relative_to(ROOT).as_posix()
+                found[name] = name
+    found["charts/enginewright/templates/_helpers.tpl"] = "charts/enginewright/templates/_helpers.tpl"
+    return found
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for name, target in placed().items():
+        files.append(File.generated(config, target, abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    return rewritten(markdown, page.file.src_uri)
+
+
+def rewritten(markdown: str, page: str) -> str:
+    """``markdown`` of the site's ``page``, with links to files of the repository made links to files of the site. What
+    leads nowhere is left, for MkDocs to refuse."""
+    moved = placed()
+    origin = {target: name for name, target in moved.items()}
+    here = posixpath.dirname(origin.get(page, f"docs/{page}"))
+
+    def link(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(here, match[2]))
+        target = path.removeprefix("docs/") if path.startswith("docs/") else moved.get(path)
+        if target is None and f"{path}/README.md" in moved:
+            target = f"{path}/README.md"
+        if target is None:
+            return match[0]
+        return f"{match[1]}{posixpath.relpath(target, posixpath.dirname(page) or '.')}{match[3]}"
+
+    return LINK.sub(link, markdown)
