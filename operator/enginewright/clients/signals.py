@@ -12,6 +12,7 @@ FAILURES = "nv_inference_request_failure"
 SUCCESSES = "nv_inference_request_success"
 DURATION = "nv_inference_request_duration_us"
 QUEUE_DURATION = "nv_inference_queue_duration_us"
+EXECUTIONS = "nv_inference_exec_count"
 # Exported with --metrics-config summary_latencies=true only.
 SUMMARY = "nv_inference_request_summary_us"
 
@@ -24,7 +25,8 @@ class NoSignalError(TransientError):
 class ReplicaMetrics:
     """Of one replica. ``pending`` maps a model to its queued requests; ``failures`` a reason (``BACKEND``,
     ``CANCELED``, ``OTHER``, ``REJECTED``) to the failed requests since the server started; ``successes`` a model to
-    the good ones. ``busy`` and ``queued_for`` are microseconds that the good ones took and, of these, queued.
+    the good ones. ``busy`` and ``queued_for`` are microseconds that the good ones took and, of these, queued;
+    ``executions`` are batches that were executed, 0 where that is not told.
     ``quantiles`` maps 0.99 and the like to milliseconds, of the slowest model; empty where the server exports none.
     Requests that Triton refuses for their form (shape, name, batch size) are counted nowhere."""
 
@@ -33,6 +35,7 @@ class ReplicaMetrics:
     successes: Mapping[str, float] = field(default_factory=dict)
     busy: float = 0.0
     queued_for: float = 0.0
+    executions: float = 0.0
     quantiles: Mapping[float, float] = field(default_factory=dict)
 
     @property

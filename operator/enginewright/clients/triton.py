@@ -19,6 +19,7 @@ from prometheus_client.samples import Sample as MetricSample
 from enginewright.clients.errors import TransientError
 from enginewright.clients.signals import (
     DURATION,
+    EXECUTIONS,
     FAILURES,
     PENDING,
     QUEUE_DURATION,
@@ -31,7 +32,7 @@ from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
 
 LARGEST_PAGE: Final = 4 << 20
-_WANTED: Final = (PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, SUMMARY)
+_WANTED: Final = (PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, EXECUTIONS, SUMMARY)
 
 
 class TritonClient:
@@ -93,6 +94,7 @@ def parse_metrics(page: str) -> ReplicaMetrics:
         successes=sums[SUCCESSES],
         busy=sum(sums[DURATION].values()),
         queued_for=sum(sums[QUEUE_DURATION].values()),
+        executions=sum(sums[EXECUTIONS].values()),
         quantiles=quantiles,
     )
 

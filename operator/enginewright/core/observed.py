@@ -12,6 +12,9 @@ from enginewright.core.placement import Placement
 from enginewright.core.routing import GatewayView
 from enginewright_builder.contract import Outcome, Progress
 
+# Seconds; sums of counters are off by less.
+ROUNDING = 1e-6
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectView:
@@ -205,6 +208,29 @@ class Work:
         return Work(self.seconds + other.seconds, self.served + other.served)
 
 
+@dataclass(frozen=True)
+class Spent:
+    """What ``answered`` requests took, in ``seconds`` of one replica, or of several added up: all of them together
+    ``waited`` seconds in the queue and were ``computed`` for seconds, in so many ``executions`` of a batch each."""
+
+    seconds: float = 0.0
+    answered: float = 0.0
+    waited: float = 0.0
+    computed: float = 0.0
+    executions: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.seconds + other.seconds, self.answered + other.answered, self.waited + other.waited,
+                     self.computed + other.computed, self.executions + other.executions)  # fmt: skip
+
+    def since(self, before: Spent) -> Spent | None:
+        """Of two readings of counters; None where one fell: they began anew in between."""
+        grown = Spent(self.seconds - before.seconds, self.answered - before.answered, self.waited - before.waited,
+                      self.computed - before.computed, self.executions - before.executions)  # fmt: skip
+        least = min(grown.seconds, grown.answered, grown.waited, grown.computed, grown.executions)
+        return grown if least >= -ROUNDING else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One scrape round over all ready replicas at ``time`` (seconds on a monotonic clock). ``pending`` maps a pod
@@ -212,8 +238,9 @@ class Sample:
     how many requests came since the sample before, over all replicas, None when that cannot be told (a first scrape, a
     counter that was reset, a replica that did not answer); ``inflight`` those in execution, None when unknown.
     ``starting`` has the age in seconds of each replica that is not ready yet. ``served`` maps a pod to what it answered
-    since the sample before, where that can be told; ``full`` those that were never idle meanwhile to what they did.
-    ``held`` are requests that the activator holds, None where there is none or it does not answer."""
+    since the sample before, where that can be told, and ``spent`` to what that took; ``full`` those that were never
+    idle meanwhile to what they did. ``calm`` is what all those spent that had hardly a queue. ``held`` are requests
+    that the activator holds, None where there is none or it does not answer."""
 
     time: float
     ready: int
@@ -224,6 +251,8 @@ class Sample:
     starting: tuple[float, ...] = ()
     served: Mapping[str, float] = field(default_factory=dict)
     full: Mapping[str, Work] = field(default_factory=dict)
+    spent: Mapping[str, Spent] = field(default_factory=dict)
+    calm: Spent = Spent()
     held: float | None = None
 
 

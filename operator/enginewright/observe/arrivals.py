@@ -10,33 +10,39 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from enginewright.clients.signals import ReplicaMetrics
+from enginewright.core.observed import Spent
+
+MICROSECONDS = 1e6  # in a second
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Totals:
-    """``answered`` are requests that succeeded or failed, ``executed`` the seconds that they spent in execution."""
+    """``answered`` are requests that succeeded or failed, ``spent`` is what those took that succeeded: Triton times no
+    others."""
 
     time: float
     answered: float
     queued: float
-    executed: float
+    spent: Spent
 
     @classmethod
     def of(cls, metrics: ReplicaMetrics, time: float) -> _Totals:
-        answered = sum(metrics.successes.values()) + sum(metrics.failures.values())
-        return cls(time=time, answered=answered, queued=metrics.queued,
-                   executed=(metrics.busy - metrics.queued_for) / 1e6)  # fmt: skip
+        good = sum(metrics.successes.values())
+        waited, total = metrics.queued_for / MICROSECONDS, metrics.busy / MICROSECONDS
+        spent = Spent(time, good, waited, total - waited, metrics.executions)
+        return cls(time=time, answered=good + sum(metrics.failures.values()), queued=metrics.queued, spent=spent)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
     """Since the update before: requests that ``arrived`` and requests ``executing`` on average, over all replicas, and
-    those ``served`` by each that was asked both times. None where one of the replicas cannot tell: a part is not the
-    whole."""
+    those ``served`` by each that was asked both times, with what that ``spent``. None where one of the replicas cannot
+    tell: a part is not the whole."""
 
     arrived: float | None = None
     executing: float | None = None
     served: Mapping[str, float] = field(default_factory=dict)
+    spent: Mapping[str, Spent] = field(default_factory=dict)
 
 
 class Arrivals:
@@ -55,13 +61,15 @@ class Arrivals:
         self._last |= {name: _Totals.of(metrics, time) for name, metrics in scraped.items()}
         told = {name: (before[name], self._last[name]) for name in sorted(wanted & before.keys() & scraped.keys())}
         told = {name: (old, new) for name, (old, new) in told.items() if old.answered <= new.answered}
-        served = {name: new.answered - old.answered for name, (old, new) in told.items() if old.time == last}
+        both = {name: (old, new) for name, (old, new) in told.items() if old.time == last}
+        served = {name: new.answered - old.answered for name, (old, new) in both.items()}
+        spent = {name: grown for name, (old, new) in both.items() if (grown := new.spent.since(old.spent)) is not None}
         if not wanted or len(told) < len(wanted) or seconds <= 0:
-            return Growth(served=served)
+            return Growth(served=served, spent=spent)
         arrived = executing = 0.0
         for old, new in told.values():
             # One that was silent for a while tells of a longer time than the others.
             since = new.time - old.time
             arrived += max(0.0, new.answered - old.answered + new.queued - old.queued) * seconds / since
-            executing += max(0.0, new.executed - old.executed) / since
-        return Growth(arrived=arrived, executing=executing, served=served)
+            executing += max(0.0, new.spent.computed - old.spent.computed) / since
+        return Growth(arrived=arrived, executing=executing, served=served, spent=spent)

@@ -175,7 +175,7 @@ class Signals:
                 window.count(began, metrics, target.revisions, target.question.limits.percentile / 100)
         missing = len(target.replicas.keys() - pending.keys())
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
-                          arrived=grown.arrived, inflight=grown.executing, served=grown.served,
+                          arrived=grown.arrived, inflight=grown.executing, served=grown.served, spent=grown.spent,
                           starting=tuple(began - made for made in target.starting), held=held))  # fmt: skip
 
     def _judge(self, key: Key, watched: _Watched) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Traffic, Work
+from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work
 from enginewright.core.probe import Match
+from enginewright.core.scaling.latency import calm
 from enginewright.core.scaling.seen import never_idle
 from enginewright.observe.arrivals import Arrivals, Growth
 
@@ -54,34 +55,36 @@ class Window:
 
     def add(self, sample: Sample) -> None:
         if self._samples and self._learning:
-            sample = replace(sample, full=never_idle(self._samples[-1], sample))
+            before = self._samples[-1]
+            sample = replace(sample, full=never_idle(before, sample), calm=calm(before, sample))
         self._samples.append(sample)
         if len(self._samples) > SAMPLES:
             self._age(self._samples.popleft())
 
     def _age(self, sample: Sample) -> None:
-        """Of an old sample only arrivals count, and what full replicas did. Its queue is dropped, as if nobody had
+        """Of an old sample only arrivals count, and what was seen of replicas. Its queue is dropped, as if nobody had
         answered."""
-        kept = replace(sample, pending={}, served={}, starting=())
+        kept = replace(sample, pending={}, served={}, spent={}, starting=())
         before = self._old[-2].time if len(self._old) > 1 else self._started
         if self._old and sample.time - before <= OLD_SECONDS:
             last = self._old.pop()
             known = last.arrived is not None and sample.arrived is not None
             full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
                     for pod in (*last.full, *sample.full)}  # fmt: skip
-            kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None, full=full)
+            kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None, full=full,
+                           calm=last.calm + sample.calm)  # fmt: skip
         self._old.append(kept)
 
     def serve(self, revisions: Iterable[str]) -> None:
-        """The revisions of the replicas that are asked. What full replicas did is forgotten with their revision; while
-        there are two, whose replicas may differ, nothing is learnt of it."""
+        """The revisions of the replicas that are asked. What replicas were seen to do is forgotten with their revision;
+        while there are two, whose replicas may differ, nothing is learnt of it."""
         now = set(revisions)
         self._learning = len(now) <= 1
         if len(now) != 1 or now == self._served:
             return
         if self._served:
-            self._samples = deque(replace(one, full={}) for one in self._samples)
-            self._old = deque((replace(one, full={}) for one in self._old), maxlen=OLD_KEPT)
+            self._samples = deque(replace(one, full={}, calm=Spent()) for one in self._samples)
+            self._old = deque((replace(one, full={}, calm=Spent()) for one in self._old), maxlen=OLD_KEPT)
         self._served = now
 
     def arrived(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str]) -> Growth:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from enginewright.core.observed import Spent
 from enginewright.core.scaling import Capacity
 from enginewright.simulation.curve import Service
 from enginewright.simulation.fleet import Fleet
@@ -79,7 +80,7 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
     fleet = Fleet(scenario.service, ledger, scenario.cold_start, policy.initial)
     run = Run(ledger=ledger, end=arrivals[-1])
     sent, counted, tick = 0, 0, 0.0
-    answered: dict[str, int] = {}
+    counters: dict[str, Spent] = {}
     while sent < len(arrivals) or fleet.waiting or tick <= run.end:
         now = min(tick, fleet.next_ready())
         until = bisect_right(arrivals, now, sent)
@@ -90,7 +91,7 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
         fleet.admit(now)
         if now < tick:
             continue
-        _decide(run, fleet, policy, scenario, now, sent - counted, answered)
+        _decide(run, fleet, policy, scenario, now, sent - counted, counters)
         counted = sent
         tick += TICK
         if now <= run.end < tick:
@@ -100,10 +101,12 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
 
 
 def _decide(run: Run, fleet: Fleet, policy: Policy, scenario: Scenario, now: float, arrived: int,
-            answered: dict[str, int]) -> None:  # fmt: skip
-    """``answered`` is what each replica had answered in all, as of the second before; it is brought up to now."""
-    before = dict(answered)
-    answered |= {one.name: one.answered(now) for one in fleet.ready}
+            counters: dict[str, Spent]) -> None:  # fmt: skip
+    """``counters`` are those of each replica as of the second before; they are brought up to now."""
+    before = dict(counters)
+    counters |= {one.name: one.spent(now) for one in fleet.ready}
+    spent = {name: grown for name, old in before.items() if name in counters
+             and (grown := counters[name].since(old)) is not None and grown.seconds > 0}  # fmt: skip
     seen = Seen(
         time=now,
         desired=fleet.desired,
@@ -112,7 +115,7 @@ def _decide(run: Run, fleet: Fleet, policy: Policy, scenario: Scenario, now: flo
         arrived=arrived,
         starting=tuple(now - one.created for one in fleet.starting),
         held=len(fleet.held),
-        served={one.name: float(answered[one.name] - before[one.name]) for one in fleet.ready if one.name in before},
+        served={name: grown.answered for name, grown in spent.items()}, spent=spent,
     )
     wanted = max(scenario.min_replicas, min(scenario.max_replicas, policy.decide(seen)))
     if now > run.end:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from enginewright.core.observed import Spent
 from enginewright.simulation.curve import Service
 
 # Sums of floating-point times are off by less.
@@ -33,8 +34,8 @@ class Replica:
     """``created``, ``ready`` and ``stopped`` (when it gets no more requests) are times in seconds. ``stretch`` draws a
     factor for each service time (for tests against queues in closed form)."""
 
-    __slots__ = ("_size", "_stretch", "created", "free", "ledger", "name", "queue", "ready", "service",
-                 "stopped", "taken")
+    __slots__ = ("_executing", "_stretch", "_taken", "created", "free", "ledger", "name", "queue", "ready", "service",
+                 "stopped")
 
     def __init__(self, name: str, service: Service, ledger: Ledger, created: float, ready: float,
                  stretch: Callable[[], float] | None = None) -> None:  # fmt: skip
@@ -46,31 +47,34 @@ class Replica:
         self.stopped = ready
         self.queue: deque[float] = deque()
         self.free = [ready] * service.instances
-        self.taken = 0
-        self._size = [0] * service.instances
+        self._taken = Spent()
+        self._executing = [Spent()] * service.instances
         self._stretch = stretch
 
     def advance(self, until: float) -> None:
         """Starts what can start by ``until``; the queue holds every request that came by then."""
         if not self.queue:
             return
-        service, queued = self.service, len(self.queue)
+        service = self.service
         if service.max_batch == 1 and service.instances == 1 and self._stretch is None:
             self._advance_serially(until)
         elif service.queue_delay == 0 and not service.preferred:
             self._advance_greedily(until)
         else:
             self._advance_by_preference(until)
-        self.taken += queued - len(self.queue)
 
-    def answered(self, now: float) -> int:
-        """Requests since it is there."""
-        return self.taken - self.executing(now)
+    def spent(self, now: float) -> Spent:
+        """Triton's counters: of all requests that it has answered since it is there."""
+        return (self._taken + Spent(seconds=now)).since(sum(self._at_work(now), Spent())) or Spent()
 
     def executing(self, now: float) -> int:
         """Requests being computed."""
+        return round(sum(one.answered for one in self._at_work(now)))
+
+    def _at_work(self, now: float) -> Iterator[Spent]:
+        """What each instance that has not answered yet has taken."""
         pause = self.service.pause
-        return sum(size for free, size in zip(self.free, self._size, strict=True) if free - pause > now)
+        return (one for free, one in zip(self.free, self._executing, strict=True) if free - pause > now)
 
     def drained_at(self) -> float:
         """When a replica that was stopped has given its last answer; the queue must be empty."""
@@ -81,20 +85,25 @@ class Replica:
         alone, taken = service.seconds[1], service.seconds[1] + service.pause
         answered, late, slo = self.ledger.latencies.append, self.ledger.late.append, self.ledger.slo
         take = queue.popleft
-        free = self.free[0]
+        free, waited, last, count = self.free[0], 0.0, 0.0, 0
         while queue:
             came = queue[0]
             start = came if came > free else free
             if start > until:
                 break
             take()
+            count += 1
+            last = start - came
+            waited += last
             free = start + taken
             latency = start + alone - came
             answered(latency)
             if latency > slo:
                 late(came)
-        self.free[0] = free
-        self._size[0] = 1
+        if count:
+            self.free[0] = free
+            self._taken += Spent(0.0, count, waited, count * alone, count)
+            self._executing[0] = Spent(0.0, 1, last, alone, 1)
 
     def _advance_greedily(self, until: float) -> None:
         queue, free, most = self.queue, self.free, self.service.max_batch
@@ -153,7 +162,9 @@ class Replica:
         done = start + seconds
         instance = self.free.index(soonest)
         self.free[instance] = done + service.pause
-        self._size[instance] = len(batch)
+        waited = len(batch) * start - sum(batch)
+        self._executing[instance] = Spent(0.0, len(batch), waited, len(batch) * seconds, 1)
+        self._taken += self._executing[instance]
         for came in batch:
             latency = done - came
             ledger.latencies.append(latency)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -73,6 +74,7 @@ def test_late_share_grows_with_the_rate_and_is_one_when_too_much_comes() -> None
     shares = [late_share(rate, ONE_BY_ONE, 0.1) for rate in (1, 5, 10, 19, 20, 40)]
     assert shares == sorted(shares)
     assert shares[-2:] == [1.0, 1.0]
+    assert late_share(math.nextafter(20, 0), ONE_BY_ONE, 0.1) == 1.0
 
 
 @given(st.floats(0.1, 500), st.floats(0.06, 2), st.floats(1, 20), st.integers(1, 30))
@@ -280,7 +282,7 @@ def test_no_replica_goes_while_more_wait_than_can_be_answered_in_time(queued: di
     assert told == sorted(told)
 
 
-BELIEF = Belief(measured=ONE_BY_ONE, fleet=ONE_BY_ONE, slowest=ONE_BY_ONE, own={"b": 10.0})
+BELIEF = Belief(measured=ONE_BY_ONE, full=ONE_BY_ONE, fleet=ONE_BY_ONE, slowest=ONE_BY_ONE, own={"b": 10.0})
 
 
 def sampled(*served: float | None, queued: float = 5.0, pod: str = "a") -> list[Sample]:

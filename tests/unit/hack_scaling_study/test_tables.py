@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from enginewright.simulation.results import Figures
-from scaling_study.__main__ import parts, peers, scales, speeds, table, write
+from scaling_study.__main__ import latencies, parts, peers, scales, speeds, table, write
 from scaling_study.runs import HPA, US, Cell, play
 
 
@@ -26,7 +26,7 @@ def test_rows_are_means_over_seeds_and_costs_are_told_against_the_one_named() ->
     ]
 
 
-@pytest.mark.parametrize("make", [peers, parts, scales, speeds])
+@pytest.mark.parametrize("make", [peers, parts, scales, speeds, latencies])
 def test_no_cell_is_simulated_twice(make: object) -> None:
     assert callable(make)
     cells = make(["diurnal", "ramps"], 2)

@@ -44,6 +44,8 @@ SUMMARY = """nv_inference_pending_request_count{model="m",version="1"} 0
 nv_inference_request_duration_us{model="m",version="1"} 3000
 nv_inference_queue_duration_us{model="m",version="1"} 1000
 nv_inference_queue_duration_us{model="n",version="1"} 500
+nv_inference_exec_count{model="m",version="1"} 2
+nv_inference_exec_count{model="n",version="1"} 1
 nv_inference_request_summary_us_count{model="m",version="1"} 3
 nv_inference_request_summary_us_sum{model="m",version="1"} 3000
 nv_inference_request_summary_us{model="m",version="1",quantile="0.5"} 900
@@ -53,9 +55,10 @@ nv_inference_request_summary_us{model="n",version="1",quantile="0.5"} nan
 """
 
 
-def test_durations_and_quantiles() -> None:
+def test_durations_executions_and_quantiles() -> None:
     metrics = parse_metrics(SUMMARY)
-    assert (metrics.busy, metrics.queued_for) == (3000.0, 1500.0)
+    assert (metrics.busy, metrics.queued_for, metrics.executions) == (3000.0, 1500.0, 3.0)
+    assert parse_metrics(PAGE).executions == 0.0
     assert metrics.quantiles == {0.5: 0.9, 0.99: 2.5}
     assert parse_metrics(PAGE).quantiles == {}
 

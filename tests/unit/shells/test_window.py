@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import ProbeResults, Sample, Traffic
+from enginewright.core.observed import ProbeResults, Sample, Spent, Traffic
 from enginewright.core.probe import Match
 from enginewright.observe.window import (
     FORGOTTEN,
@@ -44,6 +44,20 @@ def test_arrivals_of_an_old_sample_that_could_not_tell_stay_unknown() -> None:
     old = window.view().samples[:-SAMPLES]
     assert [one.arrived for one in old] == [22.0, 20.0, None, 18.0]
     assert not any(one.pending for one in old)
+
+
+def test_what_requests_took_without_a_backlog_is_kept_until_another_revision_serves() -> None:
+    window = Window(0.0)
+    window.serve(["a"])
+    for time in range(SAMPLES + 40):
+        window.add(Sample(time=float(time), ready=2, pending={"p": 0.0, "q": 50.0},
+                          spent={"p": Spent(1.0, 4.0, 0.5, 0.25, 2.0), "q": Spent(1.0, 9.0, 7.0, 1.0, 9.0)}))
+    samples = window.view().samples
+    assert samples[-1].calm == Spent(1.0, 4.0, 0.5, 0.25, 2.0)
+    assert sum((one.calm for one in samples), Spent()).answered == 4 * (SAMPLES + 39)
+    assert not any(one.spent for one in samples[:-SAMPLES])
+    window.serve(["b"])
+    assert not any(one.calm.seconds for one in window.view().samples)
 
 
 @given(wishes=st.lists(st.integers(1, 5), min_size=1), seconds=st.integers(0, 50))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from itertools import accumulate
 
 import pytest
@@ -118,3 +119,28 @@ def test_what_is_queued_and_what_is_computed_are_told_apart() -> None:
     assert (replica.executing(0.7), len(replica.queue)) == (3, 5)
     replica.advance(1.0)
     assert (replica.executing(1.05), len(replica.queue)) == (6, 1)
+
+
+@pytest.mark.parametrize("service", [
+    Service(seconds=(0.0, 0.02), pause=0.03), Service(seconds=BATCHES, instances=2),
+    Service(seconds=(0.0, 0.05, 0.06, 0.07, 0.08), queue_delay=0.04, preferred=(2, 4), instances=2),
+])  # fmt: skip
+def test_it_counts_as_triton_does(service: Service) -> None:
+    """At any moment those that were answered by then, each with the whole time of its batch."""
+    ledger = Ledger(slo=NEVER)
+    replica = Replica("one", service, ledger, 0.0, 0.0)
+    came, sent, before = poisson(12.0, 300, 5), 0, replica.spent(0.0)
+    for second in range(1, 120):
+        due = bisect_right(came, second)
+        replica.queue.extend(came[sent:due])
+        replica.advance(float(second))
+        sent = due
+        now = replica.spent(float(second))
+        done = [one + latency for one, latency in zip(came, ledger.latencies, strict=False)]
+        assert now.answered == sum(one <= second for one in done)
+        assert now.since(before) is not None
+        before = now
+    assert before.answered == len(came)
+    assert before.waited + before.computed == pytest.approx(sum(ledger.latencies))
+    assert before.computed == pytest.approx(service.seconds[1] * len(came)) or service.max_batch > 1
+    assert before.executions == len(came) if service.max_batch == 1 else before.executions < len(came)

@@ -145,7 +145,7 @@ def late_share(rate: float, capacity: Capacity, patience: float, clumps: float =
 def _late_at(point: tuple[int, float], rate: float, capacity: Capacity, patience: float, clumps: float) -> float:
     served, spare = _batches(point, capacity, patience)
     load = rate / served
-    return 1.0 if spare <= 0 or load >= 1 else _late(load, served * spare / clumps, capacity.instances)
+    return 1.0 if spare <= 0 or load >= 1 - PRECISION else _late(load, served * spare / clumps, capacity.instances)
 
 
 def _late(load: float, spare: float, instances: int) -> float:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from enginewright.core.observed import Sample
 from enginewright.core.scaling import arrivals, backlog
-from enginewright.core.scaling.capacity import Capacity, replicas_for
+from enginewright.core.scaling.capacity import Capacity, replicas_for, thinned
 from enginewright.core.scaling.forecast import Forecast, forecast
+from enginewright.core.scaling.latency import share_by_latency
 from enginewright.core.scaling.limits import ScaleLimits
 from enginewright.core.scaling.seen import Belief, believe
 from enginewright.core.scaling.trust import overfull, slower_than_believed
@@ -18,7 +19,8 @@ RECENT = 60.0
 # What is left over when new replicas answer is to be gone after this part of a cold start more.
 DRAIN = 0.5
 # Times the replicas that arrivals ask for, for the sake of one that is slower than the others or behind: a sick one
-# gets half the share, not all that it takes to spare it every request.
+# gets half the share, not all that it takes to spare it every request. So for the sake of what requests take: where the
+# objective is hardly more than that, no number would do.
 AT_MOST = 2
 # Nothing reacts faster than it looks.
 LEAST_COLD_START = 1.0
@@ -33,6 +35,7 @@ class Parts:
     backlog: bool = True
     floor: bool = True
     memory: bool = True
+    latency: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +73,9 @@ class Needs:
     def of(self, seen: Sequence[arrivals.Interval], wish: int, samples: Sequence[Sample], current: int) -> Needed:
         """``seen`` are the samples' intervals, at least one; ``wish`` is what queue depth alone asks for, ``current``
         what is asked for now."""
-        belief = believe(samples if self._parts.memory else samples[-1:], self._capacity)
-        slowest, patience = belief.slowest, belief.slowest.patience(self._limits.target)
         recent = arrivals.since(seen, RECENT)
+        belief = self._belief(recent, samples)
+        slowest, patience = belief.slowest, belief.slowest.patience(self._limits.target)
         clumps = arrivals.clumps(recent, patience) if self._parts.clumps else 1.0
         rate = ahead = arrivals.level(recent, arrivals.dispersion(recent))
         found = forecast(seen, self._cold) if self._parts.forecast else None
@@ -83,7 +86,7 @@ class Needs:
             return replicas_for(comes, capacity, patience, clumps, self._limits.max_replicas)
 
         def for_each(comes: float) -> int:
-            fleet = for_rate(comes)
+            fleet = min(for_rate(comes), AT_MOST * for_rate(comes, belief.full))
             return fleet if slowest == belief.fleet else min(AT_MOST * fleet, for_rate(comes, slowest))
 
         up, down = for_each(ahead), for_each(ahead * (1 + self._limits.tolerance))
@@ -98,6 +101,15 @@ class Needs:
         late = sum(one.waiting for one in behind)
         return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, clumps=clumps, forecast=found,
                       capacity=belief.fleet, share=belief.share, slower=belief.own)  # fmt: skip
+
+    def _belief(self, recent: Sequence[arrivals.Interval], samples: Sequence[Sample]) -> Belief:
+        if not self._parts.memory:
+            return believe(samples[-1:], self._capacity)
+        if not self._parts.latency:
+            return believe(samples, self._capacity)
+        patience = self._capacity.patience(self._limits.target)
+        clumps = thinned(arrivals.clumps(recent, patience), max(1, samples[-1].ready))
+        return believe(samples, self._capacity, share_by_latency(samples, self._capacity, patience, clumps))
 
     def _behind(self, rate: float, patience: float, belief: Belief, samples: Sequence[Sample]) -> list[backlog.Queue]:
         """What will be queued too long when a replica that is asked for now answers."""

@@ -33,9 +33,11 @@ SURE = 3.0
 @dataclass(frozen=True, kw_only=True)
 class Belief:
     """``fleet`` is what a replica does that nothing is seen of, ``slowest`` what the slowest one does; ``own`` has
-    requests a second of those that are slower than the fleet. ``measured`` is the build's."""
+    requests a second of those that are slower than the fleet. ``measured`` is the build's, ``full`` what replicas did
+    that were never idle."""
 
     measured: Capacity
+    full: Capacity
     fleet: Capacity
     slowest: Capacity
     own: Mapping[str, float]
@@ -62,21 +64,23 @@ def never_idle(before: Sample, sample: Sample) -> dict[str, Work]:
     return found
 
 
-def believe(samples: Sequence[Sample], capacity: Capacity) -> Belief:
-    """``samples`` at least one, the newest last."""
+def believe(samples: Sequence[Sample], capacity: Capacity, most: float = 1.0) -> Belief:
+    """``samples`` at least one, the newest last. ``most`` is the share of the measured throughput that replicas do by
+    other signs."""
     alive = samples[-1].pending.keys()
     evidence = [one for one in reversed(samples) if one.full]
     common = [_mean(one.full.values()) for one in evidence if 2 * len(one.full) > one.ready]
-    most = _newest(common, capacity.throughput)
-    fleet = capacity.slowed(_share(most, capacity.throughput))
-    others = min(fleet.throughput, most.served / most.seconds if most.seconds else math.inf)
+    did = _newest(common, capacity.throughput)
+    full = capacity.slowed(_share(did, capacity.throughput))
+    fleet = min(full, capacity.slowed(most), key=lambda one: one.throughput)
+    others = min(fleet.throughput, did.served / did.seconds if did.seconds else math.inf)
     own = {}
     for pod in sorted({pod for one in evidence for pod in one.full.keys() & alive}):
         work = _newest((one.full[pod] for one in evidence if pod in one.full), capacity.throughput)
         if work.served + SURE * math.sqrt(work.served) < others * work.seconds:
             own[pod] = _share(work, capacity.throughput) * capacity.throughput
-    slowest = min([fleet.throughput, *own.values()])
-    return Belief(measured=capacity, fleet=fleet, slowest=capacity.slowed(slowest / capacity.throughput), own=own)
+    slowest = capacity.slowed(min([fleet.throughput, *own.values()]) / capacity.throughput)
+    return Belief(measured=capacity, full=full, fleet=fleet, slowest=slowest, own=own)
 
 
 def _mean(works: Collection[Work]) -> Work:
@@ -99,4 +103,8 @@ def _share(work: Work, throughput: float) -> float:
     if work.seconds < LEAST_SECONDS or expected < LEAST_REQUESTS:
         return 1.0
     share = max(work.served / expected, 1 - work.seconds / CERTAIN_SECONDS)
+    return in_parts(share)
+
+
+def in_parts(share: float) -> float:
     return min(1.0, max(1, math.floor(share / PART + SLACK)) * PART)

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from enginewright.core.observed import Spent
+
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """What production would see at ``time`` (seconds): ``desired`` replicas asked for, ``pending`` queued requests of
     each ready one, ``inflight`` requests being computed, ``arrived`` since the second before, ``starting`` the ages in
     seconds of replicas that are not ready, ``held`` requests that wait because no replica is. ``served`` is what each
-    ready one has answered since it was looked at before, if it was."""
+    ready one has answered since it was looked at before, if it was, and ``spent`` what that took."""
 
     time: float
     desired: int
@@ -22,6 +24,7 @@ class Seen:
     starting: tuple[float, ...] = ()
     held: int = 0
     served: Mapping[str, float] = field(default_factory=dict)
+    spent: Mapping[str, Spent] = field(default_factory=dict)
 
     @property
     def ready(self) -> int:

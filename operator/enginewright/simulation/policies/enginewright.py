@@ -24,7 +24,8 @@ class Enginewright:
     def decide(self, seen: Seen) -> int:
         self._window.add(
             Sample(time=seen.time, ready=seen.ready, pending=seen.pending, arrived=float(seen.arrived),
-                   inflight=float(seen.inflight), starting=seen.starting, served=seen.served, held=float(seen.held))
+                   inflight=float(seen.inflight), starting=seen.starting, served=seen.served, spent=seen.spent,
+                   held=float(seen.held))
         )  # fmt: skip
         view = self._window.view()
         found = decide_replicas(view, seen.desired, self._limits, seen.time, self._capacity, self._parts)
