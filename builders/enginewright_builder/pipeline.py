@@ -13,6 +13,7 @@ from enginewright_builder.contract import BuildRequest, CandidateSummary, Manife
 from enginewright_builder.errors import BuilderError, classify
 from enginewright_builder.progress import Tracker
 from enginewright_builder.resolve import Resolved, resolve
+from enginewright_builder.sources.places import as_written
 from enginewright_builder.steps import Budget, Steps
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ def run_resolve(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outco
             tracker.note(note)
         return Outcome(kind="resolve", ok=True, source=resolved.source, fingerprint=resolved.request.fingerprint())
     except BaseException as error:
-        return failure("resolve", error, tracker)
+        return _told(failure("resolve", error, tracker), request, scratch)
 
 
 def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome:
@@ -49,7 +50,7 @@ def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome
         outcome = build(resolved, scratch, steps, Budget(request.engine.build_budget_seconds))
         return dataclasses.replace(outcome, build_seconds=round(time.monotonic() - begin, 1))
     except BaseException as error:
-        outcome = failure("build", error, tracker)
+        outcome = _told(failure("build", error, tracker), request, scratch)
         return dataclasses.replace(outcome, build_seconds=round(time.monotonic() - begin, 1),
                                    source=resolved.source if resolved else None,
                                    fingerprint=resolved.request.fingerprint() if resolved else "")
@@ -68,6 +69,11 @@ def failure(kind: str, error: BaseException, tracker: Tracker) -> Outcome:
     candidates: tuple[CandidateSummary, ...] = getattr(known, "candidates", ())
     return Outcome(kind="resolve" if kind == "resolve" else "build", ok=False, error=_report(known, tracker).report(),
                    candidates=candidates)
+
+
+def _told(outcome: Outcome, request: BuildRequest, scratch: Path) -> Outcome:
+    assert outcome.error is not None
+    return dataclasses.replace(outcome, error=as_written(outcome.error, request, scratch))
 
 
 def _report(known: BuilderError, tracker: Tracker) -> BuilderError:

@@ -25,7 +25,7 @@ from enginewright_builder.data.files import (
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import checked
-from enginewright_builder.sources import FetchContext, fetch
+from enginewright_builder.sources import FetchContext, fetch, places
 from enginewright_builder.sources.formats import Located, locate, size_bytes
 
 
@@ -50,12 +50,14 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     _check_numbers(request)
     if request.interface is not None:
         checked(request.interface)
-    path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / "source",
+    path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest))
     located = locate(path, request.source.format)
     metric_graph = find_metric(request.accuracy.metric, path)
-    evaluation, evaluation_digest = _data(request, request.accuracy.evaluation, EVALUATION, scratch / "evaluation")
-    calibration, calibration_digest = _data(request, request.engine.calibration, CALIBRATION, scratch / "calibration")
+    evaluation, evaluation_digest = _data(request, request.accuracy.evaluation, EVALUATION,
+                                          scratch / places.EVALUATION)
+    calibration, calibration_digest = _data(request, request.engine.calibration, CALIBRATION,
+                                            scratch / places.CALIBRATION)
     notes = list(located.notes)
     if evaluation is not None:
         evaluation = _distinct(_fitting(located, request.interface, evaluation, EVALUATION), "evaluation", notes)

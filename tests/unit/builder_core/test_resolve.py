@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,13 +20,17 @@ from enginewright_builder.contract import (
     DataRequest,
     DeviceRequest,
     EngineRequest,
+    ErrorReport,
     Interface,
     SourceRequest,
     TensorSpec,
 )
 from enginewright_builder.engines.base import Array
 from enginewright_builder.errors import UserError
+from enginewright_builder.pipeline import run_resolve
+from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.resolve import Resolved, resolve
+from enginewright_builder.sources.places import as_written
 
 Make = Callable[..., BuildRequest]
 Rows = Callable[..., Path]
@@ -214,3 +220,36 @@ def test_resolve_never_imports_what_a_small_pod_cannot_afford() -> None:
     ran = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, text=True,
                          check=True)
     assert ran.stdout.strip() == ""
+
+
+def told(request: BuildRequest, scratch: Path) -> ErrorReport:
+    error = run_resolve(request, scratch, Tracker(JsonLines(io.StringIO()))).error
+    assert error is not None
+    return error
+
+
+def test_a_file_on_a_claim_is_called_as_the_user_called_it(request_for: Make, tmp_path: Path) -> None:
+    mount = tmp_path / "sources" / "models"
+    (mount / "bert").mkdir(parents=True)
+    (mount / "bert" / "pytorch_model.bin").write_bytes(pickle.dumps({"weights": 1}, protocol=2))
+    request = dataclasses.replace(request_for(mount), source=SourceRequest(uri="pvc://models/bert"),
+                                  mounts={"models": str(mount)})
+    error = told(request, tmp_path / "scratch")
+    assert (error.reason, error.value) == ("PickleRefused", "pvc://models/bert")
+    assert str(tmp_path) not in f"{error.message} {error.value} {error.remedy}"
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("/sources/a", "pvc://a"), ("/sources/a/x.onnx has 3 bytes", "pvc://a/x.onnx has 3 bytes"),
+    ("'/sources/a' and '/sources/a-b/c'", "'pvc://a' and 'pvc://a-b/c'"),
+    ("/scratch/source/model.onnx", "https://host/v1/model.onnx"), ("/sources/other", "/sources/other"),
+    ("/scratch/source/evaluation", "https://host/v1/evaluation"), ("/scratch/evaluation/e.npz", "pvc://a/e.npz"),
+])
+def test_paths_of_the_pod_become_uris(request_for: Make, text: str, wanted: str) -> None:
+    request = dataclasses.replace(
+        request_for(Path("/nowhere")), source=SourceRequest(uri="https://host/v1/model.onnx"),
+        accuracy=AccuracyRequest(evaluation=DataRequest(uri="pvc://a/e.npz")),
+        mounts={"a": "/sources/a", "a-b": "/sources/a-b"})  # fmt: skip
+    report = ErrorReport(family="user", reason="SourceCorrupt", message=text, value=text, remedy=text)
+    named = as_written(report, request, Path("/scratch"))
+    assert (named.message, named.value, named.remedy) == (wanted, wanted, wanted)

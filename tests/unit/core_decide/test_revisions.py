@@ -51,6 +51,16 @@ class TestHistory:
         assert entry["target"]["device"] == "cpu amd64"
         assert set(cluster.kept) == {revision}
 
+    def test_figures_have_the_digits_of_status_engine(self) -> None:
+        """What a clock measures has fifteen, of which ten are noise."""
+        cluster, _ = served(8)
+        cluster.edit(engine={"maxBatchSize": 16})
+        cluster.operate()
+        cluster.finish(built(built_at=cluster.now, p99_ms=9.012345678901234), of="build")
+        cluster.settle()
+        entry, engine = cluster.status["revisions"][0], cluster.status["engine"]
+        assert entry["p99Milliseconds"] == engine["p99Milliseconds"] == 9.0123
+
     def test_newest_first_and_old_ones_superseded(self) -> None:
         cluster, (one, two, three) = served(8, 16, 32)
         assert history(cluster) == [(three, "Serving"), (two, "Superseded"), (one, "Superseded")]

@@ -54,12 +54,12 @@ def engine_block(
         fallback=summary.fallback or None,
         triton_backend=summary.triton_backend,
         speedup=summary.speedup,
-        p50_milliseconds=_shown(summary.p50_ms),
-        p95_milliseconds=_shown(summary.p95_ms),
-        p99_milliseconds=_shown(summary.p99_ms),
-        throughput=_shown(summary.throughput),
-        accuracy=_shown(summary.accuracy),
-        accuracy_low=_shown(summary.accuracy_low),
+        p50_milliseconds=legible(summary.p50_ms),
+        p95_milliseconds=legible(summary.p95_ms),
+        p99_milliseconds=legible(summary.p99_ms),
+        throughput=legible(summary.throughput),
+        accuracy=legible(summary.accuracy),
+        accuracy_low=legible(summary.accuracy_low),
         evaluation=summary.evaluation,
         size_bytes=summary.size_bytes,
         memory_bytes=summary.memory_bytes,
@@ -67,8 +67,8 @@ def engine_block(
         runtime_version=summary.runtime_version,
         load_seconds=summary.load_seconds,
         bound=summary.bound or None,
-        gpu_utilisation=_shown(summary.gpu_utilisation),
-        inferences_per_joule=_shown(summary.inferences_per_joule),
+        gpu_utilisation=legible(summary.gpu_utilisation),
+        inferences_per_joule=legible(summary.inferences_per_joule),
         built=outcome.built or None,
         build_seconds=outcome.build_seconds,
         manifest_digest=outcome.manifest_digest or None,
@@ -76,7 +76,7 @@ def engine_block(
     )
 
 
-def _shown(measured: float | None) -> float | None:
+def legible(measured: float | None) -> float | None:
     """Five digits: more would be the clock's noise, and hard to read."""
     return None if measured is None else float(f"{measured:.5g}")
 
@@ -106,12 +106,12 @@ def candidate_blocks(candidates: Iterable[CandidateSummary]) -> tuple[CandidateS
             name=item.name[:MAX_NAME] or None,
             serves=item.serves or None,
             batch=item.batch,
-            p50_milliseconds=_shown(item.p50_ms),
-            p95_milliseconds=_shown(item.p95_ms),
-            p99_milliseconds=_shown(item.p99_ms),
-            throughput=_shown(item.throughput),
-            accuracy=_shown(item.accuracy),
-            accuracy_low=_shown(item.accuracy_low),
+            p50_milliseconds=legible(item.p50_ms),
+            p95_milliseconds=legible(item.p95_ms),
+            p99_milliseconds=legible(item.p99_ms),
+            throughput=legible(item.throughput),
+            accuracy=legible(item.accuracy),
+            accuracy_low=legible(item.accuracy_low),
             size_bytes=item.size_bytes,
             verdict=item.verdict,
             reason=item.reason or None,

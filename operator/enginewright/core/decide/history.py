@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from enginewright.core.conditions import timestamp
+from enginewright.core.decide.blocks import legible
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.world import World
@@ -98,7 +99,7 @@ def _entry(goal: EngineResult, record: EngineRecord) -> RevisionStatus:
         return entry
     return entry.model_copy(update={
         "backend": engine.backend, "precision": engine.precision, "speedup": engine.speedup,
-        "p99_milliseconds": engine.p99_ms, "accuracy_low": engine.accuracy_low})
+        "p99_milliseconds": legible(engine.p99_ms), "accuracy_low": legible(engine.accuracy_low)})
 
 
 def _bound(entries: Revisions, world: World, needed: set[str | None]) -> Revisions:
