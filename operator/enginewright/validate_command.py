@@ -13,6 +13,8 @@ import yaml
 from enginewright.core.labels import API_VERSION, KIND
 from enginewright.core.problems import Problem
 from enginewright.core.spec import Spec, parse_spec, validate, validate_name
+from enginewright.core.spec.fleet import classes_of
+from enginewright.core.spec.validate import validate_member_name
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
@@ -65,5 +67,12 @@ def _check(document: dict[str, Any]) -> tuple[str, Sequence[Problem]]:
     name = str((document.get("metadata") or {}).get("name") or "")
     bad_name = validate_name(name)
     spec = parse_spec(document.get("spec") or {})
-    problems = validate(spec) if isinstance(spec, Spec) else spec
+    problems = [*validate(spec), *_long(name, spec)] if isinstance(spec, Spec) else spec
     return name or "(no name)", [*([bad_name] if bad_name else []), *problems]
+
+
+def _long(name: str, spec: Spec) -> Iterator[Problem]:
+    """Names of objects that a fleet is to have and that are too long."""
+    for entry in classes_of(spec) if name else ():
+        if problem := validate_member_name(name, entry):
+            yield problem

@@ -155,9 +155,7 @@ def _hold_back(
 ) -> Agreement:
     """Classes with something to go back to stay there, or go back; the one that refuses has done so by itself."""
     wishes = {
-        member.entry.name: {labels.ROLLBACK_TO: member.base}
-        for member in members
-        if member.base and member.standing is not Standing.REFUSED
+        member.entry.name: {labels.ROLLBACK_TO: member.base} for member in members if member.base and _astray(member)
     }
     kept = f" No class is promoted: {', '.join(wishes)} {'serves' if len(wishes) == 1 else 'serve'} what served before."
     said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}{kept if wishes else ''}"
@@ -166,6 +164,12 @@ def _hold_back(
         wishes=_wishes(world, members, wishes),
         verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLED_BACK, f"{said} {RETRY_HINT}"),
     )
+
+
+def _astray(member: Member) -> bool:
+    """Whether it serves, or is about to, what the others do not."""
+    settled = member.standing is Standing.DONE and member.rollout.stable == member.base
+    return not settled and member.standing is not Standing.REFUSED
 
 
 def _step(world: World, memory: RolloutStatus, revision: str, step: str) -> RolloutStatus:

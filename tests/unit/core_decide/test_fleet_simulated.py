@@ -1,0 +1,172 @@
+"""Whatever happens to a fleet in whatever order: no class is promoted alone, the Service always leads to somebody,
+and once it is over every class serves what the spec asks for.
+
+Passes of the fleet and of its classes' objects come late, out of step, or are cut short; status is lost; builds end or
+are refused; people edit, add and remove classes, and try again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from enginewright.core import labels
+from enginewright.core.manifests import member_key
+from enginewright.core.spec import Spec, parse_spec
+from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
+from support.cluster import refused
+from support.fleet_cluster import FleetCluster
+
+H100 = {"gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+ENTRIES: dict[str, dict[str, Any]] = {
+    "gpu": {"name": "gpu", **H100},
+    "cpu": {"name": "cpu", "accelerator": "cpu", "minReplicas": 2},
+    "slice": {"name": "slice", **H100, "mig": {"profile": "1g.10gb"}},
+}
+CHOICES = (("gpu", "cpu"), ("cpu", "slice"), ("gpu", "cpu", "slice"))
+ENGINES = (None, {"maxBatchSize": 8}, {"maxBatchSize": 16})
+names = st.sampled_from(sorted(ENTRIES))
+
+
+class SimulatedFleet(RuleBasedStateMachine):
+    """``asked`` has for every spec that the fleet ever had the key of each class's spec, ``proven`` the keys at which a
+    class had a proven candidate or served, ``served`` its stable revision when it was last looked at."""
+
+    @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1))
+    def start(self, slow: set[str]) -> None:
+        self.fleet = FleetCluster()
+        self.asked: list[dict[str, str]] = []
+        self.proven: dict[str, set[str]] = {name: set() for name in ENTRIES}
+        self.served: dict[str, dict[str, str]] = {}
+        self.answered = False
+        self.note()
+        self.fleet.operate()
+        for name in slow:
+            self.fleet.members[name].building = True
+        self.fleet.run(12)
+        self.look()
+
+    def note(self) -> None:
+        spec = parse_spec(self.fleet.spec)
+        assert isinstance(spec, Spec)
+        self.asked.append({entry.name: member_key(as_raw(member_spec(spec, entry))) for entry in classes_of(spec)})
+
+    @rule(engine=st.sampled_from(ENGINES))
+    def ask_for_another_engine(self, engine: dict[str, Any] | None) -> None:
+        self.fleet.edit(engine=engine)
+        self.note()
+
+    @rule(chosen=st.sampled_from(CHOICES), replicas=st.integers(1, 3))
+    def choose_classes(self, chosen: tuple[str, ...], replicas: int) -> None:
+        entries = [ENTRIES[name] for name in chosen]
+        self.fleet.classes({**entries[0], "minReplicas": replicas}, *entries[1:])
+        self.note()
+
+    @rule()
+    def try_again(self) -> None:
+        self.fleet.annotations[labels.RETRY] = f"{self.fleet.now}"
+
+    @rule(value=st.sampled_from([True, None]))
+    def suspend(self, value: bool | None) -> None:
+        self.fleet.edit(suspend=value)
+        self.note()
+
+    @rule(acts=st.none() | st.integers(0, 2))
+    def pass_of_the_fleet(self, acts: int | None) -> None:
+        """Killed after ``acts`` actions, before its status is written; None: not at all."""
+        before = self.fleet.status
+        if acts is None:
+            self.fleet.operate()
+            return
+        for action in self.fleet.plan().actions[:acts]:
+            self.fleet.act(action)
+        assert self.fleet.status == before
+
+    @rule(name=names, rounds=st.integers(1, 4))
+    def passes_of_a_class(self, name: str, rounds: int) -> None:
+        if name in self.fleet.members:
+            for _ in range(rounds):
+                self.fleet.members[name].live()
+                self.look()
+
+    @rule(name=names, building=st.booleans())
+    def builds_take_long(self, name: str, building: bool) -> None:
+        if name in self.fleet.members:
+            self.fleet.members[name].building = building
+
+    @rule(name=names)
+    def a_build_is_refused(self, name: str) -> None:
+        if name in self.fleet.members:
+            self.fleet.members[name].finish(refused("build", "user", "AccuracyNotReached"), of="build")
+
+    @rule(name=names)
+    @precondition(lambda self: self.fleet.members)
+    def somebody_edits_an_object_of_a_class(self, name: str) -> None:
+        if name in self.fleet.members:
+            self.fleet.members[name].edit(replicas=1)
+
+    @rule(rounds=st.integers(1, 6))
+    def time_goes_on(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.fleet.step()
+            self.look()
+
+    @rule(seconds=st.sampled_from([60, 10_000]))
+    def nothing_happens_for_long(self, seconds: int) -> None:
+        self.fleet.wait(seconds)
+
+    @rule()
+    def status_is_lost(self) -> None:
+        self.fleet.status = {}
+
+    @invariant()
+    def look(self) -> None:
+        if not hasattr(self, "fleet"):
+            return
+        for name, member in self.fleet.members.items():
+            key = member.annotations.get(labels.MEMBER_KEY, "")
+            rollout = member.status.get("rollout") or {}
+            current = member.status.get("observedGeneration") == member.generation
+            if current and rollout.get("step") in ("WaitingForPromotion", "Complete"):
+                self.proven[name].add(key)
+            self.promoted(name, key, str(rollout.get("stable") or ""), member.uid)
+        if self.answered:
+            assert self.fleet.answering(), "the Service has lost everybody"
+        self.answered = self.answered or bool(self.fleet.answering())
+
+    def promoted(self, name: str, key: str, revision: str, uid: str) -> None:
+        """A revision that a class has not served before takes over only where all classes of some spec could."""
+        known = self.served.setdefault(uid, {})
+        if not revision or revision in known:
+            return
+        first, known[revision] = not known, key
+        together = [asked for asked in self.asked if asked.get(name) == key]
+        assert first or any(
+            all(other in self.proven[one] for one, other in asked.items() if one != name) for asked in together
+        ), f"{name} was promoted alone"
+
+    def teardown(self) -> None:
+        if not hasattr(self, "fleet"):
+            return
+        fleet = self.fleet
+        fleet.edit(suspend=None)
+        self.note()
+        fleet.annotations[labels.RETRY] = "at last"
+        for _ in range(150):
+            for member in fleet.members.values():
+                member.building = False
+            fleet.step()
+            self.look()
+        assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
+        assert not fleet.plan().actions
+        wanted = {entry["name"] for entry in fleet.spec["placement"]["classes"]}
+        assert set(fleet.members) == wanted
+        assert {row["name"] for row in fleet.status["classes"]} == wanted
+
+
+SimulatedFleet.TestCase.settings = settings(
+    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+TestSimulatedFleet = SimulatedFleet.TestCase
