@@ -5,7 +5,8 @@ local waits_for_time = {
   WaitingForSource = true, WaitingForQueue = true, WaitingForEngine = true,
   BuildPending = true, Building = true, BuildRetrying = true, TargetChanged = true,
   Unschedulable = true, Evicted = true, NodeLost = true, EngineLost = true,
-  Progressing = true, Analysing = true, WaitingForSamples = true, Draining = true, ReplicasNotReady = true,
+  Progressing = true, Analysing = true, WaitingForSamples = true, WaitingForClasses = true, Draining = true,
+  ReplicasNotReady = true,
 }
 local waits_for_somebody = {
   Suspended = true, WaitingForPromotion = true, WaitingForReplicas = true, Pinned = true, NoReplica = true,

@@ -28,7 +28,8 @@ def listed(table: str) -> set[str]:
 PROGRESSING, SUSPENDED = listed("waits_for_time"), listed("waits_for_somebody")
 # Somebody has to change something.
 DEGRADED = {
-    Reason.INVALID_SPEC, Reason.API_REFUSED, Reason.OPERATOR_ERROR, Reason.BUILD_FAILED, Reason.BUILD_DEADLINE_EXCEEDED,
+    Reason.INVALID_SPEC, Reason.NAME_TAKEN, Reason.API_REFUSED, Reason.OPERATOR_ERROR, Reason.BUILD_FAILED,
+    Reason.BUILD_DEADLINE_EXCEEDED,
     Reason.STORE_MISSING, Reason.VOLUME_MISSING, Reason.IMAGE_PULL_FAILED, Reason.OUT_OF_MEMORY,
     Reason.POD_CANNOT_START, Reason.ACCURACY_NOT_REACHED, Reason.ROLLED_BACK, Reason.ROLLBACK_TARGET_UNKNOWN,
     Reason.GATEWAY_NOT_INSTALLED, Reason.ENGINE_REFUSED, Reason.TENSORRT_VERSION_MISMATCH, Reason.DEVICE_MISMATCH,
