@@ -72,8 +72,8 @@ async def test_without_nodes_the_scheduler_has_the_last_word(
 def test_it_may_not_do_more(limited: Path, namespace: str) -> None:
     kubectl = Kubectl(limited, namespace)
     models, roles = "optimisedmodels.enginewright.io", "roles.rbac.authorization.k8s.io"
-    refused = (("get", "secrets"), ("create", "pods"), ("create", "pods/exec"), ("patch", models), ("delete", models),
-               ("create", roles))  # fmt: skip
+    refused = (("get", "secrets"), ("create", "pods"), ("create", "pods/exec"), ("update", models),
+               ("deletecollection", models), ("create", roles))  # fmt: skip
     for verb, resource in refused:
         assert kubectl.run("auth", "can-i", verb, resource).stdout.strip() == "no", f"{verb} {resource}"
     assert kubectl.run("auth", "can-i", "list", "pods").stdout.strip() == "yes"
