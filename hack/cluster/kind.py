@@ -43,8 +43,7 @@ class Kind:
         if there:
             _export(path)
         else:
-            with step("create the kind cluster"):
-                _kind("create", "cluster", f"--name={CLUSTER_NAME}", f"--kubeconfig={path}", *_node_image())
+            _create(path)
         with step("the kind cluster is ready"):
             _await_ready(path)
 
@@ -81,6 +80,19 @@ def _kubeconfig_path() -> Path:
     return cache_dir() / "kind" / "kubeconfig"
 
 
+def _create(kubeconfig: Path) -> None:
+    image = os.environ.get("KIND_NODE_IMAGE")
+    options = (f"--image={image}",) if image else ()
+    with step("create the kind cluster"):
+        try:
+            _kind("create", "cluster", f"--name={CLUSTER_NAME}", f"--kubeconfig={kubeconfig}", *options)
+        except ClusterError as error:
+            if "failed to pull image" not in str(error):
+                raise
+            message = "the node's image cannot be pulled: set KIND_NODE_IMAGE to one that can, or that the engine has"
+            raise ClusterError(f"{message}: {error}") from error
+
+
 def _export(kubeconfig: Path) -> None:
     try:
         _kind("export", "kubeconfig", f"--name={CLUSTER_NAME}", f"--kubeconfig={kubeconfig}")
@@ -101,12 +113,6 @@ def _await_ready(kubeconfig: Path) -> None:
                 message = f"the kind cluster is not ready after {READY_TIMEOUT_S:.0f} s: {REMEDY}: {error}"
                 raise ClusterError(message) from error
         time.sleep(0.5)
-
-
-def _node_image() -> tuple[str, ...]:
-    """kind pulls its own image of a node from Docker Hub, unless KIND_NODE_IMAGE names another."""
-    image = os.environ.get("KIND_NODE_IMAGE")
-    return (f"--image={image}",) if image else ()
 
 
 def _kind(*arguments: str) -> str:

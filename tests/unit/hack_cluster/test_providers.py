@@ -99,6 +99,17 @@ def test_the_node_of_kind_has_the_image_that_is_asked_for(kind_calls: Path, monk
     assert "--image=mirror.example.com/node:v1" in kind_calls.read_text().split()
 
 
+def test_a_node_image_that_cannot_be_pulled_is_said(kind_calls: Path) -> None:
+    program = kind_calls.parent / "bin" / "kind"
+    failing = 'echo "ERROR: failed to pull image kindest/node:v1" >&2; exit 1'
+    program.write_text(program.read_text().replace("echo enginewright", failing))
+    with pytest.raises(ClusterError, match=r"set KIND_NODE_IMAGE to one .*failed to pull image kindest/node:v1"):
+        Kind().up()
+    program.write_text(program.read_text().replace("pull image", "start"))
+    with pytest.raises(ClusterError, match=r"^kind create cluster .* failed: ERROR: failed to start kindest/node:v1"):
+        Kind().up()
+
+
 def test_kind_is_up_when_its_nodes_are_ready(kind_calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[str | ClusterError] = [ClusterError("connection refused"), ClusterError("timed out"), ""]
 
