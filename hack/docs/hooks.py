@@ -38,7 +38,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    if page.file.src_uri == "adr/README.md":
+        markdown += decisions()
     return rewritten(markdown, page.file.src_uri)
+
+
+def decisions() -> str:
+    """The list that a code host shows as a folder."""
+    paths = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+    lines = [f"* [{path.read_text().partition(chr(10))[0].removeprefix('# ')}]({path.name})\n" for path in paths]
+    return "\n## All of them\n\n" + "".join(lines)
 
 
 def rewritten(markdown: str, page: str) -> str:

@@ -46,6 +46,8 @@ def test_the_site_builds_and_no_link_is_dead(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     shown = (tmp_path / "site" / "user-guide.html").read_text()
     assert 'href="examples/cpu.yaml"' in shown
+    listed = (tmp_path / "site" / "adr" / "index.html").read_text()
+    assert all(f'href="{path.stem}.html"' in listed for path in (ROOT / "docs" / "adr").glob("0*.md"))
     assert re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="https?://', shown) == [], "it fetches from elsewhere"
 
 
