@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from support.apiserver import Models, eventually, model
 from support.argo import health
@@ -13,7 +15,32 @@ from support.fake_kubelet import FakeKubelet
 from support.kubectl import Kubectl
 from support.operators import Depths, embedded
 
-EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "cpu.yaml")
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = str(ROOT / "examples" / "cpu.yaml")
+ENVIRONMENTS = ("staging", "production")
+
+
+def examples() -> dict[str, dict[str, Any]]:
+    """Those of the folder, and those that pages show."""
+    found = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / "examples").glob("*.yaml")}
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for number, text in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)):
+            if text.startswith("apiVersion: enginewright.io/"):
+                found[f"{page.relative_to(ROOT)}:{number}"] = yaml.safe_load(text)
+    return found
+
+
+@pytest.mark.parametrize("name", examples())
+def test_the_apiserver_takes_every_example(control_plane: Path, name: str) -> None:
+    assert Kubectl(control_plane).admits(examples()[name]) == ""
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_apiserver_takes_the_models_of_the_example_repository(control_plane: Path, environment: str) -> None:
+    kubectl = Kubectl(control_plane)
+    (found,) = yaml.safe_load_all(kubectl("kustomize", str(ROOT / "examples" / "gitops" / "models" / environment)))
+    assert found["metadata"].pop("namespace").startswith("models"), "which this cluster does not have"
+    assert kubectl.admits(found) == ""
 
 
 @pytest.mark.parametrize("side", ["--server-side=false", "--server-side"])
