@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Files outside docs/, and where they go in the site.
 EXTRA = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md",
          "LICENSE": "LICENSE.txt"}  # fmt: skip
+FILES = ("charts/enginewright/README.md", "charts/enginewright/templates/_helpers.tpl")
 FOLDERS = ("examples", "charts/kustomize/example", "charts/enginewright/files")
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)]*)?\))")
 
@@ -27,8 +28,7 @@ def placed() -> dict[str, str]:
             if path.is_file():
                 name = path.relative_to(ROOT).as_posix()
                 found[name] = name
-    found["charts/enginewright/templates/_helpers.tpl"] = "charts/enginewright/templates/_helpers.tpl"
-    return found
+    return found | {name: name for name in FILES}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from enginewright.core import labels
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec import Spec
 from enginewright.core.spec.parse import parse_spec
@@ -124,3 +125,16 @@ def test_every_metric_is_documented() -> None:
     others = set(re.findall(r'(?:Histogram|Gauge|gauge)\(\s*"(enginewright_\w+)"', program))
     text = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert set(re.findall(r"^\| `(enginewright_\w+)`", text, re.MULTILINE)) == counters | others
+
+
+def test_every_label_and_annotation_is_documented() -> None:
+    names = {value for key, value in vars(labels).items()
+             if key.isupper() and isinstance(value, str) and value.startswith(f"{labels.GROUP}/")}
+    names -= {labels.API_VERSION}
+    managers = {value for key, value in vars(labels).items() if key.startswith("FIELD_MANAGER")}
+    components = {value for key, value in vars(labels).items() if key.startswith("COMPONENT_")}
+    text = (ROOT / "docs" / "reference" / "labels.md").read_text()
+    rows = set(re.findall(r"^\| `([a-z./-]+)` \|", text, re.MULTILINE))
+    assert rows == names | managers
+    told = text.partition("`component` is ")[2].partition(".\n")[0]
+    assert set(re.findall(r"`([a-z]+)`", told)) == components
