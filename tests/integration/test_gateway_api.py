@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from enginewright.clients.kube import KubeClient
-from enginewright.clients.resources import DEPLOYMENT, SERVICE, resource_of_manifest
+from enginewright.clients.resources import DEPLOYMENT, OPTIMISED_MODEL, SERVICE, resource_of_manifest
 from enginewright.core import labels
 from enginewright.core.manifests import Owner, routes
 from enginewright.core.spec.gateway import GatewaySpec
@@ -107,6 +107,30 @@ async def _from_installed_to_gone(models: Models) -> None:
 
     await eventually(gone)
     await models.wait("Ready", "True", "Serving")
+
+
+async def test_classes_of_a_fleet_get_shares_by_capacity(
+    installed: None, operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    """Every engine of these tests is as fast as the other; the routes lead to the classes' own Services."""
+    cpu: dict[str, Any] = {"name": "cpu", "accelerator": "cpu", "minReplicas": 3}
+    gpu: dict[str, Any] = {"name": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+    other = {**cpu, "name": "other", "nodeSelector": {"pool": "other"}, "minReplicas": 1}
+    async with embedded(operator_kubeconfig, namespace):
+        await models.create(model(placement={"classes": [cpu, gpu]},
+                                  rollout={"analysisSeconds": 0, "gateway": GATEWAY}))  # fmt: skip
+        await models.wait("Ready", "True", "Serving")
+
+        async def split(shares: dict[str, int]) -> bool:
+            assert await weights(models) == [shares, shares]
+            return True
+
+        await eventually(lambda: split({"cpu": 75, "gpu": 25}))
+        assert await models.names(SERVICE) == ["minilm", "minilm-cpu", "minilm-gpu"]
+        await models.patch({"spec": {"placement": {"classes": [gpu, other]}}})
+        await models.gone(OPTIMISED_MODEL, "minilm-cpu")
+        await models.wait("Ready", "True", "Serving")
+        await eventually(lambda: split({"gpu": 50, "other": 50}))
 
 
 async def revisions(models: Models) -> list[str]:

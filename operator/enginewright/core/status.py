@@ -426,6 +426,8 @@ class ClassStatus(StatusModel):
     """99th percentile latency as measured by the build."""
     per_million_inferences: float | None = None
     """Price of a million inferences at the throughput that a replica sustains within the latency objective."""
+    weight: int | None = None
+    """Per cent of what comes through a Gateway."""
     stable: str | None = None
     """Its revision when all classes last served one revision of the fleet: what it goes back to."""
     candidate: str | None = None

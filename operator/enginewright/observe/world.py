@@ -140,11 +140,15 @@ class World:
 
     async def _fleet(self, view: ObjectView, spec: Spec | None) -> Observed:
         """Its classes have objects of their own, which passes of their own look after."""
-        fleet, front = await _together(
-            observe_members(self._kube, view, spec), observe_front(self._kube, view)
+        fleet, front, (gateway, routes) = await _together(
+            observe_members(self._kube, view, spec),
+            observe_front(self._kube, view),
+            observe_routes(self._kube, view, spec.rollout.gateway if spec is not None else None),
         )
+        applied = [front.applied, *(_applied(resource, raws) for resource, raws in routes.items())]
         return Observed(now=self._wall(), monotonic=self._monotonic(), fleet=fleet, service=front.service,
-                        endpoints=front.endpoints, applied=front.applied)
+                        endpoints=front.endpoints, gateway=gateway,
+                        applied={key: value for found in applied for key, value in found.items()})
 
     async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
         """Children of this very object: one of the same name that was deleted may have left some behind."""

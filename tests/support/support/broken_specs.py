@@ -174,9 +174,10 @@ BROKEN = (
            "spec.placement.classes[0].maxReplicas", "3", "raise maxReplicas"),
     Broken("a fleet that is green and blue", _fleet(rollout={"strategy": "BlueGreen"}),
            "spec.rollout.strategy", "BlueGreen", "write strategy Canary", "needs spec.rollout.strategy Canary"),
-    Broken("a fleet behind routes", _fleet(rollout={"gateway": {
-        "parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}}),
-           "spec.rollout.gateway", "a.example", "a route of your own", "pods of all classes share one Service"),
+    Broken("a fleet with HTTP and gRPC at one host name", _fleet(rollout={"gateway": {
+        "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["a.example"]}}),
+           "spec.rollout.gateway.grpcHostnames", "a.example", "a host name of its own",
+           "hostnames and grpcHostnames overlap"),
     Broken("tensorrt on the cpu of a fleet", _fleet(engine={"backend": "tensorrt"}),
            "spec.engine.backend", "tensorrt", "remove the class", "which a class with accelerator cpu has not"),
     Broken("fp16 on the cpu of a fleet", _fleet(engine={"precision": "fp16"}),

@@ -11,8 +11,11 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
+from enginewright.core.manifests import GRPC_ROUTE, HTTP_ROUTE
 from enginewright.core.observed import EndpointView, FleetView, MemberView, ObjectView, Observed, ServiceView
 from enginewright.core.plan import Action, Apply, Delete, Plan
+from enginewright.core.routing import GatewayView
+from enginewright.observe.routes import route_weights
 from support.cluster import START, Cluster, built, resolved
 
 FLEET: Mapping[str, Any] = {
@@ -62,7 +65,8 @@ class MemberCluster(Cluster):
 @dataclass
 class FleetCluster:
     """``members`` are by class, also those that the spec does not name any more; ``fewest`` is the least number of
-    replicas that ever answered since the first did."""
+    replicas that ever answered since the first did. ``kinds`` are those of the Gateway API that the cluster has,
+    ``routes`` the weights in routes."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(FLEET))
     name: str = "minilm"
@@ -74,6 +78,9 @@ class FleetCluster:
     members: dict[str, MemberCluster] = field(default_factory=dict)
     service: str | None = None
     taken: frozenset[str] = frozenset()
+    kinds: set[str] = field(default_factory=lambda: {HTTP_ROUTE, GRPC_ROUTE})
+    routes: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    applied: dict[str, str] = field(default_factory=dict)
     fewest: int | None = None
     last: Plan = field(default_factory=Plan)
 
@@ -88,8 +95,13 @@ class FleetCluster:
             fleet=FleetView(members=tuple(member.member() for member in self.members.values()), taken=self.taken),
             service=ServiceView(name=self.name, revision="") if self.service else None,
             endpoints=tuple(EndpointView(pod=pod, revision="", ready=True) for pod in self.answering()),
-            applied={f"Service/{self.name}": self.service} if self.service else {},
+            applied={**self.applied, **({f"Service/{self.name}": self.service} if self.service else {})},
+            gateway=GatewayView(weights=dict(self.routes), missing=tuple(sorted(self._asked() - self.kinds))),
         )
+
+    def _asked(self) -> set[str]:
+        asked = (self.spec.get("rollout") or {}).get("gateway") or {}
+        return {HTTP_ROUTE, *([GRPC_ROUTE] if asked.get("grpcHostnames") else [])} if asked else set()
 
     def answering(self) -> list[str]:
         if not self.service:
@@ -109,6 +121,13 @@ class FleetCluster:
             case Apply(manifest=manifest) if manifest["kind"] == "Service":
                 assert manifest["spec"]["selector"] == labels.fleet_selector(self.name)
                 self.service = manifest["metadata"]["annotations"][labels.MANIFEST_HASH]
+            case Apply(manifest=manifest) if manifest["kind"] in (HTTP_ROUTE, GRPC_ROUTE):
+                assert manifest["kind"] in self.kinds, "there is no such kind"
+                self.routes[manifest["kind"]] = route_weights(manifest, self.name)
+                hashed = manifest["metadata"]["annotations"][labels.MANIFEST_HASH]
+                self.applied[f"{manifest['kind']}/{self.name}"] = hashed
+            case Delete(kind=kind) if kind in self.routes:
+                del self.routes[kind], self.applied[f"{kind}/{self.name}"]
             case Apply(manifest=manifest):
                 name = manifest["metadata"]["labels"][labels.CLASS]
                 if name not in self.members:

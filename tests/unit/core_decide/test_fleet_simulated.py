@@ -27,6 +27,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "slice": {"name": "slice", **H100, "mig": {"profile": "1g.10gb"}},
 }
 CHOICES = (("gpu", "cpu"), ("cpu", "slice"), ("gpu", "cpu", "slice"))
+GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
 ENGINES = (None, {"maxBatchSize": 8}, {"maxBatchSize": 16})
 names = st.sampled_from(sorted(ENTRIES))
 
@@ -68,6 +69,11 @@ class SimulatedFleet(RuleBasedStateMachine):
     @rule()
     def try_again(self) -> None:
         self.fleet.annotations[labels.RETRY] = f"{self.fleet.now}"
+
+    @rule(asked=st.booleans())
+    def ask_for_routes(self, asked: bool) -> None:
+        self.fleet.edit(rollout={"analysisSeconds": 0, **({"gateway": GATEWAY} if asked else {})})
+        self.note()
 
     @rule(value=st.sampled_from([True, None]))
     def suspend(self, value: bool | None) -> None:
@@ -133,6 +139,8 @@ class SimulatedFleet(RuleBasedStateMachine):
             if current and rollout.get("step") in ("WaitingForPromotion", "Complete"):
                 self.proven[name].add(key)
             self.promoted(name, key, str(rollout.get("stable") or ""), member.uid)
+        for weights in self.fleet.routes.values():
+            assert weights.keys() <= self.fleet.members.keys(), "a route leads to nobody"
         if self.answered:
             assert self.fleet.answering(), "the Service has lost everybody"
         self.answered = self.answered or bool(self.fleet.answering())
@@ -164,6 +172,8 @@ class SimulatedFleet(RuleBasedStateMachine):
         assert not fleet.plan().actions
         wanted = {entry["name"] for entry in fleet.spec["placement"]["classes"]}
         assert set(fleet.members) == wanted
+        assert all(set(weights) == wanted for weights in fleet.routes.values())
+        assert bool(fleet.routes) == ("gateway" in fleet.spec["rollout"])
         assert {row["name"] for row in fleet.status["classes"]} == wanted
 
 

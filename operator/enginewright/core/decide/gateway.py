@@ -90,7 +90,7 @@ def with_routes(world: World, serving: Serving, rollout: RolloutResult) -> Rollo
     if world.spec.suspend:
         return rollout
     if gateway is None:
-        gone = _remove_routes(world, set(seen.weights)) or _remove_services(world, frozenset())
+        gone = remove_routes(world, set(seen.weights)) or _remove_services(world, frozenset())
         return replace(rollout, actions=rollout.actions + gone, requeue=_soon(rollout, gone))
     # What is complete has its Service even while it has no replica, and so no Deployment.
     complete = tuple(rollout.traffic) if rollout.verdict.ok else ()
@@ -102,7 +102,7 @@ def with_routes(world: World, serving: Serving, rollout: RolloutResult) -> Rollo
     leaving = seen.routed - weights.keys()
     kept = tuple(action for action in rollout.actions if not _stops(world, action, leaving))
     used = seen.routed.union(weights, running, (view.revision for view in world.observed.deployments))
-    routed = _routes(world, gateway, weights)
+    routed = route_actions(world, gateway, weights)
     actions = (*_services(world, running), *routed, *kept, *_remove_services(world, used))
     waits = bool(leaving or unclear or routed)
     verdict = _told(world, rollout.verdict, waits)
@@ -164,9 +164,10 @@ def _services(world: World, revisions: tuple[str, ...]) -> tuple[Action, ...]:
     return actions
 
 
-def _routes(world: World, gateway: GatewaySpec, weights: Weights) -> tuple[Action, ...]:
+def route_actions(world: World, gateway: GatewaySpec, weights: Weights) -> tuple[Action, ...]:
     seen = world.observed.gateway.weights
-    shares = ", ".join(f"{share} % to revision {revision}" for revision, share in sorted(weights.items()))
+    """``weights`` are shares of a hundred by revision, or of a fleet by class: what is written where it is not so."""
+    shares = ", ".join(f"{share} % to {target}" for target, share in sorted(weights.items()))
     actions: tuple[Action, ...] = ()
     for manifest in routes(world.owner, gateway, weights) if weights else ():
         kind = manifest["kind"]
@@ -174,10 +175,10 @@ def _routes(world: World, gateway: GatewaySpec, weights: Weights) -> tuple[Actio
             continue
         applied = world.observed.applied.get(f"{kind}/{world.obj.name}") if seen.get(kind) == weights else None
         actions += apply_if_changed(manifest, applied, f"the Gateway sends {shares}", force=kind in seen)
-    return actions + (() if gateway.grpc_hostnames else _remove_routes(world, set(seen) & {GRPC_ROUTE}))
+    return actions + (() if gateway.grpc_hostnames else remove_routes(world, set(seen) & {GRPC_ROUTE}))
 
 
-def _remove_routes(world: World, kinds: set[str]) -> tuple[Action, ...]:
+def remove_routes(world: World, kinds: set[str]) -> tuple[Action, ...]:
     return tuple(
         Delete(api_version=ROUTE_API_VERSION, kind=kind, name=world.obj.name, why="the spec does not ask for it")
         for kind in sorted(kinds)

@@ -16,7 +16,7 @@ from enginewright.core.problems import Problem
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec, PlacementSpec
-from enginewright.core.spec.rollout import AutoscalingSpec
+from enginewright.core.spec.rollout import AutoscalingSpec, RolloutSpec
 
 Check = Callable[[Spec], tuple[Problem, ...]]
 
@@ -38,10 +38,10 @@ def classes_of(spec: Spec) -> tuple[PlacementClassSpec, ...]:
 
 
 def member_spec(spec: Spec, entry: PlacementClassSpec) -> Spec:
-    """What class ``entry`` of ``spec`` asks for. No member promotes by itself."""
+    """What class ``entry`` of ``spec`` asks for. No member promotes by itself, and routes are the fleet's."""
     update: dict[str, Any] = {
         "placement": _placement(spec.placement, entry),
-        "rollout": spec.rollout.model_copy(update={"auto_promote": False}),
+        "rollout": _rollout(spec.rollout),
     }
     if spec.autoscaling is None:
         update["replicas"] = 1 if entry.min_replicas is None else entry.min_replicas
@@ -63,6 +63,11 @@ def _placement(common: PlacementSpec, entry: PlacementClassSpec) -> PlacementSpe
     if tolerations := (*common.tolerations, *entry.tolerations):
         given["tolerations"] = tolerations
     return PlacementSpec(**given)
+
+
+def _rollout(rollout: RolloutSpec) -> RolloutSpec:
+    given = {name: getattr(rollout, name) for name in rollout.model_fields_set - {"gateway", "auto_promote"}}
+    return RolloutSpec(**given, auto_promote=False)
 
 
 def _limits(scaling: AutoscalingSpec, entry: PlacementClassSpec) -> AutoscalingSpec:
@@ -119,10 +124,6 @@ def _rolled_out(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.rollout.strategy", spec.rollout.strategy, "does not go with spec.placement.classes, whose "
                        "pods share one Service and are promoted together",
                        "write strategy Canary, with maxSurge 0 where there is no capacity to spare")
-    if spec.rollout.gateway is not None:
-        yield _problem("spec.rollout.gateway", spec.rollout.gateway.model_dump(by_alias=True, exclude_defaults=True),
-                       "does not go with spec.placement.classes, whose pods share one Service",
-                       "remove it, and let a route of your own lead to the Service")
 
 
 def _placed(problem: Problem) -> bool:

@@ -47,9 +47,6 @@ _FLEET = (
          message="spec.placement.classes needs spec.rollout.strategy Canary: pods of all classes share one Service and "
                  "are promoted together; write Canary, with maxSurge 0 where there is no capacity to spare",
          field=".rollout.strategy"),
-    Rule(rule="!(has(self.placement.classes) && has(self.rollout.gateway))",
-         message="spec.rollout.gateway and spec.placement.classes exclude each other: pods of all classes share one "
-                 "Service; remove gateway, and let a route of your own lead to the Service", field=".rollout.gateway"),
     # Which class it is only the operator says: of a text made by filter or map the apiserver expects too much cost.
     Rule(rule="!has(self.placement.classes) || self.engine.backend != 'tensorrt' || "
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",

@@ -28,7 +28,7 @@ USUAL_MAX_TOLERANCE = 0.25
 def validate(spec: Spec) -> tuple[Problem, ...]:
     """Every rule between fields that ``spec`` breaks; empty when it is good. Of a fleet, those of each class."""
     if spec.placement.classes:
-        return fleet_problems(spec, validate)
+        return (*_gateway(spec), *fleet_problems(spec, validate))
     return tuple(problem for check in _CHECKS for problem in check(spec))
 
 
@@ -176,15 +176,19 @@ def _rollout(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.rollout.steps", [step.weight for step in rollout.steps],
                        "are shares of the traffic, which only strategy Canary splits",
                        "remove them, or set strategy to Canary")
-    if rollout.gateway and (both := rollout.gateway.overlap()):
-        yield _problem("spec.rollout.gateway.grpcHostnames", both[1],
-                       f"overlaps with {both[0]} of hostnames; for one host name a Gateway accepts an HTTPRoute or a "
-                       f"GRPCRoute, not both",
-                       "give gRPC a host name of its own, or leave grpcHostnames out")
     weights = [step.weight for step in rollout.steps]
     if weights != sorted(set(weights)):
         yield _problem("spec.rollout.steps", weights, "do not rise", "write each weight greater than the one before, "
                                                                      "such as 10, 25, 50")
+
+
+def _gateway(spec: Spec) -> Iterator[Problem]:
+    gateway = spec.rollout.gateway
+    if gateway and (both := gateway.overlap()):
+        yield _problem("spec.rollout.gateway.grpcHostnames", both[1],
+                       f"overlaps with {both[0]} of hostnames; for one host name a Gateway accepts an HTTPRoute or a "
+                       f"GRPCRoute, not both",
+                       "give gRPC a host name of its own, or leave grpcHostnames out")
 
 
 def _interface(spec: Spec) -> Iterator[Problem]:
@@ -230,6 +234,6 @@ def _pod_template(spec: Spec) -> Iterator[Problem]:
 
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
-    _replicas, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout, _interface, _uris,
-    _resources, _pod_template,
+    _replicas, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout, _gateway, _interface,
+    _uris, _resources, _pod_template,
 )

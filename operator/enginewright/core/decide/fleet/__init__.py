@@ -13,7 +13,9 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.fleet.agreement import Agreement, agree
 from enginewright.core.decide.fleet.departure import depart
 from enginewright.core.decide.fleet.report import available_verdict, blocks, verdicts
+from enginewright.core.decide.fleet.shares import route
 from enginewright.core.decide.fleet.standing import Member, members_of
+from enginewright.core.decide.gateway import ROUTE_CHECK
 from enginewright.core.decide.spec_step import read_spec
 from enginewright.core.decide.world import Memory, World, apply_if_changed, earliest
 from enginewright.core.events import transitions
@@ -34,22 +36,24 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
         return _refuse(obj, observed, spec)
     world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
     members = members_of(obj.name, spec, observed.fleet, world.memory.classes)
-    agreed = agree(world, members)
-    departure = depart(members, observed.fleet)
+    departure = depart(members, observed.fleet, observed.gateway.routed)
+    routed = route(world, members, departure, agree(world, members))
+    agreed = routed.agreed
     told = verdicts(world, members, agreed, departure)
     taken = [one.name for one in members if one.name in observed.fleet.taken]
     if taken:
         told = (bad(Condition.READY, Reason.NAME_TAKEN, _taken(taken)), *told[1:])
     old = obj.status.get("conditions")
     return Plan(
-        actions=(*_service(world), *_objects(world, members, agreed), *departure.actions),
+        actions=(*_service(world), *_objects(world, members, agreed), *routed.actions, *departure.actions),
         events=transitions(old, told),
         status={
             "observedGeneration": obj.generation,
             "conditions": merge(old, told, obj.generation, world.now),
-            **blocks(members, agreed, told[0]),
+            **blocks(members, agreed, told[0], routed.weights),
         },
-        requeue_after=None if told[0].ok else earliest(CHECK, agreed.requeue),
+        requeue_after=earliest(ROUTE_CHECK if routed.actions else None,
+                               None if told[0].ok else CHECK, agreed.requeue),
     )
 
 

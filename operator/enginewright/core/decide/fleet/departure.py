@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from enginewright.core import labels
@@ -20,8 +20,9 @@ class Departure:
     why: str = ""
 
 
-def depart(members: tuple[Member, ...], fleet: FleetView) -> Departure:
-    """A class that serves stays until every other class that can serve does, on all the replicas that it wants."""
+def depart(members: tuple[Member, ...], fleet: FleetView, routed: Set[str] = frozenset()) -> Departure:
+    """A class that serves stays until every other class that can serve does, on all the replicas that it wants, and
+    while it is among those that are ``routed``."""
     names = {member.name for member in members}
     going = tuple(view for view in fleet.members if view.name not in names)
     if not going:
@@ -33,7 +34,7 @@ def depart(members: tuple[Member, ...], fleet: FleetView) -> Departure:
         actions=tuple(
             Delete(api_version=labels.API_VERSION, kind=labels.KIND, name=view.name, uid=view.uid,
                    why=f"class {view.class_name} is not in the spec any more, and the others serve")
-            for view in going if not view.deleting),
+            for view in going if not (view.deleting or view.class_name in routed)),
     )  # fmt: skip
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from enginewright.core.conditions import Verdict, bad, good
-from enginewright.core.decide.fleet.agreement import Agreement
+from enginewright.core.decide.fleet.agreement import COMPLETE, Agreement
 from enginewright.core.decide.fleet.departure import Departure
 from enginewright.core.decide.fleet.standing import Member
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import Observed
 from enginewright.core.reasons import Condition, Reason
+from enginewright.core.routing import Weights
 from enginewright.core.status import ClassStatus, CostStatus, EngineStatus, SummaryStatus, read
 
 BEFORE = (Condition.SOURCE_RESOLVED, Condition.ENGINE_BUILT, Condition.ACCURACY_VERIFIED)
@@ -68,9 +69,10 @@ def answering(observed: Observed) -> int:
     return sum(entry.ready and not entry.terminating for entry in observed.endpoints)
 
 
-def blocks(members: tuple[Member, ...], agreed: Agreement, ready: Verdict) -> dict[str, Any]:
+def blocks(members: tuple[Member, ...], agreed: Agreement, ready: Verdict, weights: Weights) -> dict[str, Any]:
     """All of status besides conditions. It has no selector: a fleet is not scaled through /scale."""
-    rows = [row(member, complete=agreed.verdict.ok) for member in members]
+    complete = agreed.memory.step == COMPLETE
+    rows = [row(member, complete, weights.get(member.entry.name)) for member in members]
     return {
         "classes": [one.as_json() for one in rows],
         "rollout": agreed.memory.as_json(),
@@ -80,7 +82,7 @@ def blocks(members: tuple[Member, ...], agreed: Agreement, ready: Verdict) -> di
     }
 
 
-def row(member: Member, *, complete: bool) -> ClassStatus:
+def row(member: Member, complete: bool, weight: int | None) -> ClassStatus:
     """``complete`` says that what serves now is what all classes serve together."""
     ready = member.verdict(Condition.READY)
     engine, cost = read(EngineStatus, member.status.get("engine")), read(CostStatus, member.status.get("cost"))
@@ -97,6 +99,7 @@ def row(member: Member, *, complete: bool) -> ClassStatus:
         throughput=engine.throughput if engine else None,
         p99_milliseconds=engine.p99_milliseconds if engine else None,
         per_million_inferences=cost.per_million_inferences if cost else None,
+        weight=weight,
         stable=now.stable if complete else (before.stable if before else None),
         candidate=now.candidate if now.candidate != now.stable else None,
     )

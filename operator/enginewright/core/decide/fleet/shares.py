@@ -1,0 +1,74 @@
+"""How a Gateway splits a fleet's traffic: by what each class was measured to do, times its ready replicas.
+
+Each class is a backend of the routes by its own object's Service. A class that is about to go loses its share first,
+and goes in a pass that sees no route lead to it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from enginewright.core.conditions import bad
+from enginewright.core.decide.fleet.agreement import Agreement
+from enginewright.core.decide.fleet.departure import Departure
+from enginewright.core.decide.fleet.standing import Member
+from enginewright.core.decide.gateway import remove_routes, route_actions
+from enginewright.core.decide.world import World
+from enginewright.core.manifests import ROUTE_API_VERSION
+from enginewright.core.plan import Action
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.routing import Weights, answerable
+from enginewright.core.status import EngineStatus, read
+
+# Of a weight before it becomes a hundredth: small capacities are not rounded away.
+FINE = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routed:
+    """``agreed`` with what is to be said of the routes; ``weights`` are by class, empty without a Gateway."""
+
+    agreed: Agreement
+    actions: tuple[Action, ...] = ()
+    weights: Weights
+
+
+def route(world: World, members: Iterable[Member], departure: Departure, agreed: Agreement) -> Routed:
+    gateway, seen = world.spec.rollout.gateway, world.observed.gateway
+    if gateway is None:
+        return Routed(agreed=agreed, actions=remove_routes(world, set(seen.weights)), weights={})
+    staying = departure.staying if departure.why else ()
+    weights = shares({
+        **{member.entry.name: member.status for member in members},
+        **{view.class_name: view.status for view in staying},
+    })  # fmt: skip
+    actions = route_actions(world, gateway, weights)
+    if seen.missing:
+        said = (f"spec.rollout.gateway needs {' and '.join(seen.missing)} of {ROUTE_API_VERSION}, which this cluster "
+                f"does not have: install the Gateway API's CustomResourceDefinitions, or remove spec.rollout.gateway.")
+        agreed = _instead(agreed, Reason.GATEWAY_NOT_INSTALLED, said)
+    elif agreed.verdict.ok and not weights.keys() <= seen.routed:
+        agreed = _instead(agreed, Reason.PROGRESSING, "Routes are written next.")
+    message = "".join((agreed.verdict.message, *(f" {said}" for said in seen.refused)))
+    agreed = replace(agreed, verdict=replace(agreed.verdict, message=message))
+    return Routed(agreed=agreed, actions=actions, weights=weights)
+
+
+def shares(statuses: Mapping[str, Mapping[str, Any]]) -> Weights:
+    """Hundredths by class; empty while no class has a ready replica. Where one of those that have is not measured, all
+    replicas count alike."""
+    ready = {name: int(status.get("readyReplicas") or 0) for name, status in statuses.items()}
+    engines = {name: read(EngineStatus, statuses[name].get("engine")) for name, count in ready.items() if count}
+    measured = {name: engine.throughput for name, engine in engines.items() if engine and engine.throughput}
+    if len(measured) < len(engines):
+        measured = dict.fromkeys(engines, 1.0)
+    total = sum(count * measured[name] for name, count in ready.items() if count)
+    wanted = {name: max(1, round(FINE * count * measured[name] / total)) for name, count in ready.items() if count}
+    return answerable(wanted, ready)
+
+
+def _instead(agreed: Agreement, reason: Reason, said: str) -> Agreement:
+    verdict = bad(Condition.ROLLOUT_COMPLETE, reason, f"{said} {agreed.verdict.message}")
+    return replace(agreed, verdict=verdict)
