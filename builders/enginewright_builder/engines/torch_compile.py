@@ -32,9 +32,8 @@ def compiler() -> str:
     return shutil.which(os.environ.get("CXX") or "g++") or shutil.which("clang++") or ""
 
 
-def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf32: bool, tuned: bool = False) -> Path:
-    """Writes ``folder/model.pt2``. ``tuned`` lets the compiler time kernels of matrix products and convolutions against
-    each other, which takes minutes. Raises whatever ``torch.export`` and the compiler raise."""
+def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf32: bool) -> Path:
+    """Writes ``folder/model.pt2``. Raises whatever ``torch.export`` and the compiler raise."""
     import torch
 
     from enginewright_builder.models.torch_base import quiet
@@ -46,7 +45,7 @@ def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf3
         exported = torch.export.export(program.module, program.args, dynamic_shapes=program.dynamic_shapes,
                                        strict=False)
         torch._inductor.aoti_compile_and_package(exported, package_path=str(path),
-                                                 inductor_configs=_options(tuned=tuned and on_gpu))
+                                                 inductor_configs=_options())
     return path
 
 
@@ -65,10 +64,10 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype, "shape": [low if low == high else None for low, high in ranges]}
 
 
-def _options(*, tuned: bool) -> dict[str, Any]:
-    # A package has two C++ files, so headers compiled ahead never pay.
-    options: dict[str, Any] = {"compile_threads": available_cpus(), "max_autotune": tuned,
-                               "cpp_cache_precompile_headers": False}
+def _options() -> dict[str, Any]:
+    # A package has two C++ files, so headers compiled ahead never pay. Kernels are not timed against each other
+    # (max_autotune): on an H200 that took five times as long and made them slower (ADR 0006).
+    options: dict[str, Any] = {"compile_threads": available_cpus(), "cpp_cache_precompile_headers": False}
     if _can_set_level():
         # Without the last one the compiler tries every newer instruction set, a minute each, to use none of them.
         options |= {"cpp.march": _X86_LEVEL, "cpp.simdlen": _X86_VECTOR_BITS, "cpp.vec_isa_ok": True}
