@@ -10,7 +10,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.status import Status, read
+from enginewright.core.status import ClassStatus, Status, read
 
 # In the order of the way: the first that is not True is what Ready waits for.
 WAY = (
@@ -72,6 +72,7 @@ def _facts(status: Status) -> tuple[str, ...]:
         proof = f", measured on {engine.device or 'its device'}: {measured}" if measured else ""
         what = engine.ships or f"{engine.backend} {engine.precision}"
         found.append(f"Engine: {what} ({engine.fingerprint[:8]}){proof}.")
+    found += map(_class_fact, status.classes)
     if rollout and rollout.stable:
         count = f"{status.ready_replicas or 0} of {status.replicas or 0} replicas ready"
         found.append(f"Serving: revision {rollout.stable}, {count}.")
@@ -84,6 +85,15 @@ def _facts(status: Status) -> tuple[str, ...]:
     if status.cost:
         found.append(f"Cost: {status.cost.per_million_inferences:g} {status.cost.currency} for a million inferences.")
     return tuple(found)
+
+
+def _class_fact(row: ClassStatus) -> str:
+    what = " ".join(filter(None, (row.engine, row.precision))) or "no engine yet"
+    rate = f", {row.throughput:g} inferences a second each" if row.throughput else ""
+    share = f", {row.weight} % of what comes through the Gateway" if row.weight is not None else ""
+    state = "ready" if row.ready == "True" else f"not ready ({row.reason})"
+    count = f"{row.ready_replicas or 0} of {row.replicas or 0} replicas ready"
+    return f"Class {row.name} is {state}: {what}, {count}{rate}{share}. Ask {row.model} for more."
 
 
 def _way(raw: Mapping[str, Any], now: datetime) -> tuple[str, ...]:

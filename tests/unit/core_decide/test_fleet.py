@@ -61,7 +61,7 @@ def test_ready_only_when_every_class_is() -> None:
     fleet.members["gpu"].building = True
     fleet.run(20)
     assert fleet.says("Available") == "True/Serving"
-    assert fleet.condition("Available")["message"] == "Class cpu answers."
+    assert fleet.condition("Available")["message"] == "Replicas of cpu answer."
     assert fleet.says("Ready").startswith("False/")
     assert fleet.condition("Ready")["message"].startswith("Class gpu: ")
     assert {row["name"]: row["ready"] for row in fleet.status["classes"]} == {"gpu": "False", "cpu": "True"}
@@ -104,7 +104,8 @@ def test_a_build_that_is_refused_promotes_nobody_and_the_others_give_their_candi
     assert fleet.says("RolloutComplete") == "False/RolledBack"
     told = fleet.condition("RolloutComplete")["message"]
     assert "was given up (AccuracyNotReached): Class gpu: " in told
-    assert "No class is promoted: cpu serves what served before." in told
+    assert "No class is promoted: what served before goes on serving in cpu." in told
+    assert told.count(labels.RETRY) == 1
     assert fleet.says("Ready") == "False/AccuracyNotReached"
     assert fleet.says("Available") == "True/Serving"
     assert fleet.wish("cpu", labels.ROLLBACK_TO) == old["cpu"]
@@ -174,7 +175,7 @@ def test_nobody_waits_for_ever() -> None:
     fleet.wait(600 + fleet.config.build_deadline_margin + 1800)
     fleet.run(20)
     assert fleet.says("RolloutComplete") == "False/RolledBack"
-    assert "(WaitingForClasses): Class gpu had no proven candidate" in fleet.condition("RolloutComplete")["message"]
+    assert "(WaitingForClasses): No proven candidate of gpu" in fleet.condition("RolloutComplete")["message"]
     assert fleet.members["cpu"].replicas() == {old["cpu"]: 1}
     # A candidate that comes too late is not taken alone.
     fleet.members["gpu"].building = False
@@ -228,6 +229,27 @@ def test_replicas_of_a_class_are_no_new_revision() -> None:
     assert fleet.says("Ready") == "True/Serving"
     assert fleet.status["rollout"]["stable"] == revision
     assert fleet.status["summary"]["replicas"] == "4/4"
+
+
+def test_what_classes_say_alike_is_said_once() -> None:
+    fleet = ready()
+    message = fleet.condition("SourceResolved")["message"]
+    assert message.startswith("Classes gpu, cpu: huggingface, 90.0 MB")
+    assert message.count("huggingface") == 1
+
+
+def test_each_class_scales_by_itself_within_its_limits() -> None:
+    entries = [GPU, {**CPU, "minReplicas": 2, "maxReplicas": 3}]
+    fleet = ready(placement={"classes": entries}, autoscaling={"maxReplicas": 8, "algorithm": "queue"})
+    assert fleet.status["summary"]["replicas"] == "3/3"
+    cpu = fleet.members["cpu"]
+    for _ in range(10):
+        cpu.queue(400.0)
+        fleet.step()
+    assert sum(cpu.replicas().values()) == 3
+    assert sum(fleet.members["gpu"].replicas().values()) == 1
+    assert fleet.status["summary"]["replicas"] == "4/4"
+    assert fleet.status["rollout"]["step"] == "Complete"
 
 
 def test_a_class_goes_when_the_others_serve() -> None:

@@ -12,6 +12,7 @@ from enginewright.core import labels
 from enginewright.plugin import screen, wishes
 from enginewright.plugin.words import Explanation, age, explain
 from support.cluster import SPEC, Cluster, built, refused
+from support.fleet_cluster import FleetCluster
 
 NEW = {"engine": {"precision": "fp32"}}
 
@@ -193,3 +194,12 @@ def test_the_text_has_all_parts() -> None:
     said = Explanation(headline="h", facts=("f",), way=("w",), next=("n",))
     assert screen.lines(said) == ["h", "", "f", "", "On the way:", "  w", "", "Next:", "  n"]
     assert screen.lines(Explanation(headline="h")) == ["h"]
+
+
+def test_of_a_fleet_each_class_is_told() -> None:
+    fleet = FleetCluster()
+    fleet.run(20)
+    obj = {"metadata": {"name": "minilm", "generation": 1}, "spec": fleet.spec, "status": fleet.status}
+    facts = explain(obj, fleet.now).facts
+    assert "Class cpu is ready: onnxruntime int8, 1 of 1 replicas ready, 900 inferences a second each. " \
+           "Ask minilm-cpu for more." in facts

@@ -14,7 +14,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
-from enginewright.core.decide.fleet.standing import Member, Standing
+from enginewright.core.decide.fleet.standing import Member, Standing, told
 from enginewright.core.decide.pin import LIVE
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.world import World
@@ -104,11 +104,11 @@ def _wait(world: World, members: tuple[Member, ...], memory: RolloutStatus, revi
     if not waiting or world.spec.suspend:
         return Agreement(memory=_step(world, memory, revision, STARTING), wishes=_wishes(world, members),
                          verdict=bad(Condition.ROLLOUT_COMPLETE, reason, _told(left)))
-    told = _step(world, memory, revision, AWAITING)
-    until = (parse_timestamp(told.step_start_time) or world.now) + patience(world)
+    step = _step(world, memory, revision, AWAITING)
+    until = (parse_timestamp(step.step_start_time) or world.now) + patience(world)
     said = (f"Proven in {_names(waiting)}, and promoted in all classes together: until {timestamp(until)} for "
             f"{_names(left)}, else all go back. {_told(left)}")
-    return Agreement(memory=told, wishes=_wishes(world, members),
+    return Agreement(memory=step, wishes=_wishes(world, members),
                      requeue=max(1.0, (until - world.now).total_seconds()),
                      verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_CLASSES, said))
 
@@ -132,7 +132,7 @@ def _given_up(
     same = before is not None and before.revision == revision and before.retry in (None, world.retry)
     for member in members:
         if member.refusal:
-            said = f"Class {member.entry.name}: {member.refusal.message}"
+            said = f"Class {member.entry.name}: {member.refusal.message.replace(f' {RETRY_HINT}', '')}"
             known = before if same and before and before.reason == member.refusal.reason else None
             return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=said, retry=world.retry,
                                     time=known.time if known else timestamp(world.now))
@@ -145,7 +145,7 @@ def _given_up(
     if not left or world.now - since < patience(world):
         return None
     late = f"{patience(world).total_seconds():.0f} s after the first class"
-    said = f"Class {_names(left)} had no proven candidate {late}. {_told(left)}"
+    said = f"No proven candidate of {_names(left)} {late}. {_told(left)}"
     return RolledBackStatus(revision=revision, reason=Reason.WAITING_FOR_CLASSES, message=said,
                             time=timestamp(world.now), retry=world.retry)
 
@@ -157,7 +157,7 @@ def _hold_back(
     wishes = {
         member.entry.name: {labels.ROLLBACK_TO: member.base} for member in members if member.base and _astray(member)
     }
-    kept = f" No class is promoted: {', '.join(wishes)} {'serves' if len(wishes) == 1 else 'serve'} what served before."
+    kept = f" No class is promoted: what served before goes on serving in {', '.join(wishes)}."
     said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}{kept if wishes else ''}"
     return Agreement(
         memory=RolloutStatus(stable=memory.stable, step=ROLLED_BACK, rolled_back=given_up),
@@ -188,8 +188,7 @@ def _wishes(
 
 
 def _told(members: Iterable[Member]) -> str:
-    return " ".join(f"Class {member.entry.name}: {member.verdict(Condition.ROLLOUT_COMPLETE).message}"
-                    for member in members)  # fmt: skip
+    return told((member.entry.name, member.verdict(Condition.ROLLOUT_COMPLETE)) for member in members)
 
 
 def _names(members: Iterable[Member]) -> str:

@@ -43,9 +43,9 @@ def _missing(members: Iterable[Member]) -> str:
     coming = [member.entry.name for member in members
               if not member.available and member.standing is not Standing.REFUSED]  # fmt: skip
     if coming:
-        return f"until class {', '.join(coming)} serves"
+        return f"until replicas of {', '.join(coming)} serve"
     serving = [member for member in members if member.available]
     if not serving:
         return "because no other class serves"
     short = [member.entry.name for member in serving if member.ready_replicas < member.wanted_replicas]
-    return f"until class {', '.join(short)} has all its replicas" if short else ""
+    return f"until {', '.join(short)} has all its replicas" if short else ""

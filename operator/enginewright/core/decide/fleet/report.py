@@ -8,7 +8,7 @@ from typing import Any
 from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.decide.fleet.agreement import COMPLETE, Agreement
 from enginewright.core.decide.fleet.departure import Departure
-from enginewright.core.decide.fleet.standing import Member
+from enginewright.core.decide.fleet.standing import Member, classes, told
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import Observed
 from enginewright.core.reasons import Condition, Reason
@@ -30,11 +30,11 @@ def verdicts(world: World, members: tuple[Member, ...], agreed: Agreement, depar
 
 def together(members: Iterable[Member], kind: Condition) -> Verdict:
     """False where it is of any class, else Unknown where it is of any; the reason is the first such class's."""
-    told = [(member.entry.name, member.verdict(kind)) for member in members]
-    worst = next((rank for rank in ("False", "Unknown") if any(one.status == rank for _, one in told)), "True")
-    shown = [(name, one) for name, one in told if one.status == worst]
-    message = " ".join(f"Class {name}: {one.message}" for name, one in shown)
-    return Verdict(type=kind, status=shown[0][1].status, reason=shown[0][1].reason, message=message)
+    all_say = [(member.entry.name, member.verdict(kind)) for member in members]
+    worst = next((rank for rank in ("False", "Unknown") if any(one.status == rank for _, one in all_say)), "True")
+    shown = [(name, one) for name, one in all_say if one.status == worst]
+    first = shown[0][1]
+    return Verdict(type=kind, status=first.status, reason=first.reason, message=told(shown))
 
 
 def ready_verdict(
@@ -45,9 +45,9 @@ def ready_verdict(
         if not verdict.ok:
             return bad(Condition.READY, verdict.reason, verdict.message)
     if departure.staying:
-        names = ", ".join(view.class_name for view in departure.staying)
-        how = f"goes on serving {departure.why}" if departure.why else "stops"
-        return bad(Condition.READY, Reason.DRAINING, f"Class {names} is not in the spec any more, and {how}.")
+        names = classes(view.class_name for view in departure.staying)
+        how = f"serves on {departure.why}" if departure.why else "stops"
+        return bad(Condition.READY, Reason.DRAINING, f"Not in the spec any more: {names} {how}.")
     wanted, behind = sum(member.wanted_replicas for member in members), answering(world.observed)
     if behind < wanted:
         return bad(Condition.READY, Reason.REPLICAS_NOT_READY, f"{behind} of {count(wanted, 'replica')} behind the "
@@ -59,8 +59,8 @@ def available_verdict(observed: Observed, members: Iterable[Member]) -> Verdict:
     """True while any replica of any class answers behind the Service."""
     if not answering(observed):
         return bad(Condition.AVAILABLE, Reason.NO_REPLICA, "No replica of any class is ready behind the Service.")
-    serving = ", ".join(member.entry.name for member in members if member.available)
-    said = f"Class {serving} answers." if serving else "Replicas answer of a class that is not in the spec any more."
+    serving = [member.entry.name for member in members if member.available]
+    said = f"Replicas of {', '.join(serving)} answer." if serving else "Replicas of former classes answer."
     return good(Condition.AVAILABLE, Reason.SERVING, said)
 
 

@@ -137,6 +137,20 @@ def members_of(name: str, spec: Spec, fleet: FleetView, before: Iterable[ClassSt
     )  # fmt: skip
 
 
+def classes(names: Iterable[str]) -> str:
+    """``Class a``, or ``Classes a, b``."""
+    all_names = list(names)
+    return f"Class {all_names[0]}" if len(all_names) == 1 else f"Classes {', '.join(all_names)}"
+
+
+def told(verdicts: Iterable[tuple[str, Verdict]]) -> str:
+    """What classes say, by name; once what several say alike."""
+    by_message: dict[str, list[str]] = {}
+    for name, verdict in verdicts:
+        by_message.setdefault(verdict.message, []).append(name)
+    return " ".join(f"{classes(names)}: {message}" for message, names in by_message.items())
+
+
 def contains(found: Any, wanted: Any) -> bool:
     """Whether ``found``, into which the apiserver has filled defaults, has all that is ``wanted``."""
     if isinstance(wanted, Mapping):
