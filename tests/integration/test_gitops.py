@@ -18,6 +18,7 @@ from support.operators import Depths, embedded
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = str(ROOT / "examples" / "cpu.yaml")
 ENVIRONMENTS = ("staging", "production")
+SIDES = ("--server-side=false", "--server-side")
 
 
 def examples() -> dict[str, dict[str, Any]]:
@@ -43,7 +44,16 @@ def test_the_apiserver_takes_the_models_of_the_example_repository(control_plane:
     assert kubectl.admits(found) == ""
 
 
-@pytest.mark.parametrize("side", ["--server-side=false", "--server-side"])
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", examples())
+def test_defaults_are_no_drift(control_plane: Path, namespace: str, name: str, side: str) -> None:
+    kubectl, found = Kubectl(control_plane, namespace), examples()[name]
+    kubectl("apply", side, "-f", "-", stdin=found)
+    done = kubectl.run("diff", side, "-f", "-", stdin=found)
+    assert done.stdout + done.stderr == ""
+
+
+@pytest.mark.parametrize("side", SIDES)
 async def test_an_applied_example_does_not_drift(
     control_plane: Path, operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, side: str
 ) -> None:
