@@ -147,6 +147,7 @@ def test_accuracy_that_no_rung_reaches_offers_full_precision(exported: ExportedM
     error = caught.value
     assert (error.reason, error.field, error.family) == ("AccuracyNotReached", "spec.accuracy.tolerance", "user")
     assert "offered instead: onnxruntime fp32" in error.message
+    assert "the closest is onnxruntime int8-" in error.message  # not the one that is offered, which reaches it
     assert "lower bound" in error.message
     assert "tolerance" in error.remedy
     verdicts = {one.precision: one.verdict for one in error.candidates}
