@@ -190,7 +190,7 @@ async def test_a_class_goes_when_its_successor_serves(
 
 
 async def test_an_object_of_a_class_is_the_fleets(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
-    """One that is deleted comes back, and what is changed in one is changed back."""
+    """One that is deleted comes back, and what is changed in one is changed back; so is the Service."""
     await models.create(fleet(GPU, CPU))
     await models.wait("Ready", "True")
     before = (await models.get("minilm-cpu"))["metadata"]["uid"]
@@ -208,6 +208,14 @@ async def test_an_object_of_a_class_is_the_fleets(operator: Operator, models: Mo
         return bool((await models.get("minilm-cpu"))["spec"]["replicas"] == 1)
 
     await eventually(is_put_right)
+    await models.wait("Ready", "True")
+    await models.kube.patch(SERVICE, models.namespace, "minilm", {"spec": {"selector": {labels.MODEL: "minilm-cpu"}}})
+
+    async def leads_to_all() -> bool:
+        service = await models.kube.get(SERVICE, models.namespace, "minilm")
+        return bool(service["spec"]["selector"] == labels.fleet_selector("minilm"))
+
+    await eventually(leads_to_all)
     await models.wait("Ready", "True")
 
 

@@ -52,7 +52,9 @@ async def observe_front(kube: KubeClient, view: ObjectView) -> Front:
     front = _front(services, view)
     if front is None:
         return Front()
-    applied = {f"{SERVICE.kind}/{view.name}": annotations_of(front).get(labels.MANIFEST_HASH, "")}
+    # One that somebody has turned elsewhere is written again.
+    right = section(front, "spec", "selector") == labels.fleet_selector(view.name)
+    applied = {f"{SERVICE.kind}/{view.name}": annotations_of(front).get(labels.MANIFEST_HASH, "") if right else ""}
     return Front(service=service_view(front), endpoints=endpoint_views(slices, {}), applied=applied)
 
 

@@ -119,6 +119,19 @@ def test_a_model_that_cannot_be_planned_is_refused(
     assert said in err
 
 
+def test_of_a_fleet_each_class_is_planned(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    """From its manifest alone, and beside the objects of its classes that a cluster has."""
+    slices = {"name": "slice", "gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb"}, "minReplicas": 2}
+    placement = {"classes": [slices, {"name": "cpu", "accelerator": "cpu"}]}
+    fleet = {**model("m"), "spec": {"source": {"uri": "pvc://m/a"}, "placement": placement}}
+    nodes = files("nodes.json", node("n", H100, count=1, **{"mig-1g.10gb": 3}))
+    member = model("m-slice", 1, "1g.10gb")
+    for objects, demands in (((fleet,), ["m-slice"] * 2), ((fleet, member), ["m-slice"])):
+        _, out, _ = run(capsys, "-f", files("m.yaml", *objects), "--nodes", nodes, "-o", "json")
+        assert [seat["demand"] for seat in json.loads(out)["placements"]] == demands
+        assert "m-cpu is left out: it runs on CPUs" in json.loads(out)["notes"]
+
+
 def test_auto_takes_what_the_operator_chose(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = {**model("m", 1, "auto"), "status": {"placement": {"accelerator": "gpu", "migProfile": "2g.20gb"}}}
     nodes = files("nodes.json", node("n", H100, count=1, **{"mig-1g.10gb": 1, "mig-2g.20gb": 1}))

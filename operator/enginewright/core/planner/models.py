@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from enginewright.core.planner.nodes import Fleet
 from enginewright.core.planner.objects import Object
 from enginewright.core.problems import Problem
 from enginewright.core.spec import Spec, parse_spec, validate, validate_name
+from enginewright.core.spec.fleet import as_raw, classes_of, member_name, member_spec
 from enginewright.core.status import PlacementStatus, SourceStatus, read
 
 BLOCKING = ("NoSchedule", "NoExecute")
@@ -33,7 +34,7 @@ def needs_of(objects: Sequence[Object], fleet: Fleet, config: OperatorConfig) ->
     demands: list[Demand] = []
     notes: list[str] = []
     problems: list[Problem] = []
-    for one in objects:
+    for one in _apart(objects):
         metadata = one.get("metadata") or {}
         name = str(metadata.get("name") or "")
         full = f"{metadata['namespace']}/{name}" if metadata.get("namespace") else name
@@ -60,6 +61,26 @@ def needs_of(objects: Sequence[Object], fleet: Fleet, config: OperatorConfig) ->
     return problems or Needs(demands=tuple(demands), notes=tuple(notes))
 
 
+def _apart(objects: Sequence[Object]) -> Iterator[Object]:
+    """With the objects of its classes in place of a fleet; in a cluster they are there."""
+    there = {_place(one) for one in objects}
+    for one in objects:
+        spec = parse_spec(one.get("spec") or {})
+        if not isinstance(spec, Spec) or not classes_of(spec) or validate(spec):
+            yield one
+            continue
+        namespace, name = _place(one)
+        for entry in classes_of(spec):
+            if (namespace, member_name(name, entry.name)) not in there:
+                metadata = {**(one.get("metadata") or {}), "name": member_name(name, entry.name)}
+                yield {"metadata": metadata, "spec": as_raw(member_spec(spec, entry))}
+
+
+def _place(one: Object) -> tuple[str, str]:
+    metadata = one.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
 def _of(name: str, problem: Problem) -> Problem:
     return Problem(field=f"{name or '(no name)'}: {problem.field}", value=problem.value, message=problem.message,
                    remedy=problem.remedy)
@@ -76,8 +97,6 @@ def _demand(
     spec: Spec, name: str, status: Mapping[str, Any], fleet: Fleet, config: OperatorConfig
 ) -> Demand | Problem | str:
     """A text where there is nothing to plan."""
-    if spec.placement.classes:
-        return "it is a fleet: each of its classes is planned as the object that serves it"
     if spec.placement.accelerator == "cpu":
         return "it runs on CPUs"
     slices = spec.placement.mig
