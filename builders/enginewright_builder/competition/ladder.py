@@ -179,4 +179,4 @@ def _nothing(judgement: Judgement, summaries: tuple[CandidateSummary, ...], asce
         skipped = max((ascent.need(one.rung) for one in judgement.candidates if one.skipped), default=0.0)
         missing = (skipped or gate.budget.spent) + ascent.after_seconds
         return budget_too_small(summaries, gate.budget.seconds, gate.budget.spent, missing, source)
-    return accuracy_not_reached(summaries, gate.accuracy)
+    return accuracy_not_reached(summaries, gate.accuracy, {one.name for one in judgement.candidates if one.wanted})

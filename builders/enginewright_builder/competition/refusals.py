@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from enginewright_builder.contract import AccuracyRequest, CandidateSummary
 from enginewright_builder.engines.base import Rung
@@ -43,15 +43,15 @@ def not_faster_than_source(summaries: tuple[CandidateSummary, ...]) -> NothingTo
                                               f"hardware{_ALLOW}")
 
 
-def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest) -> NothingToServeError:
-    least = 1 - accuracy.tolerance
-    # One that reaches it was not asked for, only tried to be offered.
-    below = [(one.accuracy_low, one) for one in summaries if one.accuracy_low is not None and one.accuracy_low < least]
-    _, best = max(below, key=lambda pair: pair[0], default=(0.0, None))
+def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest,
+                         asked_for: Collection[str]) -> NothingToServeError:
+    """``asked_for`` names those of the candidates that were not tried only to be offered."""
+    measured = [one for one in summaries if one.name in asked_for and one.accuracy_low is not None]
+    best = max(measured, key=lambda one: one.accuracy_low or 0.0, default=None)
     figures = (f"the closest is {best.name} with {accuracy.metric} {best.accuracy:.4f} "
                f"(lower bound {best.accuracy_low:.4f})" if best else "none could be measured")
     return NothingToServeError(
-        "AccuracyNotReached", f"no candidate asked for reaches {accuracy.metric} ≥ {least:.4g}: "
+        "AccuracyNotReached", f"no candidate asked for reaches {accuracy.metric} ≥ {1 - accuracy.tolerance:.4g}: "
                               f"{figures}{_offer(summaries)}", summaries,
         field="spec.accuracy.tolerance", value=accuracy.tolerance,
         remedy="raise the tolerance, allow more precisions (spec.engine.precision: auto), or give more evaluation "
