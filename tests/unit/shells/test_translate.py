@@ -37,6 +37,11 @@ def test_the_object_itself(known: Known) -> None:
     assert list(Translator(known).itself(body("m"))) == [M]
 
 
+def test_an_object_of_a_class_is_news_for_its_fleet(known: Known) -> None:
+    assert list(Translator(known).itself(body("m-cpu", owners=((labels.KIND, "m"),)))) == [Key("ns", "m-cpu"), M]
+    assert list(Translator(known).itself(body("m", owners=(("Application", "theirs"),)))) == [M]
+
+
 def test_a_child_by_its_owner_before_its_label(known: Known) -> None:
     translator = Translator(known)
     assert list(translator.child(body(owners=((labels.KIND, "m"),), found={labels.MODEL: "other"}))) == [M]
