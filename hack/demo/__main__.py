@@ -147,7 +147,7 @@ def first_inference(kube: Kube, summary: Summary) -> None:
 
 
 def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
-    say("Load until the queue scales it up, then quiet until it scales down")
+    say("Load until it scales up, then quiet until it scales down")
     replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
     target = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--reconnect-seconds", "2", "--json",
               "--jsonl", "/models/sentences/requests.jsonl"]

@@ -121,7 +121,7 @@ def test_scaling_by_hand_is_refused_while_queue_depth_decides(kubectl: Kubectl) 
     kubectl("create", "-f", "-", stdin=model("auto", **SOURCE, autoscaling={"maxReplicas": 3}))
     done = kubectl.run("scale", "om/auto", "--replicas=3")
     assert done.returncode != 0
-    assert "remove spec.replicas to let queue depth decide" in done.stderr
+    assert "remove spec.replicas to let the load decide" in done.stderr
 
 
 def test_a_status_write_changes_no_spec_and_a_spec_write_no_status(kubectl: Kubectl) -> None:

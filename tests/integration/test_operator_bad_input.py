@@ -30,7 +30,7 @@ async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[O
 
 
 async def test_the_apiserver_refuses_what_its_rules_can_see(models: Models) -> None:
-    with pytest.raises(RefusedError, match=r"remove spec.replicas to let queue"):
+    with pytest.raises(RefusedError, match=r"remove spec.replicas to let the load decide"):
         await models.create(model(replicas=2, autoscaling={"maxReplicas": 3}))
 
 

@@ -1,11 +1,15 @@
-"""Replicas follow queue depth, on real Deployments."""
+"""Replicas follow queue depth and arrivals, on real Deployments."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from enginewright.clients.resources import DEPLOYMENT
+from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core import labels
+from enginewright.core.labels import METRICS_PORT
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import Depths, embedded
@@ -49,6 +53,38 @@ async def test_up_with_the_queue_and_down_without_it(
 
         await eventually(down)
         assert len(operator.signals) == 1
+
+
+@dataclass
+class Answering(Depths):
+    """Replicas that answer ``rate`` requests a second each, at once: nothing is ever queued."""
+
+    rate: float = 0.0
+
+    async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
+        metrics = await super().scrape(address, port)
+        answered = self.rate * asyncio.get_running_loop().time()
+        return replace(metrics, successes={"m": answered}, busy=answered * 4000, executions=answered)
+
+
+async def test_arrivals_scale_before_anything_is_queued(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    """The default. The build measured 260 requests a second for one replica."""
+    async with embedded(operator_kubeconfig, namespace, triton=Answering(rate=400)):
+        await models.create(model(autoscaling={"maxReplicas": 3}))
+        await models.wait("Ready", "True")
+
+        async def told() -> bool:
+            status = (await models.get())["status"]["autoscaling"]
+            reasons = [decision["reason"] for decision in status["decisions"]]
+            assert any(one.startswith("0 queued requests, ") and "requests/s" in one for one in reasons), status
+            return await replicas(models) == 3
+
+        await eventually(told)
+        spec = (await models.get())["spec"]["autoscaling"]
+        assert spec["algorithm"] == "measured"
+        assert "targetQueueDepth" not in spec
 
 
 async def test_replicas_that_do_not_answer_are_not_taken_for_idle_ones(

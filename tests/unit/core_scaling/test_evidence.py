@@ -27,7 +27,7 @@ def record(*, curve: tuple[BatchTime, ...] = CURVE, serving: ServingChoice | Non
 
 def spec(**autoscaling: object) -> Spec:
     found = parse_spec({**SPEC, "objective": {"latency": {"percentile": 95, "milliseconds": 50}},
-                        "autoscaling": {"maxReplicas": 4, "algorithm": "measured", **autoscaling}})  # fmt: skip
+                        "autoscaling": {"maxReplicas": 4, **autoscaling}})  # fmt: skip
     assert isinstance(found, Spec)
     return found
 
@@ -74,10 +74,10 @@ def test_without_figures_there_is_no_capacity() -> None:
 
 
 @pytest.mark.parametrize(("autoscaling", "asked"), [
-    ({}, True), ({"algorithm": "queue"}, False),
+    ({}, True), ({"algorithm": "measured"}, True), ({"algorithm": "queue"}, False),
     ({"source": "prometheus", "prometheus": {"url": "http://p:9090"}}, False),
 ])
-def test_it_is_used_where_it_is_asked_for(autoscaling: dict[str, object], asked: bool) -> None:
+def test_it_is_used_unless_something_else_is_asked_for(autoscaling: dict[str, object], asked: bool) -> None:
     assert (capacity_asked_for(spec(**autoscaling), record()) is not None) is asked
 
 

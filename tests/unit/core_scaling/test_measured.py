@@ -85,6 +85,20 @@ def test_fewer_replicas_would_not_do(rate: float, patience: float, spread: float
     assert replicas_for(rate, ONE_BY_ONE, patience + 0.1, spread, most) <= wanted
 
 
+@pytest.mark.parametrize(("queued", "asked"), [(4.0, 1), (17.0, 5)])
+def test_a_queue_depth_that_the_user_wrote_is_kept_to(queued: float, asked: int) -> None:
+    """Nineteen may wait and be in time, but no more than four each are wanted: who asks for more gets it."""
+    lax = replace(ONE_BY_ONE, objective_seconds=2.0)
+    free, bound = (play([10.0] * 60, lax, limits=replace(LIMITS, bounded=bounded), queued=queued)
+                   for bounded in (False, True))  # fmt: skip
+    assert free[-1].replicas == 1
+    assert bound[-1].replicas == asked
+    assert "with 4 queued at most" in bound[-1].message
+    assert "queued at most" not in free[-1].message
+    # Arrivals still ask for theirs.
+    assert play([200.0] * 60, lax, limits=replace(LIMITS, bounded=True))[-1].replicas > asked + 5
+
+
 def test_an_objective_below_the_compute_time_is_told_and_lived_with() -> None:
     capacity = replace(ONE_BY_ONE, objective_seconds=0.03)
     assert capacity.shortfall_seconds == pytest.approx(0.02)

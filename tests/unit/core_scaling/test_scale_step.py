@@ -11,7 +11,7 @@ from enginewright.core.observed import SignalWindow
 from support.cluster import SPEC, Cluster, built, deeds
 
 AUTO = {"minReplicas": 1, "maxReplicas": 6, "targetQueueDepth": 4, "scaleDownStabilizationSeconds": 30}
-MEASURED = {**AUTO, "algorithm": "measured"}
+MEASURED = {**AUTO, "targetQueueDepth": None}
 BY_PROMETHEUS = {"source": "prometheus", "prometheus": {"url": "http://p:9090"}}
 
 

@@ -187,6 +187,9 @@ def test_limits_of_a_spec() -> None:
     spec = AutoscalingSpec.model_validate({"minReplicas": 2, "maxReplicas": 6, "targetQueueDepth": 3})
     limits = limits_of(spec)
     assert (limits.min_replicas, limits.max_replicas, limits.target, limits.down_window) == (2, 6, 3, None)
+    assert limits.bounded
+    silent = limits_of(AutoscalingSpec.model_validate({"maxReplicas": 6}))
+    assert (silent.target, silent.bounded) == (4, False)
     slow = limits_of(
         AutoscalingSpec.model_validate(
             {"maxReplicas": 6, "source": "prometheus", "prometheus": {"url": "http://prometheus:9090"}}

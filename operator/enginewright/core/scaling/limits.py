@@ -9,17 +9,21 @@ from enginewright.core.spec import AutoscalingSpec
 
 # The down window where nothing measured says how long it should be: the HorizontalPodAutoscaler's own.
 DOWN_WINDOW = 300.0
+# Queued requests that one replica should have, where the user does not say.
+TARGET = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleLimits:
-    """What the user asked for. Windows in seconds; ``target`` is queued requests per replica; a sample older than
-    ``stale_after`` seconds is not believed. ``down_window`` None leaves it to what was measured. With 0
-    ``min_replicas`` none is left after ``zero_after`` seconds without a request."""
+    """What the user asked for. Windows in seconds; ``target`` is queued requests per replica, with ``bounded`` the most
+    that the user wants, whatever was measured; a sample older than ``stale_after`` seconds is not believed.
+    ``down_window`` None leaves it to what was measured. With 0 ``min_replicas`` none is left after ``zero_after``
+    seconds without a request."""
 
     min_replicas: int = 1
     max_replicas: int = 1
-    target: float = 4.0
+    target: float = TARGET
+    bounded: bool = False
     tolerance: float = 0.1
     up_window: float = 0.0
     down_window: float | None = None
@@ -36,7 +40,8 @@ def limits_of(autoscaling: AutoscalingSpec, *, holds: bool = True) -> ScaleLimit
     return ScaleLimits(
         min_replicas=autoscaling.min_replicas if holds else max(1, autoscaling.min_replicas),
         max_replicas=autoscaling.max_replicas,
-        target=autoscaling.target_queue_depth,
+        target=autoscaling.target_queue_depth or TARGET,
+        bounded=autoscaling.target_queue_depth is not None,
         tolerance=autoscaling.tolerance,
         up_window=autoscaling.scale_up_stabilization_seconds,
         down_window=autoscaling.scale_down_stabilization_seconds,

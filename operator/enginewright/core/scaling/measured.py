@@ -107,15 +107,17 @@ class Rule:
         if needed.up > self._limits.max_replicas and current >= self._limits.max_replicas:
             return Reason.AT_LIMIT, (
                 f"Arrivals and the queue ask for more than autoscaling.maxReplicas {self._limits.max_replicas}: raise "
-                f"it, or the objective."
+                f"it, or the objective{', or autoscaling.targetQueueDepth' if self._limits.bounded else ''}."
             )
+        bound = f", with {self._limits.target:g} queued at most" if self._limits.bounded else ""
         return Reason.STEADY, (
-            f"Follows arrivals and the queue: {self._each(needed)}, between {self._limits.min_replicas} and "
+            f"Follows arrivals and the queue: {self._each(needed)}{bound}, between {self._limits.min_replicas} and "
             f"{self._limits.max_replicas} replicas."
         )
 
     def _figures(self, needed: Needed, queued: float) -> str:
-        said = [f"{queued:.0f} queued requests", f"{needed.rate:.1f} requests/s"]
+        bound = f" (at most {self._limits.target:g} each)" if self._limits.bounded else ""
+        said = [f"{queued:.0f} queued requests{bound}", f"{needed.rate:.1f} requests/s"]
         if needed.ahead > needed.rate:
             said.append(f"{needed.ahead:.1f} expected in {needed.cold:.0f} s")
         if needed.late:

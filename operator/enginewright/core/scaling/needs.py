@@ -98,6 +98,8 @@ class Needs:
             # Each that went would leave its share to the queue that is to be gone. One that is sick keeps nobody.
             down = max(down, current)
         up, down = self._believing_the_queue(up, down, rate, wish, belief, samples)
+        if self._limits.bounded:
+            up, down = max(up, wish), max(down, wish)
         late = sum(one.waiting for one in behind)
         return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, clumps=clumps, forecast=found,
                       capacity=belief.fleet, share=belief.share, slower=belief.own)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Replicas from queue depth alone, where nothing measured is known: pure arithmetic over a window of samples.
+"""Replicas from queue depth alone, where nothing measured may be used: pure arithmetic over a window of samples.
 
 The rule is the Kubernetes HorizontalPodAutoscaler's for an average value (``desired = ceil(total / target)``, a
 tolerance around the target, a stabilisation window each way: kubernetes.io, "Horizontal Pod Autoscaling", algorithm

@@ -39,7 +39,7 @@ class Spec(SpecModel):
     """Fixed number of replicas, 1 when absent; kubectl scale and other scalers write it through /scale (set it where
     they read it first). Not together with autoscaling."""
     autoscaling: AutoscalingSpec | None = None
-    """Let queue depth decide on the number of replicas. Not together with replicas."""
+    """Let the load decide on the number of replicas. Not together with replicas."""
     revision_history_limit: int = Field(default=5, ge=0, le=50)
     """How many old revisions status keeps. To go back to one that served, annotate the object with
     enginewright.io/rollback-to: its engine is kept as long as it is."""

@@ -73,7 +73,7 @@ class PrometheusSpec(SpecModel):
 
 
 class AutoscalingSpec(SpecModel):
-    """Replicas follow queue depth, or what was measured."""
+    """Replicas follow arrivals and the queue."""
 
     min_replicas: int = Field(default=1, ge=0, le=1000)
     """Fewest replicas. With 0 none runs while no request comes: an activator, a small Deployment of its own, takes the
@@ -81,8 +81,9 @@ class AutoscalingSpec(SpecModel):
     rollout.gateway."""
     max_replicas: int = Field(ge=1, le=1000)
     """Most replicas."""
-    target_queue_depth: float = Field(default=4, gt=0, le=100_000)
-    """Queued requests that one replica should have."""
+    target_queue_depth: float | None = Field(default=None, gt=0, le=100_000)
+    """Queued requests that one replica should have at most: more ask for more replicas. Left out: 4 where queue depth
+    alone decides; with algorithm measured what is queued asks for replicas only by how long it takes to answer."""
     scale_to_zero_after_seconds: int = Field(default=300, ge=1, le=3600)
     """With minReplicas 0: how long no request may have come before the last replica goes. Longer than a request takes:
     one that is being computed is not seen before it is answered."""
@@ -94,11 +95,12 @@ class AutoscalingSpec(SpecModel):
     scale_up_stabilization_seconds: int = Field(default=0, ge=0, le=3600)
     """Scale up only as far as every recommendation of this window."""
     scale_down_stabilization_seconds: int | None = Field(default=None, ge=0, le=86_400)
-    """Scale down only as far as every recommendation of this window. Left out: 300; with algorithm measured
-    two cold starts, and then only to a fleet that would have met the objective over the last hour."""
-    algorithm: Literal["queue", "measured"] = "queue"
-    """queue: replicas follow queue depth. measured: they follow arrivals too, by what the build measured one replica to
-    do within the objective, or was seen to do since where that is less; with source direct."""
+    """Scale down only as far as every recommendation of this window. Left out: two cold starts, and then only to a
+    fleet that would have met the objective over the last hour; 300 where queue depth alone decides."""
+    algorithm: Literal["queue", "measured"] = "measured"
+    """measured: replicas follow arrivals and the queue, by what the build measured one replica to do within the
+    objective, or was seen to do since where that is less. queue: they follow queue depth alone, as they do with source
+    prometheus, and where the build measured nothing."""
     source: Literal["direct", "prometheus"] = "direct"
     """Where queue depth is read: direct from every replica once a second, or from prometheus."""
     prometheus: PrometheusSpec | None = None

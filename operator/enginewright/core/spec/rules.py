@@ -78,8 +78,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     ),
     "spec": (
         Rule(rule="!(has(self.replicas) && has(self.autoscaling))",
-             message="spec.replicas and spec.autoscaling exclude each other; remove spec.replicas to let queue "
-                     "depth decide, or spec.autoscaling to fix the number"),
+             message="spec.replicas and spec.autoscaling exclude each other; remove spec.replicas to let the "
+                     "load decide, or spec.autoscaling to fix the number"),
         Rule(rule="!has(self.autoscaling) || self.autoscaling.minReplicas > 0 || !has(self.rollout.gateway)",
              message="spec.autoscaling.minReplicas 0 and spec.rollout.gateway exclude each other: routes lead past the "
                      "activator that holds requests; set minReplicas to 1 or more, or remove gateway and let a route "

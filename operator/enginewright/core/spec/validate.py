@@ -60,7 +60,7 @@ def _replicas(spec: Spec) -> Iterator[Problem]:
         return
     if spec.replicas is not None:
         yield _problem("spec.replicas", spec.replicas, "excludes spec.autoscaling",
-                       "remove it to let queue depth decide, or remove spec.autoscaling to fix the number")
+                       "remove it to let the load decide, or remove spec.autoscaling to fix the number")
     if scaling.min_replicas > scaling.max_replicas:
         yield _problem("spec.autoscaling.minReplicas", scaling.min_replicas,
                        f"is greater than maxReplicas {scaling.max_replicas}", "raise maxReplicas or lower minReplicas")
