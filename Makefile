@@ -63,6 +63,11 @@ gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into d
 scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TRACE=FILE.csv adds a trace)
 	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TABLES),--tables $(TABLES))
 
+.PHONY: reality-check
+reality-check: venv ## The simulator beside real Triton replicas under the same requests: ENGINE=folder of an engine in a store
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m reality --engine $(ENGINE) --replicas $(or $(REPLICAS),1) \
+	  --seconds $(or $(SECONDS),60) $(if $(TRACE),--trace $(TRACE)) --output docs/benchmarks/reality.json
+
 .PHONY: planner-study
 planner-study: venv ## The planner beside the optimum, first-fit, best-fit and FGD, into docs/benchmarks/planner.md (10 min)
 	hack/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)
