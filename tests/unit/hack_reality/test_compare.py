@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from enginewright.simulation.curve import Service
@@ -19,7 +21,7 @@ def test_a_trace_is_scaled_to_the_rate_and_cut() -> None:
 def test_without_a_trace_arrivals_are_poissons() -> None:
     arrivals = compare.offered(None, 20.0, 200.0, seed=1)
     assert len(arrivals) / 200 == pytest.approx(20.0, rel=0.1)
-    gaps = [late - early for early, late in zip(arrivals, arrivals[1:], strict=False)]
+    gaps = [late - early for early, late in itertools.pairwise(arrivals)]
     mean = sum(gaps) / len(gaps)
     assert sum((gap - mean) ** 2 for gap in gaps) / len(gaps) == pytest.approx(mean**2, rel=0.2)
 
