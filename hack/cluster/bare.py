@@ -20,6 +20,8 @@ from cluster.paths import ClusterPaths, control_plane
 from cluster.probes import ProcessEndedError
 
 ATTEMPTS = 3
+# Of the HorizontalPodAutoscaler, which looks every 15 s otherwise.
+IMPATIENT = ("--horizontal-pod-autoscaler-sync-period=1s",)
 STOP_ORDER = ("kube-controller-manager", "kube-apiserver", "etcd")
 
 
@@ -86,7 +88,7 @@ def _start(paths: ClusterPaths, controllers: bool) -> Path:
     if controllers:
         name = controlplane.CONTROLLER_MANAGER.name
         pki.write_kubeconfig(paths.config / f"{name}.kubeconfig", paths.pki, name, endpoint.url)
-        manager = controlplane.controller_manager(paths, binaries.node_program(name), port=0)
+        manager = controlplane.controller_manager(paths, binaries.node_program(name), port=0, more=IMPATIENT)
         launch(paths, manager)
         await_ready(paths, manager)
     return pki.write_kubeconfig(paths.kubeconfig, paths.pki, controlplane.ADMIN.name, endpoint.url)

@@ -91,7 +91,7 @@ def apiserver(paths: ClusterPaths, program: Path, endpoint: ApiEndpoint, *, with
     return Component("kube-apiserver", argv, ready)
 
 
-def controller_manager(paths: ClusterPaths, program: Path, *, port: int) -> Component:
+def controller_manager(paths: ClusterPaths, program: Path, *, port: int, more: tuple[str, ...] = ()) -> Component:
     """The controllers. `port` 0 serves neither health nor metrics; it then counts as ready at once."""
     kubeconfig, pki = paths.config / "kube-controller-manager.kubeconfig", paths.pki
     argv = (
@@ -99,7 +99,7 @@ def controller_manager(paths: ClusterPaths, program: Path, *, port: int) -> Comp
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={pki}/service-accounts.key", f"--root-ca-file={pki}/ca.crt",
         f"--cluster-signing-cert-file={pki}/ca.crt", f"--cluster-signing-key-file={pki}/ca.key",
-        "--profiling=false",
+        "--profiling=false", *more,
     )  # fmt: skip
     return Component("kube-controller-manager", argv, _healthz(port, pki))
 

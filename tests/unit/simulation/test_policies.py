@@ -88,6 +88,12 @@ def seen(time: float, *queued: float, **other: object) -> Seen:
     return Seen(time=time, pending=pods(*queued), **given)  # type: ignore[arg-type]
 
 
+def test_an_earlier_recommendation_that_was_out_of_reach_then_does_not_lead_up() -> None:
+    controller = Controller(HpaSettings())
+    assert controller.settle(20, 1, 0.0) == 5
+    assert controller.settle(0, 5, 20.0) == 5
+
+
 def test_hpa_looks_every_fifteen_seconds_only() -> None:
     hpa = Hpa(HpaSettings())
     found = [hpa.decide(seen(float(second), 100.0)) for second in range(31)]

@@ -79,12 +79,13 @@ class Controller:
         return wanted
 
     def _stabilised(self, proposed: int, current: int, now: float) -> int:
-        """Down only as far as the most that was recommended in the window; up at once."""
+        """Down only as far as the most that was recommended in the window, and no way up: a recommendation of before
+        may be more than what the rate of change allowed then. Up at once."""
         while self._recommended and self._recommended[0][0] <= now - self._settings.down_window:
             self._recommended.popleft()
         stable = proposed
         if proposed < current:
-            stable = max([proposed, *(replicas for _, replicas in self._recommended)])
+            stable = min(current, max([proposed, *(replicas for _, replicas in self._recommended)]))
         self._recommended.append((now, proposed))
         return stable
 
