@@ -2,7 +2,7 @@
 and once it is over every class serves what the spec asks for.
 
 Passes of the fleet and of its classes' objects come late, out of step, or are cut short; status is lost; builds end or
-are refused; people edit, add and remove classes, and try again.
+are refused, and replicas crash; people edit, add and remove classes, ask for routes, and try again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "slice": {"name": "slice", **H100, "mig": {"profile": "1g.10gb"}},
 }
 CHOICES = (("gpu", "cpu"), ("cpu", "slice"), ("gpu", "cpu", "slice"))
+CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
 ENGINES = (None, {"maxBatchSize": 8}, {"maxBatchSize": 16})
 names = st.sampled_from(sorted(ENTRIES))
@@ -34,14 +35,16 @@ names = st.sampled_from(sorted(ENTRIES))
 
 class SimulatedFleet(RuleBasedStateMachine):
     """``asked`` has for every spec that the fleet ever had the key of each class's spec, ``proven`` the keys at which a
-    class had a proven candidate or served, ``served`` its stable revision when it was last looked at."""
+    class had a proven candidate or served, ``tried`` those at which an object's revision was its candidate, ``served``
+    the revisions that an object has served."""
 
     @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1))
     def start(self, slow: set[str]) -> None:
         self.fleet = FleetCluster()
         self.asked: list[dict[str, str]] = []
         self.proven: dict[str, set[str]] = {name: set() for name in ENTRIES}
-        self.served: dict[str, dict[str, str]] = {}
+        self.served: dict[str, set[str]] = {}
+        self.tried: dict[tuple[str, str], set[str]] = {}
         self.answered = False
         self.note()
         self.fleet.operate()
@@ -109,6 +112,20 @@ class SimulatedFleet(RuleBasedStateMachine):
             self.fleet.members[name].finish(refused("build", "user", "AccuracyNotReached"), of="build")
 
     @rule(name=names)
+    def replicas_that_start_crash(self, name: str) -> None:
+        """Those of revisions that have none that is ready."""
+        if name not in self.fleet.members:
+            return
+        member = self.fleet.members[name]
+        ready = {pod.revision for pod in member.pods.values() if pod.ready}
+        member.broken |= dict.fromkeys(member.replicas().keys() - ready, CRASH)
+
+    @rule(name=names)
+    def what_crashed_is_mended(self, name: str) -> None:
+        if name in self.fleet.members:
+            self.fleet.members[name].broken = {}
+
+    @rule(name=names)
     @precondition(lambda self: self.fleet.members)
     def somebody_edits_an_object_of_a_class(self, name: str) -> None:
         if name in self.fleet.members:
@@ -138,23 +155,34 @@ class SimulatedFleet(RuleBasedStateMachine):
             current = member.status.get("observedGeneration") == member.generation
             if current and rollout.get("step") in ("WaitingForPromotion", "Complete"):
                 self.proven[name].add(key)
-            self.promoted(name, key, str(rollout.get("stable") or ""), member.uid)
+            if current:
+                self.tried.setdefault((member.uid, str(rollout.get("candidate"))), set()).add(key)
+            self.promoted(name, member.uid, str(rollout.get("stable") or ""))
         for weights in self.fleet.routes.values():
             assert weights.keys() <= self.fleet.members.keys(), "a route leads to nobody"
         if self.answered:
             assert self.fleet.answering(), "the Service has lost everybody"
         self.answered = self.answered or bool(self.fleet.answering())
 
-    def promoted(self, name: str, key: str, revision: str, uid: str) -> None:
+    def promoted(self, name: str, uid: str, revision: str) -> None:
         """A revision that a class has not served before takes over only where all classes of some spec could."""
-        known = self.served.setdefault(uid, {})
+        known = self.served.setdefault(uid, set())
         if not revision or revision in known:
             return
-        first, known[revision] = not known, key
-        together = [asked for asked in self.asked if asked.get(name) == key]
+        first = not known
+        known.add(revision)
+        keys = self.tried.get((uid, revision), set())
+        together = [asked for asked in self.asked if asked.get(name) in keys]
         assert first or any(
             all(other in self.proven[one] for one, other in asked.items() if one != name) for asked in together
         ), f"{name} was promoted alone"
+
+    def live_well(self, rounds: int) -> None:
+        for _ in range(rounds):
+            for member in self.fleet.members.values():
+                member.building, member.broken = False, {}
+            self.fleet.step()
+            self.look()
 
     def teardown(self) -> None:
         if not hasattr(self, "fleet"):
@@ -162,12 +190,10 @@ class SimulatedFleet(RuleBasedStateMachine):
         fleet = self.fleet
         fleet.edit(suspend=None)
         self.note()
+        self.live_well(10)
+        # Not before what failed is known to have failed.
         fleet.annotations[labels.RETRY] = "at last"
-        for _ in range(150):
-            for member in fleet.members.values():
-                member.building = False
-            fleet.step()
-            self.look()
+        self.live_well(140)
         assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
         assert not fleet.plan().actions
         wanted = {entry["name"] for entry in fleet.spec["placement"]["classes"]}
