@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from enginewright import __version__, activate_command, logs, plan_command, simulate_command
+from enginewright import __version__, activate_command, logs, plan_command, simulate_command, tracing
 from enginewright.clients.errors import ClientError
 from enginewright.command_line import LEVELS, positive, until_signalled
 from enginewright.settings import SettingsError, read_settings
@@ -90,7 +90,11 @@ def run_operator(options: argparse.Namespace) -> int:
     )  # fmt: skip
 
     try:
-        asyncio.run(until_signalled(lambda stop: run(wanted, stop)))
+        with tracing.exporting():
+            asyncio.run(until_signalled(lambda stop: run(wanted, stop)))
+    except tracing.TracingError as error:
+        print(f"enginewright: {error}", file=sys.stderr)
+        return EXIT_USAGE
     except (ClientError, LeadershipLostError) as error:
         print(f"enginewright: {error}", file=sys.stderr)
         return EXIT_REFUSED

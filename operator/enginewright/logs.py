@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 import structlog
 
+from enginewright import tracing
+
+
+def _trace(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Whose trace the line belongs to, while one is recorded."""
+    line.update(tracing.identity())
+    return line
+
+
 _OURS: list[Any] = [
     structlog.contextvars.merge_contextvars,
+    _trace,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),

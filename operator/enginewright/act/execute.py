@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from structlog.typing import FilteringBoundLogger
 
+from enginewright.act.traced import traced
 from enginewright.clients.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -28,6 +29,7 @@ from enginewright.core.plan import (
     RenewBuild,
     Scale,
 )
+from enginewright.tracing import Attribute, handed_on, note, span
 
 
 class Actor:
@@ -41,8 +43,12 @@ class Actor:
         """Raises :class:`~enginewright.clients.errors.ClientError` of the first action that fails."""
         for action in actions:
             verb, kind, name = describe(action)
-            log.info("act", verb=verb, kind=kind, name=name, why=action.why)
-            if await self._perform(namespace, action):
+            about = {Attribute.VERB: verb, Attribute.KIND: kind, Attribute.NAME: name, Attribute.WHY: action.why}
+            with span(f"{verb} {kind}", about):
+                log.info("act", verb=verb, kind=kind, name=name, why=action.why)
+                changed = await self._perform(namespace, action)
+                note(Attribute.CHANGED, changed)
+            if changed:
                 self._acted(verb, kind)
 
     async def _perform(self, namespace: str, action: Action) -> bool:
@@ -81,7 +87,7 @@ class Actor:
         """Names are derived from content, so what is there already is what was wanted: a pass that was killed after its
         create finds its own work."""
         try:
-            await self._kube.create(action.manifest, namespace=namespace)
+            await self._kube.create(traced(action.manifest, handed_on()), namespace=namespace)
         except AlreadyExistsError:
             return False
         return True

@@ -75,3 +75,10 @@ class NotFoundError(RefusedError):
 
 class UnexpectedError(ClientError):
     """Neither the user nor time can mend this."""
+
+
+def family_of(error: Exception) -> Family:
+    """Of whatever a pass was ended by; what no client raised and was not too slow is a defect."""
+    if isinstance(error, ClientError):
+        return error.family
+    return Family.TRANSIENT if isinstance(error, TimeoutError) else Family.BUG

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from enginewright.clients.errors import ClientError, ConflictError, Family, TransientError
+from enginewright.clients.errors import ClientError, ConflictError, Family, TransientError, family_of
 from enginewright.observe.keys import Key
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Reconciler
@@ -58,13 +58,11 @@ class Loop:
         must not stop the others."""
         try:
             requeue_after = await self._reconciler.reconcile(key)
-        except ClientError as error:
-            self._again(key, error.family, error)
-        except TimeoutError as error:
-            self._again(key, Family.TRANSIENT, error)
+        except (ClientError, TimeoutError) as error:
+            self._again(key, family_of(error), error)
         except Exception as error:
             log.exception("defect in a pass; please report it", object=str(key))
-            self._again(key, Family.BUG, error)
+            self._again(key, family_of(error), error)
         else:
             self._metrics.passes.labels("ok").inc()
             self._queue.succeeded(key)

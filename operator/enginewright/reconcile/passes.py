@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from enginewright.act.execute import Actor
 from enginewright.act.report import Reporter, refused
-from enginewright.clients.errors import ClientError, Family, LostRaceError, RefusedError
+from enginewright.clients.errors import ClientError, Family, LostRaceError, RefusedError, family_of
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.decide.history import without_new
@@ -27,6 +27,7 @@ from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
 from enginewright.reconcile.known import Known, Needs
 from enginewright.reconcile.targets import needed_claims, target_of
+from enginewright.tracing import Attribute, Span, note, span
 
 DEADLINE: Final = 120.0
 # A build prints its progress, and no watch tells of a log line.
@@ -57,9 +58,20 @@ class Reconciler:
         """Returns seconds after which to look again, None to wait for events. Raises
         :class:`~enginewright.clients.errors.ClientError`, :class:`TimeoutError` after ``DEADLINE`` seconds, and
         whatever a defect raises."""
-        log = structlog.get_logger(__name__).bind(object=str(key), reconcile=uuid.uuid4().hex[:12])
-        async with asyncio.timeout(DEADLINE):
-            return await self._pass(key, log)
+        number = uuid.uuid4().hex[:12]
+        log = structlog.get_logger(__name__).bind(object=str(key), reconcile=number)
+        about = {Attribute.NAMESPACE: key.namespace, Attribute.OBJECT: key.name, Attribute.RECONCILE_ID: number}
+        with span(Span.RECONCILE, about):
+            try:
+                async with asyncio.timeout(DEADLINE):
+                    requeue_after = await self._pass(key, log)
+            except Exception as error:
+                note(Attribute.OUTCOME, family_of(error).value)
+                raise
+            note(Attribute.OUTCOME, "ok")
+            if requeue_after is not None:
+                note(Attribute.REQUEUE_AFTER, requeue_after)
+            return requeue_after
 
     async def _pass(self, key: Key, log: FilteringBoundLogger) -> float | None:
         parts = self._parts
@@ -69,6 +81,7 @@ class Reconciler:
             await self._forget(key, log)
             return None
         log = log.bind(generation=view.generation)
+        note(Attribute.GENERATION, view.generation)
         try:
             requeue_after = await self._look_and_act(key, view, log)
         except Exception as error:
@@ -80,8 +93,11 @@ class Reconciler:
 
     async def _look_and_act(self, key: Key, view: ObjectView, log: FilteringBoundLogger) -> float | None:
         parts = self._parts
-        observed = await parts.world.observe(view, parts.signals.window(key))
-        plan = parts.decide(view, observed, parts.config)
+        with span(Span.OBSERVE):
+            observed = await parts.world.observe(view, parts.signals.window(key))
+        with span(Span.DECIDE):
+            plan = parts.decide(view, observed, parts.config)
+            note(Attribute.ACTIONS, len(plan.actions))
         self._remember(key, view, plan)
         failure = await self._act(view, plan, log)
         if isinstance(failure, LostRaceError):
@@ -96,7 +112,8 @@ class Reconciler:
     async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> ClientError | None:
         """A failure is returned, not raised: status is written all the same, for it says what was observed."""
         try:
-            await self._parts.actor.execute(view.namespace, plan.actions, log)
+            with span(Span.ACT):
+                await self._parts.actor.execute(view.namespace, plan.actions, log)
         except ClientError as error:
             return error
         return None
@@ -111,9 +128,12 @@ class Reconciler:
             message = f"Kubernetes refused {failure.call}: {failure.message}"
             status = refused(view, status, Reason.API_REFUSED, message, observed.now)
             events = (*events, Event(type="Warning", reason=Reason.API_REFUSED, action="Reconcile", note=message))
-        if await self._parts.reporter.status(view, status):
-            log.info("status written", conditions=_conditions(status))
-        await self._parts.reporter.events(view, events, log)
+        with span(Span.REPORT):
+            written = await self._parts.reporter.status(view, status)
+            note(Attribute.STATUS_WRITTEN, written)
+            if written:
+                log.info("status written", conditions=_conditions(status))
+            await self._parts.reporter.events(view, events, log)
 
     async def _surface(self, view: ObjectView, error: Exception, log: FilteringBoundLogger) -> None:
         """A defect is told where the user looks, not only in our log. What could not be judged is not ready."""

@@ -1,0 +1,23 @@
+"""Lets a build go on with the trace of the pass that made its Job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from enginewright.core import labels
+from enginewright.core.plan import Manifest
+
+
+def traced(manifest: Manifest, environment: Mapping[str, str]) -> Manifest:
+    """A resolve or build Job with ``environment`` in its containers; anything else, and all where that is empty, as it
+    is. Only what is created goes through here: a Job is made once and never applied, so that a trace, which no two
+    passes share, makes nothing differ, and fingerprint and manifest hash know nothing of it."""
+    kind, step = manifest["kind"], manifest["metadata"].get("labels", {}).get(labels.STEP)
+    if not environment or kind != "Job" or step not in (labels.COMPONENT_RESOLVE, labels.COMPONENT_BUILD):
+        return manifest
+    more = [{"name": name, "value": value} for name, value in sorted(environment.items())]
+    template = manifest["spec"]["template"]
+    containers: list[Mapping[str, Any]] = template["spec"]["containers"]
+    pod = {**template["spec"], "containers": [{**one, "env": [*one.get("env", ()), *more]} for one in containers]}
+    return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
