@@ -172,7 +172,7 @@ def fetch_report(kube: Kube, image: str) -> None:
 
 def remove_model(kube: Kube) -> None:
     """Starts from nothing: the namespace of an earlier demo, its volumes and all."""
-    kube("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", "--timeout=120s", timeout=150)
+    kube.remove_namespace(NAMESPACE)
     for claim in ("models", "enginewright-store"):
         run(CLUSTER, "volume", "delete", NAMESPACE, claim)
 

@@ -12,6 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "hack" / "cluster" / "cluster"
 IMAGES = ROOT / "hack" / "images" / "images"
+MODELS = "optimisedmodels.enginewright.io"
 
 
 class StepError(Exception):
@@ -61,6 +62,18 @@ class Kube:
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         self("apply", "-f", "-", stdin=json.dumps(body))
+
+    def remove_namespace(self, name: str) -> None:
+        """Pods first, and without their drain: a namespace that finds some looks again after half of their grace
+        period."""
+        if not self("get", "namespace", name, "--ignore-not-found", "-o", "name"):
+            return
+        # First who would make pods again; the CRD may be gone already.
+        models = ("om",) if self("get", "crd", MODELS, "--ignore-not-found", "-o", "name") else ()
+        for kinds in (*models, "deployment,job"):
+            self("delete", kinds, "--all", "-n", name, "--timeout=60s")
+        self("delete", "pod", "--all", "-n", name, "--grace-period=1", "--timeout=60s")
+        self("delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=180s", timeout=210)
 
     def spawn(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Starts kubectl in the background (port-forward, logs -f); the caller ends it."""

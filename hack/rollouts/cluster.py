@@ -41,7 +41,7 @@ class Corner:
         fill(self.kube, NAMESPACE, "models", self.builder, files)
 
     def remove(self) -> None:
-        self.kube("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", "--timeout=180s", timeout=210)
+        self.kube.remove_namespace(NAMESPACE)
         for claim in CLAIMS:
             run(CLUSTER, "volume", "delete", NAMESPACE, claim)
 

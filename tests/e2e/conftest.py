@@ -68,15 +68,7 @@ def namespace_of(kube: Kube, images: dict[str, str]) -> Iterator[Bench]:
     try:
         yield Bench(kube, namespace, images)
     finally:
-        remove_namespace(kube, namespace)
-
-
-def remove_namespace(kube: Kube, namespace: str) -> None:
-    """Pods first, and without their drain: a namespace that finds some looks again after half of their grace period."""
-    for kinds in ("om", "deployment,job"):  # who would make pods again
-        kube("delete", kinds, "--all", "-n", namespace, "--timeout=60s")
-    kube("delete", "pod", "--all", "-n", namespace, "--grace-period=1", "--timeout=60s")
-    kube("delete", "namespace", namespace, "--ignore-not-found", "--wait=true", "--timeout=120s", timeout=150)
+        kube.remove_namespace(namespace)
 
 
 @pytest.fixture
@@ -118,6 +110,6 @@ def furnished(bench: Bench, model_files: Path, engines: Path | None = None) -> I
             volumes.fill(kube, namespace, STORE, image, {path.name: path for path in engines.iterdir()})
         yield
     finally:
-        remove_namespace(kube, namespace)  # its pods, too: a volume stays while one mounts it
+        kube.remove_namespace(namespace)  # its pods, too: a volume stays while one mounts it
         for claim in (MODELS, STORE):
             run(CLUSTER, "volume", "delete", namespace, claim)
