@@ -14,8 +14,13 @@ from demo.shell import CLUSTER, Kube
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Fakes for the scripts, kubectl and Helm: note how they are called."""
     made: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(demo, "run", lambda *command, **_: made.append(command))
-    monkeypatch.setattr("demo.shell.run", lambda *command, **_: made.append(command) or "there")
+
+    def run(*command: object, **_: object) -> str:
+        made.append(command)
+        return "there"
+
+    monkeypatch.setattr(demo, "run", run)
+    monkeypatch.setattr("demo.shell.run", run)
     monkeypatch.setattr(Kube, "of_cluster", lambda: Kube("kubectl", "config", "helm"))
     return made
 
@@ -35,8 +40,8 @@ def test_somebody_elses_cluster_stays_and_the_demo_goes(calls: list[tuple[Any, .
     assert (CLUSTER, "down") not in calls
     said = [" ".join(str(word) for word in call) for call in calls]
     # Who would make pods again goes before them, and they before their namespace, which is slow to look again.
-    wanted = ["delete om --all", "delete deployment,job --all", "delete pod --all", "delete namespace enginewright-demo",
-              "uninstall enginewright", "delete crd optimisedmodels"]
+    wanted = ["delete om --all", "delete deployment,job --all", "delete pod --all",
+              "delete namespace enginewright-demo", "uninstall enginewright", "delete crd optimisedmodels"]
     found = [next((number for number, call in enumerate(said) if one in call), -1) for one in wanted]
     assert -1 not in found
     assert found == sorted(found)
