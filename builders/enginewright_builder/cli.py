@@ -20,6 +20,7 @@ from enginewright_builder.errors import EXIT_CODES, classify, exit_code
 from enginewright_builder.pipeline import failure, run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker, own_stdout
 from enginewright_builder.system import available_cpus, limit_threads
+from enginewright_builder.tracing import tracing
 
 TERMINATION_LOG = "/dev/termination-log"
 
@@ -46,17 +47,17 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _job(kind: str, path: Path, run: Run) -> int:
-    sink = JsonLines(own_stdout())
-    tracker = Tracker(sink)
-    with tempfile.TemporaryDirectory(prefix="enginewright-build-", ignore_cleanup_errors=True) as scratch:
-        try:
-            request = BuildRequest.from_json(path.read_text(encoding="utf-8"))
-        except BaseException as error:
-            outcome = failure(kind, error, tracker)
-        else:
-            outcome = run(request, Path(scratch), tracker)
-    sink.outcome(outcome)
-    _write_termination_message(outcome)
+    with tracing(kind, JsonLines(own_stdout())) as sink:
+        tracker = Tracker(sink)
+        with tempfile.TemporaryDirectory(prefix="enginewright-build-", ignore_cleanup_errors=True) as scratch:
+            try:
+                request = BuildRequest.from_json(path.read_text(encoding="utf-8"))
+            except BaseException as error:
+                outcome = failure(kind, error, tracker)
+            else:
+                outcome = run(request, Path(scratch), tracker)
+        sink.outcome(outcome)
+        _write_termination_message(outcome)
     return exit_code(outcome)
 
 

@@ -1,0 +1,95 @@
+"""Traces of a real operator process: passes over a real apiserver, sent over OTLP to a collector on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enginewright.clients.kube import Object
+from enginewright.clients.resources import JOB
+from enginewright.core import labels
+from enginewright.tracing import Attribute, Span
+from support.apiserver import Models, eventually, model
+from support.fake_kubelet import FakeKubelet
+from support.operators import OperatorProcess
+from support.otlp import Collector, collecting
+
+MINE = f"{labels.MODEL}=minilm"
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    with collecting() as found:
+        yield found
+
+
+async def containers(models: Models) -> dict[str, Object]:
+    """Of the model's Jobs, by step."""
+    found = await models.kube.list_all(JOB, models.namespace, labels=MINE)
+    return {one["metadata"]["labels"][labels.STEP]: one["spec"]["template"]["spec"]["containers"][0] for one in found}
+
+
+async def test_passes_and_jobs_are_in_a_trace(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path,
+    collector: Collector, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
+    async with operator.running():
+        await models.create(model())
+        await models.wait("Ready", "True")
+
+        async def sent() -> bool:
+            return bool(collector.named("apply Deployment"))
+
+        await eventually(sent)
+        jobs = await containers(models)
+        # The last spans are sent on the way out.
+        assert await operator.kill(signal.SIGTERM) == 0
+    assert collector.paths == {"/v1/traces"}
+    assert {one.service for one in collector.spans} == {"enginewright-operator"}
+
+    passes = [one for one in collector.named(Span.RECONCILE)
+              if (one.attributes[Attribute.OBJECT], one.attributes[Attribute.NAMESPACE]) == ("minilm", namespace)]
+    whole = [one for one in passes if set(collector.below(one)) >= {Span.OBSERVE, Span.DECIDE, Span.ACT, Span.REPORT}]
+    assert whole
+    assert {one.attributes[Attribute.GENERATION] for one in whole} == {1}
+    assert {one.parent for one in passes} == {""}
+
+    # Each Job names the span that made it, which lies in a pass over this object.
+    made = {one.id: one for one in collector.named("create Job")}
+    for step in ("resolve", "build"):
+        environment = {one["name"]: one["value"] for one in jobs[step]["env"]}
+        assert environment.keys() == {"TRACEPARENT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
+        _, trace, parent, _ = environment["TRACEPARENT"].split("-")
+        assert made[parent].trace == trace
+        assert trace in {one.trace for one in passes}
+        assert f"-{step}-" in made[parent].attributes[Attribute.NAME]
+
+    # A log line of a pass leads to its trace.
+    lines = [json.loads(line) for line in (tmp_path / "operator.log").read_text().splitlines()]
+    acts = [line for line in lines if line["event"] == "act" and line["kind"] == "Job"]
+    assert {line["trace_id"] for line in acts} == {one.trace for one in made.values()}
+    assert (kubelet.count("resolve"), kubelet.count("build")) == (1, 1)
+
+
+async def test_off_by_default(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path,
+    collector: Collector,
+) -> None:  # fmt: skip
+    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
+    async with operator.running():
+        await models.create(model())
+        await models.wait("Ready", "True")
+        assert all("env" not in container for container in (await containers(models)).values())
+        assert await operator.kill(signal.SIGTERM) == 0
+    assert "trace_id" not in (tmp_path / "operator.log").read_text()
+    assert collector.spans == []
