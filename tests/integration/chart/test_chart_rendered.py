@@ -34,6 +34,7 @@ EVERYTHING = {
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
                 "podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
+    "tracing": {"endpoint": "http://collector.observability:4318"},
 }
 CASES: dict[str, dict[str, Any]] = {"default": {}, "everything": EVERYTHING}
 Values = dict[str, Any]
@@ -77,6 +78,20 @@ def test_nodes_are_listed_where_the_operator_may(objects: Objects, values: Value
     rules = [rule for kind in ("Role", "ClusterRole") for role in found.get(kind, ()) for rule in role["rules"]]
     assert any("nodes" in rule["resources"] for rule in rules) == may
     assert yaml.safe_load(found["ConfigMap"][0]["data"]["config.yaml"])["observe_nodes"] is may
+
+
+@pytest.mark.parametrize(("endpoint", "port"), [
+    ("", None), ("http://collector:4318", 4318), ("https://traces.example.test/otlp", 443),
+    ("http://collector", 80), ("http://[fd00::1]:4318/", 4318), ("http://[fd00::1]", 80),
+])
+def test_traces_find_their_way_out(objects: Objects, endpoint: str, port: int | None) -> None:
+    found = objects({"tracing": {"endpoint": endpoint}, "networkPolicy": {"enabled": True}})
+    (container,) = found["Deployment"][0]["spec"]["template"]["spec"]["containers"]
+    assert container.get("env") == ([{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": endpoint}] if port else None)
+    (policy,) = found["NetworkPolicy"]
+    anywhere = [rule["ports"] for rule in policy["spec"]["egress"] if "to" not in rule]
+    assert ([{"port": port, "protocol": "TCP"}] in anywhere) == bool(port)
+    assert len(anywhere) == (3 if port else 2)
 
 
 def test_lint_finds_nothing(helm: str) -> None:

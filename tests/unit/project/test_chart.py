@@ -106,6 +106,8 @@ def test_default_values_fit_the_schema() -> None:
     (("rbac", "nodes"), "yes"),
     (("crds", "keep"), "yes"),
     (("networkPolicy", "apiServerPorts"), [0]),
+    (("tracing", "endpoint"), "collector:4318"),
+    (("tracing", "endpoint"), "http://me:secret@collector:4318"),
 ])
 def test_the_schema_refuses(path: tuple[str, ...], value: object) -> None:
     values = copy.deepcopy(VALUES)
