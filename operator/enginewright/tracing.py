@@ -52,7 +52,7 @@ class Attribute(StrEnum):
     NAME = "enginewright.action.name"
     WHY = "enginewright.action.why"
     CHANGED = "enginewright.action.changed"
-    STATUS_WRITTEN = "enginewright.status.written"
+    STATUS_WRITTEN = "enginewright.status_written"
 
 
 class TracingError(ValueError):
