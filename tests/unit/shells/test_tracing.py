@@ -9,7 +9,8 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from typing import Any, cast
 import pytest
 import structlog
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from enginewright import logs, tracing
@@ -256,6 +258,29 @@ def test_tracing_ends_with_its_block() -> None:
     with span("after"):
         assert tracing.identity() == {}
     assert [one.name for one in exporter.get_finished_spans()] == ["in"]
+
+
+def test_an_exporter_that_never_ends_keeps_no_operator_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = Endless()
+    monkeypatch.setattr(tracing, "LAST_SECONDS", 0.01)
+    with tracing.recording(exporter), span("last"):
+        pass
+    assert exporter.asked.wait(60), "it was tried"
+    exporter.over.set()
+
+
+class Endless(SpanExporter):
+    """Does not shut down before it is ``over``."""
+
+    def __init__(self) -> None:
+        self.asked, self.over = threading.Event(), threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        self.asked.set()
+        self.over.wait()
 
 
 def test_a_create_alone_is_enough_for_a_job() -> None:
