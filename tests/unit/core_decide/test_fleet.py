@@ -201,6 +201,39 @@ def test_a_person_may_have_the_last_word() -> None:
     assert all(stable(fleet, name) != old[name] for name in fleet.members)
 
 
+def test_a_class_that_is_added_promotes_nobody_without_a_persons_word() -> None:
+    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    old = {name: stable(fleet, name) for name in fleet.members}
+    fleet.edit(engine=NEW, placement={"classes": [GPU, CPU, {**SLICE, "minReplicas": 4}]})
+    fleet.run(40)
+    assert fleet.says("RolloutComplete") == "False/WaitingForPromotion"
+    assert sum(fleet.members["slice"].replicas().values()) == 4, "it has nothing to go back to"
+    assert {name: stable(fleet, name) for name in old} == old
+    fleet.annotations[labels.PROMOTE] = fleet.status["rollout"]["candidate"]
+    fleet.step()
+    # What has begun goes on without the annotation.
+    fleet.annotations.clear()
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet, name) != old[name] for name in old)
+
+
+@pytest.mark.parametrize("key", [labels.ROLLBACK_TO, labels.RETRY])
+def test_a_wish_of_the_fleet_that_somebody_took_off_a_class_is_put_back(key: str) -> None:
+    fleet = ready()
+    fleet.annotations[labels.RETRY] = "once"
+    fleet.edit(engine=NEW)
+    fleet.members["gpu"].building = True
+    fleet.run(20)
+    fleet.members["gpu"].finish(refused("build", "user", "AccuracyNotReached"), of="build")
+    fleet.run(20)
+    wish = fleet.wish("cpu", key)
+    del fleet.members["cpu"].annotations[key]
+    assert deeds(fleet.operate()) == ["Apply OptimisedModel minilm-cpu"]
+    assert fleet.wish("cpu", key) == wish
+    assert deeds(fleet.operate()) == []
+
+
 def test_a_fleet_is_not_rolled_back_by_annotation_and_says_so() -> None:
     fleet = ready()
     fleet.annotations[labels.ROLLBACK_TO] = "0123abcd"
@@ -331,6 +364,7 @@ def test_a_bad_spec_leaves_what_serves_alone() -> None:
     assert deeds(plan) == []
     assert fleet.says("Ready") == "False/InvalidSpec"
     assert fleet.says("Available") == "True/Serving"
+    assert fleet.condition("Available")["message"] == "Replicas of gpu, cpu answer."
     assert len(fleet.status["classes"]) == 2
 
 
@@ -345,6 +379,20 @@ def test_a_fleet_that_is_suspended_says_so_and_nobody_goes_back() -> None:
     fleet.run(5)
     assert fleet.says("RolloutComplete") == "False/Suspended"
     assert fleet.wish("cpu", labels.ROLLBACK_TO) == ""
+
+
+def test_no_class_goes_from_a_fleet_that_is_suspended() -> None:
+    fleet = ready(placement={"classes": [GPU, CPU, SLICE]})
+    fleet.edit(suspend=True, placement={"classes": [GPU, CPU]})
+    fleet.run(5)
+    assert len(fleet.answering()) == 3
+    assert fleet.says("Ready") == "False/Draining"
+    said = "Not in the spec any more: Class slice serves on while spec.suspend is true."
+    assert fleet.condition("Ready")["message"] == said
+    fleet.edit(suspend=None)
+    fleet.run(5)
+    assert sorted(fleet.members) == ["cpu", "gpu"]
+    assert fleet.says("Ready") == "True/Serving"
 
 
 @pytest.mark.parametrize("status", [{}, {"rollout": 3, "classes": "x", "conditions": None}])

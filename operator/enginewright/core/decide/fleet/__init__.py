@@ -14,7 +14,7 @@ from enginewright.core.decide.fleet.agreement import Agreement, agree
 from enginewright.core.decide.fleet.departure import depart
 from enginewright.core.decide.fleet.report import available_verdict, blocks, verdicts
 from enginewright.core.decide.fleet.shares import route
-from enginewright.core.decide.fleet.standing import Member, members_of
+from enginewright.core.decide.fleet.standing import Member, contains, members_of, says_available
 from enginewright.core.decide.gateway import ROUTE_CHECK
 from enginewright.core.decide.spec_step import read_spec
 from enginewright.core.decide.world import Memory, World, apply_if_changed, earliest
@@ -36,7 +36,7 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
         return _refuse(obj, observed, spec)
     world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
     members = members_of(obj.name, spec, observed.fleet, world.memory.classes)
-    departure = depart(members, observed.fleet, observed.gateway.routed)
+    departure = depart(members, observed.fleet, observed.gateway.routed, suspended=spec.suspend)
     routed = route(world, members, departure, agree(world, members))
     agreed = routed.agreed
     told = verdicts(world, members, agreed, departure)
@@ -70,9 +70,11 @@ def _objects(world: World, members: tuple[Member, ...], agreed: Agreement) -> tu
     for one in members:
         if one.name in world.observed.fleet.taken or (one.view and one.view.deleting):
             continue
-        manifest = member(world.owner, one.entry.name, one.wanted, agreed.wishes.get(one.entry.name, {}))
+        wishes = agreed.wishes.get(one.entry.name, {})
+        manifest = member(world.owner, one.entry.name, one.wanted, wishes)
         why = f"it serves class {one.entry.name}"
-        if not one.applied:
+        # A wish that somebody took away shows in no hash.
+        if not one.applied or not contains(one.view.annotations if one.view else {}, wishes):
             actions += (Apply(manifest=manifest, why=why, force=one.view is not None),)
         else:
             actions += apply_if_changed(manifest, one.view.hash if one.view else None, why)
@@ -86,7 +88,8 @@ def _taken(names: list[str]) -> str:
 
 def _refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -> Plan:
     """A spec that makes no sense changes nothing but what is said."""
-    told = (bad(Condition.READY, Reason.INVALID_SPEC, f"{summarise(problems)}."), available_verdict(observed, ()))
+    serving = [view.class_name for view in observed.fleet.members if says_available(view.status)]
+    told = (bad(Condition.READY, Reason.INVALID_SPEC, f"{summarise(problems)}."), available_verdict(observed, serving))
     old = obj.status.get("conditions")
     spoken = {verdict.type for verdict in told}
     kept = [entry for entry in old if entry.get("type") not in spoken] if isinstance(old, list) else []

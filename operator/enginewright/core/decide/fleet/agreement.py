@@ -78,9 +78,12 @@ def _agree(world: World, members: tuple[Member, ...]) -> Agreement:
 
 
 def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
-    moving = any(member.standing is Standing.PROMOTING for member in members)
+    # By the fleet's own memory: that a class which was added takes over without anybody's word is no reason to promote
+    # the others.
+    begun = (memory.candidate, memory.step) == (revision, EXPANDING)
     wished = world.obj.annotations.get(labels.PROMOTE) == revision
-    if not (world.spec.rollout.auto_promote or wished or moving):
+    proven = any(member.standing is Standing.PROVEN for member in members)
+    if proven and not (world.spec.rollout.auto_promote or wished or begun):
         said = (f"Every class has a proven candidate of revision {revision}; promote them with kubectl annotate om "
                 f"{world.obj.name} {labels.PROMOTE}={revision}.")
         return Agreement(memory=_step(world, memory, revision, WAITING), wishes=_wishes(world, members),

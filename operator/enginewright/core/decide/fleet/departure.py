@@ -20,14 +20,16 @@ class Departure:
     why: str = ""
 
 
-def depart(members: tuple[Member, ...], fleet: FleetView, routed: Set[str] = frozenset()) -> Departure:
-    """A class that serves stays until every other class that can serve does, on all the replicas that it wants, and
-    while it is among those that are ``routed``."""
+def depart(
+    members: tuple[Member, ...], fleet: FleetView, routed: Set[str] = frozenset(), *, suspended: bool = False
+) -> Departure:
+    """A class that serves stays until every other class that can serve does, on all the replicas that it wants, while
+    it is among those that are ``routed``, and while the fleet is ``suspended``: what serves goes on then."""
     names = {member.name for member in members}
     going = tuple(view for view in fleet.members if view.name not in names)
     if not going:
         return Departure()
-    if why := _missing(members):
+    if why := "while spec.suspend is true" if suspended else _missing(members):
         return Departure(staying=going, why=why)
     return Departure(
         staying=going,

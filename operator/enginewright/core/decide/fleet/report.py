@@ -23,7 +23,7 @@ def verdicts(world: World, members: tuple[Member, ...], agreed: Agreement, depar
     first = [together(members, kind) for kind in BEFORE]
     ready = ready_verdict(world, members, (*first, agreed.verdict), departure)
     return (
-        ready, available_verdict(world.observed, members), *first, together(members, Condition.OBJECTIVE_MET),
+        ready, available_verdict(world.observed, _serving(members)), *first, together(members, Condition.OBJECTIVE_MET),
         agreed.verdict, together(members, Condition.SCALING_ACTIVE),
     )  # fmt: skip
 
@@ -55,13 +55,17 @@ def ready_verdict(
     return good(Condition.READY, Reason.SERVING, together(members, Condition.READY).message)
 
 
-def available_verdict(observed: Observed, members: Iterable[Member]) -> Verdict:
-    """True while any replica of any class answers behind the Service."""
+def available_verdict(observed: Observed, serving: list[str]) -> Verdict:
+    """True while any replica of any class answers behind the Service; ``serving`` names the classes that are asked for
+    and answer."""
     if not answering(observed):
         return bad(Condition.AVAILABLE, Reason.NO_REPLICA, "No replica of any class is ready behind the Service.")
-    serving = [member.entry.name for member in members if member.available]
     said = f"Replicas of {', '.join(serving)} answer." if serving else "Replicas of former classes answer."
     return good(Condition.AVAILABLE, Reason.SERVING, said)
+
+
+def _serving(members: Iterable[Member]) -> list[str]:
+    return [member.entry.name for member in members if member.available]
 
 
 def answering(observed: Observed) -> int:

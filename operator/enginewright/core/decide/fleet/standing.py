@@ -70,7 +70,7 @@ class Member:
 
     @property
     def available(self) -> bool:
-        return find(self.status.get("conditions"), Condition.AVAILABLE).get("status") == "True"
+        return says_available(self.status)
 
     @property
     def replicas(self) -> int:
@@ -124,6 +124,10 @@ class Member:
             if given_up and not self.verdict(kind).ok:
                 return self.verdict(kind)
         return complete if complete.reason == Reason.ROLLED_BACK else None
+
+
+def says_available(status: Mapping[str, Any]) -> bool:
+    return find(status.get("conditions"), Condition.AVAILABLE).get("status") == "True"
 
 
 def members_of(name: str, spec: Spec, fleet: FleetView, before: Iterable[ClassStatus]) -> tuple[Member, ...]:
