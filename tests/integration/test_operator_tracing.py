@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +16,10 @@ from enginewright.clients.kube import Object
 from enginewright.clients.resources import JOB
 from enginewright.core import labels
 from enginewright.tracing import Attribute, Span
+from enginewright_builder.contract import EXIT_USER
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import OperatorProcess
+from support.operators import ROOT, OperatorProcess
 from support.otlp import Collector, collecting
 
 MINE = f"{labels.MODEL}=minilm"
@@ -52,7 +55,6 @@ async def test_passes_and_jobs_are_in_a_trace(
 
         await eventually(sent)
         jobs = await containers(models)
-        # The last spans are sent on the way out.
         assert await operator.kill(signal.SIGTERM) == 0
     assert collector.paths == {"/v1/traces"}
     assert {one.service for one in collector.spans} == {"enginewright-operator"}
@@ -79,6 +81,44 @@ async def test_passes_and_jobs_are_in_a_trace(
     acts = [line for line in lines if line["event"] == "act" and line["kind"] == "Job"]
     assert {line["trace_id"] for line in acts} == {one.trace for one in made.values()}
     assert (kubelet.count("resolve"), kubelet.count("build")) == (1, 1)
+
+
+async def test_the_builder_goes_on_with_the_trace(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path,
+    collector: Collector, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The real command in the environment that the apiserver holds. Its request is bad, which it says in its spans."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+    kubelet.script.resolve = "hold"
+    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
+    async with operator.running():
+        await models.create(model())
+
+        async def job() -> Object | None:
+            return (await containers(models)).get("resolve")
+
+        container = await eventually(job)
+        assert container is not None
+
+        async def sent() -> bool:
+            return bool(collector.named("create Job"))
+
+        await eventually(sent)
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+    (tmp_path / "request.json").write_text("{}")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "builders"),
+                   **{one["name"]: one["value"] for one in container["env"]}}  # fmt: skip
+    # A machine that is busy elsewhere may take its time to send the last spans.
+    program = ("import sys; from enginewright_builder import cli, tracing; tracing.LAST_SECONDS = 120.0;"
+               "sys.exit(cli.main(sys.argv[1:]))")  # fmt: skip
+    builder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, "resolve", f"--request={tmp_path / 'request.json'}", env=environment,
+        stdout=asyncio.subprocess.DEVNULL)  # fmt: skip
+    assert await builder.wait() == EXIT_USER
+    (made,) = collector.named("create Job")
+    (ran,) = collector.named("resolve Job")
+    assert (ran.service, ran.trace, ran.parent, ran.failed) == ("enginewright-builder", made.trace, made.id, True)
 
 
 async def test_off_by_default(
