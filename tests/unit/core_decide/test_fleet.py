@@ -164,6 +164,18 @@ def test_a_class_that_fails_while_the_others_are_promoted_takes_them_back() -> N
     assert fleet.says("Available") == "True/Serving"
 
 
+def test_a_class_that_took_over_is_not_waited_for() -> None:
+    fleet = ready(placement={"classes": [{**GPU, "minReplicas": 4}, CPU]})
+    fleet.edit(engine=NEW)
+    steps = []
+    for _ in range(40):
+        fleet.step()
+        steps.append(fleet.status["rollout"]["step"])
+    begun = steps[steps.index("Expanding"):]
+    assert set(begun) == {"Expanding", "Complete"}
+    assert begun == sorted(begun, reverse=True)
+
+
 def test_nobody_waits_for_ever() -> None:
     fleet = ready(engine={"maxBatchSize": 16, "buildBudgetSeconds": 600})
     old = {name: stable(fleet, name) for name in fleet.members}
@@ -379,6 +391,24 @@ def test_a_fleet_that_is_suspended_says_so_and_nobody_goes_back() -> None:
     fleet.run(5)
     assert fleet.says("RolloutComplete") == "False/Suspended"
     assert fleet.wish("cpu", labels.ROLLBACK_TO) == ""
+
+
+def test_nobody_is_promoted_while_a_fleet_is_suspended() -> None:
+    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    old = {name: stable(fleet, name) for name in fleet.members}
+    fleet.edit(engine=NEW)
+    fleet.run(20)
+    assert fleet.says("Ready") == "False/WaitingForPromotion"
+    fleet.annotations[labels.PROMOTE] = fleet.status["rollout"]["candidate"]
+    fleet.edit(suspend=True)
+    fleet.run(10)
+    assert fleet.says("RolloutComplete") == "False/Suspended"
+    assert {fleet.wish(name, labels.PROMOTE) for name in old} == {""}
+    assert {name: stable(fleet, name) for name in old} == old
+    fleet.edit(suspend=None)
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet, name) != old[name] for name in old)
 
 
 def test_no_class_goes_from_a_fleet_that_is_suspended() -> None:

@@ -88,12 +88,16 @@ def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, r
                 f"{world.obj.name} {labels.PROMOTE}={revision}.")
         return Agreement(memory=_step(world, memory, revision, WAITING), wishes=_wishes(world, members),
                          verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_PROMOTION, said))
+    left = [member for member in members if member.standing is not Standing.DONE]
+    if world.spec.suspend:
+        return Agreement(memory=_step(world, memory, revision, EXPANDING if begun else WAITING),
+                         wishes=_wishes(world, members),
+                         verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.SUSPENDED, _told(left)))
     wishes = {
         member.entry.name: {labels.PROMOTE: member.rollout.candidate}
-        for member in members
-        if member.standing is not Standing.DONE and member.rollout.candidate
+        for member in left
+        if member.rollout.candidate
     }
-    left = [member for member in members if member.standing is not Standing.DONE]
     said = f"Every class has a proven candidate of revision {revision}; {_told(left)}"
     return Agreement(memory=_step(world, memory, revision, EXPANDING), wishes=_wishes(world, members, wishes),
                      verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.PROGRESSING, said))

@@ -18,6 +18,9 @@ from enginewright.core.spec import PlacementClassSpec, Spec
 from enginewright.core.spec.fleet import as_raw, classes_of, member_name, member_spec
 from enginewright.core.status import ClassStatus, RolloutStatus
 
+# It has taken over with all its replicas, and the one before it stops.
+DRAINING = "Draining"
+
 
 class Standing(Enum):
     """PENDING: it builds, starts or is analysed. PROVEN: its candidate is good, and waits. PROMOTING: its candidate
@@ -104,12 +107,14 @@ class Member:
         complete = self.verdict(Condition.ROLLOUT_COMPLETE)
         if complete.ok:
             return Standing.DONE
-        if complete.reason == Reason.PINNED:
+        superseded = self.rollout.step == EXPANDING and complete.reason == Reason.DRAINING
+        if superseded or complete.reason == Reason.PINNED:
             return Standing.PENDING
         if self.rollout.step == WAITING:
             return Standing.PROVEN
         taken_over = self.rollout.stable is not None and self.rollout.stable == self.rollout.candidate
-        return Standing.PROMOTING if taken_over or self.rollout.step in (EXPANDING, SWITCHING) else Standing.PENDING
+        moving = taken_over or self.rollout.step in (EXPANDING, SWITCHING, DRAINING)
+        return Standing.PROMOTING if moving else Standing.PENDING
 
     @cached_property
     def refusal(self) -> Verdict | None:
