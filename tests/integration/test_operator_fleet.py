@@ -208,6 +208,12 @@ async def test_an_object_of_a_class_is_the_fleets(operator: Operator, models: Mo
         return bool((await models.get("minilm-cpu"))["spec"]["replicas"] == 1)
 
     await eventually(is_put_right)
+    await models.patch({"metadata": {"labels": {labels.FLEET: None}}}, "minilm-cpu")
+
+    async def is_labelled() -> bool:
+        return (await models.get("minilm-cpu"))["metadata"]["labels"].get(labels.FLEET) == "minilm"
+
+    await eventually(is_labelled)
     await models.wait("Ready", "True")
     await models.kube.patch(SERVICE, models.namespace, "minilm", {"spec": {"selector": {labels.MODEL: "minilm-cpu"}}})
 
@@ -217,6 +223,26 @@ async def test_an_object_of_a_class_is_the_fleets(operator: Operator, models: Mo
 
     await eventually(leads_to_all)
     await models.wait("Ready", "True")
+
+
+async def test_a_fleet_that_was_deleted_without_its_classes_takes_them_up_again(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """As ``kubectl delete --cascade=orphan`` does; no replica is exchanged."""
+    await models.create(fleet(GPU, CPU))
+    await models.wait("Ready", "True")
+    serving, uid = await answering(models), (await models.get("minilm-cpu"))["metadata"]["uid"]
+    orphan = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"}
+    await models.kube._json("delete", OPTIMISED_MODEL, OPTIMISED_MODEL.path(models.namespace, "minilm"), body=orphan)
+    await models.gone(OPTIMISED_MODEL, "minilm")
+    assert "ownerReferences" not in (await models.get("minilm-cpu"))["metadata"]
+    again = await models.create(fleet(GPU, CPU))
+    await models.wait("Ready", "True", "Serving")
+    cpu = (await models.get("minilm-cpu"))["metadata"]
+    assert cpu["uid"] == uid
+    assert [owner["uid"] for owner in cpu["ownerReferences"]] == [again["metadata"]["uid"]]
+    assert await answering(models) == serving
+    assert kubelet.count("build") == 2
 
 
 async def test_a_name_that_somebody_has_is_left_to_them(

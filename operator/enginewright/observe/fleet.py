@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient, Object
@@ -19,6 +19,7 @@ from enginewright.observe.fields import (
     is_deleting,
     labels_of,
     name_of,
+    owner_model,
     section,
     uid_of,
 )
@@ -28,13 +29,19 @@ SERVICE_NAME = "kubernetes.io/service-name"
 
 
 async def observe_members(kube: KubeClient, view: ObjectView, spec: Spec | None) -> FleetView:
-    """Of this very fleet; and of the classes that have no object yet, whose name is taken."""
+    """Of this very fleet; and of the classes that have no object yet, whose name is taken. An object of a class that
+    somebody took the label or the owner from is the fleet's all the same, and written again."""
     found = await kube.list_all(OPTIMISED_MODEL, view.namespace, labels=f"{labels.FLEET}={view.name}")
-    mine = tuple(member_view(raw) for raw in sorted(found, key=name_of) if controlled_by(raw, view.uid))
-    there = {member.name for member in mine}
-    wanted = {member_name(view.name, entry.name) for entry in classes_of(spec)} if spec else set()
-    taken = [name for name in sorted(wanted - there) if await _exists(kube, view.namespace, name)]
-    return FleetView(members=mine, taken=frozenset(taken))
+    mine = {name_of(raw): member_view(raw) for raw in found if controlled_by(raw, view.uid)}
+    taken = set()
+    for entry in classes_of(spec) if spec else ():
+        name = member_name(view.name, entry.name)
+        raw = None if name in mine else await _get(kube, view.namespace, name)
+        if raw is not None and _strayed(raw, view):
+            mine[name] = replace(member_view(raw), hash="", class_name=entry.name)
+        elif raw is not None:
+            taken.add(name)
+    return FleetView(members=tuple(mine[name] for name in sorted(mine)), taken=frozenset(taken))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +83,14 @@ def _front(services: Iterable[Object], view: ObjectView) -> Object | None:
     return next((raw for raw in services if name_of(raw) == view.name and controlled_by(raw, view.uid)), None)
 
 
-async def _exists(kube: KubeClient, namespace: str, name: str) -> bool:
+def _strayed(raw: Raw, view: ObjectView) -> bool:
+    """Of this fleet without its label, or left without an owner by one of this name (``--cascade=orphan``)."""
+    orphan = not owner_model(raw) and labels_of(raw).get(labels.FLEET) == view.name
+    return orphan or controlled_by(raw, view.uid)
+
+
+async def _get(kube: KubeClient, namespace: str, name: str) -> Object | None:
     try:
-        await kube.get(OPTIMISED_MODEL, namespace, name)
+        return await kube.get(OPTIMISED_MODEL, namespace, name)
     except NotFoundError:
-        return False
-    return True
+        return None
