@@ -30,6 +30,9 @@ def roll_back(obj: Mapping[str, Any], revision: str = "") -> tuple[Annotations, 
     """Annotations and a sentence. ``revision`` may be a beginning of one, and defaults to the one that served before
     the one that serves now."""
     name, status = _read(obj)
+    if status.classes:
+        raise WishError(f"{name} is a fleet: apply its earlier spec, whose engines the store has, or name the object "
+                        f"of one class, to hold back that one: {', '.join(row.model for row in status.classes)}")
     kept = [entry for entry in status.revisions if entry.promotion_time]
     if not revision:
         found = [entry for entry in kept if entry.outcome == "Superseded"]

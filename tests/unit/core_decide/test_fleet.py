@@ -393,6 +393,21 @@ def test_a_fleet_that_is_suspended_says_so_and_nobody_goes_back() -> None:
     assert fleet.wish("cpu", labels.ROLLBACK_TO) == ""
 
 
+def test_a_class_that_cannot_go_back_is_not_said_to_have_done_so() -> None:
+    fleet = ready()
+    fleet.edit(engine=NEW)
+    fleet.members["gpu"].building = True
+    fleet.run(15)
+    del fleet.members["cpu"]  # by hand: it comes again, with what is asked for now
+    fleet.run(10)
+    fleet.members["gpu"].finish(refused("build", "user", "AccuracyNotReached"), of="build")
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    said = fleet.condition("RolloutComplete")["message"]
+    assert "goes on serving" not in said
+    assert f"Class cpu: Annotation {labels.ROLLBACK_TO}=" in said
+
+
 def test_nobody_is_promoted_while_a_fleet_is_suspended() -> None:
     fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
     old = {name: stable(fleet, name) for name in fleet.members}

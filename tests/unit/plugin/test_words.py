@@ -162,6 +162,13 @@ def test_what_was_given_up_is_not_what_is_gone_back_to() -> None:
     assert annotations == {labels.ROLLBACK_TO: "cccc"}
 
 
+def test_a_fleet_goes_back_by_its_spec_or_class_by_class() -> None:
+    fleet = FleetCluster()
+    fleet.run(20)
+    with pytest.raises(wishes.WishError, match="is a fleet: apply its earlier spec, .* one: minilm-gpu, minilm-cpu"):
+        wishes.roll_back({"metadata": {"name": "minilm"}, "status": fleet.status})
+
+
 def test_a_beginning_that_fits_two_is_refused() -> None:
     kept = [{"revision": name, "fingerprint": "f", "outcome": "Superseded", "promotionTime": "2026-11-21T12:00:00Z"}
             for name in ("ab1", "ab2")]

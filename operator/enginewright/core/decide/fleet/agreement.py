@@ -164,8 +164,14 @@ def _hold_back(
     wishes = {
         member.entry.name: {labels.ROLLBACK_TO: member.base} for member in members if member.base and _astray(member)
     }
-    kept = f" No class is promoted: what served before goes on serving in {', '.join(wishes)}."
-    said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}{kept if wishes else ''}"
+    said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}"
+    # One that was made anew since, or keeps no history, has nothing to go back to.
+    lost = [member for member in members if member.entry.name in wishes
+            and member.verdict(Condition.ROLLOUT_COMPLETE).reason == Reason.ROLLBACK_TARGET_UNKNOWN]  # fmt: skip
+    if kept := [name for name in wishes if name not in [member.entry.name for member in lost]]:
+        said = f"{said} No class is promoted: what served before goes on serving in {', '.join(kept)}."
+    if lost:
+        said = f"{said} {_told(lost)}"
     return Agreement(
         memory=RolloutStatus(stable=memory.stable, step=ROLLED_BACK, rolled_back=given_up),
         wishes=_wishes(world, members, wishes),
