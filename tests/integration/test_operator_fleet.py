@@ -211,7 +211,7 @@ async def test_an_object_of_a_class_is_the_fleets(operator: Operator, models: Mo
     await models.patch({"metadata": {"labels": {labels.FLEET: None}}}, "minilm-cpu")
 
     async def is_labelled() -> bool:
-        return (await models.get("minilm-cpu"))["metadata"]["labels"].get(labels.FLEET) == "minilm"
+        return bool((await models.get("minilm-cpu"))["metadata"]["labels"].get(labels.FLEET) == "minilm")
 
     await eventually(is_labelled)
     await models.wait("Ready", "True")

@@ -165,7 +165,7 @@ def test_what_was_given_up_is_not_what_is_gone_back_to() -> None:
 def test_a_fleet_goes_back_by_its_spec_or_class_by_class() -> None:
     fleet = FleetCluster()
     fleet.run(20)
-    with pytest.raises(wishes.WishError, match="is a fleet: apply its earlier spec, .* one: minilm-gpu, minilm-cpu"):
+    with pytest.raises(wishes.WishError, match=r"is a fleet: apply its earlier spec, .* one: minilm-gpu, minilm-cpu"):
         wishes.roll_back({"metadata": {"name": "minilm"}, "status": fleet.status})
 
 
