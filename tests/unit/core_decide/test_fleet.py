@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -196,6 +197,31 @@ def test_nobody_waits_for_ever() -> None:
     fleet.annotations[labels.RETRY] = "again"
     fleet.run(30)
     assert fleet.says("Ready") == "True/Serving"
+
+
+def test_a_persons_word_does_not_hold_for_what_another_release_makes() -> None:
+    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet.edit(engine=NEW)
+    fleet.run(20)
+    fleet.annotations[labels.PROMOTE] = fleet.status["rollout"]["candidate"]
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+    old = {name: stable(fleet, name) for name in fleet.members}
+    config = replace(fleet.config, images=replace(fleet.config.images, server="another:2"))
+    fleet.config = config
+    for member in fleet.members.values():
+        member.config = config
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/WaitingForPromotion"
+    assert {name: stable(fleet, name) for name in old} == old
+    rollout = fleet.status["rollout"]
+    assert rollout["candidate"] != rollout["stable"]
+    assert f"{labels.PROMOTE}={rollout['candidate']}" in fleet.condition("RolloutComplete")["message"]
+    fleet.annotations[labels.PROMOTE] = rollout["candidate"]
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet, name) != old[name] for name in old)
+    assert fleet.status["rollout"]["stable"] == rollout["stable"], "what is asked for is the same"
 
 
 def test_a_person_may_have_the_last_word() -> None:

@@ -73,8 +73,17 @@ def _agree(world: World, members: tuple[Member, ...]) -> Agreement:
         return Agreement(memory=RolloutStatus(stable=revision, step=COMPLETE), wishes=_wishes(world, members),
                          verdict=good(Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, said))
     if standings <= set(AGREED):
-        return _promote(world, members, memory, revision)
+        return _promote(world, members, memory, _named(members, memory, revision))
     return _wait(world, members, memory, revision)
+
+
+def _named(members: Iterable[Member], memory: RolloutStatus, revision: str) -> str:
+    """What candidates are promoted by. Another release of the operator, or of the source, makes new ones of the same
+    specs: a promotion that was asked for before is not meant for these."""
+    if revision != memory.stable:
+        return revision
+    targets = {member.entry.name: member.rollout.candidate or member.rollout.stable for member in members}
+    return short_hash({"specs": revision, "targets": targets}, 8)
 
 
 def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
