@@ -124,7 +124,8 @@ def test_a_collector_that_is_not_there_fails_no_job(perceptron: Path, request_fo
     (tmp_path / "request.json").write_text(request_for(perceptron).to_json())
     with collecting() as collector:
         gone = collector.endpoint
-    environment = {**os.environ, "PYTHONPATH": BUILDERS, "OTEL_EXPORTER_OTLP_ENDPOINT": gone}
+    environment = {**os.environ, "PYTHONPATH": BUILDERS, "OTEL_EXPORTER_OTLP_ENDPOINT": gone,
+                   "OTEL_EXPORTER_OTLP_TIMEOUT": "0.5"}
     done = subprocess.run(
         [sys.executable, "-m", "enginewright_builder", "resolve", "--request", str(tmp_path / "request.json")],
         env=environment, capture_output=True, text=True, check=False)
