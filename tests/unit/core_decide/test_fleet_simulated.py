@@ -204,5 +204,6 @@ class SimulatedFleet(RuleBasedStateMachine):
 
 
 SimulatedFleet.TestCase.settings = settings(
-    max_examples=settings().max_examples // 8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+    max_examples=settings().max_examples // 8, stateful_step_count=25, deadline=None,
+    suppress_health_check=list(HealthCheck))
 TestSimulatedFleet = SimulatedFleet.TestCase
