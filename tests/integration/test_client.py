@@ -22,7 +22,7 @@ from enginewright.core import labels
 from enginewright.core.plan import Event
 from support.apiserver import Models, manifest, model
 
-STATUS = {"replicas": 1, "readyReplicas": 0, "selector": "a=b"}
+STATUS = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 0, "selector": "a=b"}
 BUILT = Event(type="Normal", reason="Built", action="Build", note="int8, 2.2 times as fast")
 
 
@@ -90,8 +90,9 @@ async def test_status_is_written_whole(models: Models) -> None:
     written = await models.kube.apply_status(models.namespace, "minilm", version, STATUS)
     assert written["status"] == STATUS
     version = written["metadata"]["resourceVersion"]
-    written = await models.kube.apply_status(models.namespace, "minilm", version, {"replicas": 0, "readyReplicas": 0})
-    assert written["status"] == {"replicas": 0, "readyReplicas": 0}
+    fewer = {"observedGeneration": 1, "replicas": 0, "readyReplicas": 0}
+    written = await models.kube.apply_status(models.namespace, "minilm", version, fewer)
+    assert written["status"] == fewer
 
 
 async def test_status_is_not_written_onto_a_namesake(models: Models) -> None:
