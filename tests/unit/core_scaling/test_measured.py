@@ -18,7 +18,7 @@ from enginewright.core.scaling.arrivals import Interval, clumps, dispersion, int
 from enginewright.core.scaling.backlog import Queue, left_over, replicas_to_drain
 from enginewright.core.scaling.capacity import largest_rate, late_share, replicas_for
 from enginewright.core.scaling.forecast import forecast
-from enginewright.core.scaling.seen import Belief
+from enginewright.core.scaling.seen import Belief, believe
 from enginewright.core.scaling.trust import overfull, slower_than_believed
 from enginewright.observe.window import Window
 
@@ -304,6 +304,15 @@ def sampled(*served: float | None, queued: float = 5.0, pod: str = "a") -> list[
     pending = {"a": 0.0, "b": 0.0, pod: queued}
     return [Sample(time=float(at), ready=2, pending=pending, full={} if one is None else {pod: Work(1.0, one)})
             for at, one in enumerate(served)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "own"), [(1.0, {}), (8.0, {"a": 30.0})])
+def test_a_replica_of_which_too_little_was_seen_is_not_called_slower(seconds: float, own: dict[str, float]) -> None:
+    capacity = Capacity(throughput=100, curve=((1, 0.01),))
+    queues = {"a": 900.0, "b": 0.0}
+    samples = [Sample(time=0.0, ready=2, pending=queues),
+               Sample(time=seconds, ready=2, pending=queues, full={"a": Work(seconds, 30 * seconds)})]
+    assert believe(samples, capacity).own == pytest.approx(own)
 
 
 @pytest.mark.parametrize(("samples", "doubted", "slower"), [

@@ -79,6 +79,8 @@ def believe(samples: Sequence[Sample], capacity: Capacity, most: float = 1.0) ->
         work = _newest((one.full[pod] for one in evidence if pod in one.full), capacity.throughput)
         if work.served + SURE * math.sqrt(work.served) < others * work.seconds:
             own[pod] = _share(work, capacity.throughput) * capacity.throughput
+    # Of some too little was seen to say by how much they are slower.
+    own = {pod: throughput for pod, throughput in own.items() if throughput < fleet.throughput}
     slowest = capacity.slowed(min([fleet.throughput, *own.values()]) / capacity.throughput)
     return Belief(measured=capacity, full=full, fleet=fleet, slowest=slowest, own=own)
 
