@@ -20,8 +20,9 @@ from cluster.paths import ClusterPaths, control_plane
 from cluster.probes import ProcessEndedError
 
 ATTEMPTS = 3
-# Of the HorizontalPodAutoscaler, which looks every 15 s otherwise.
-IMPATIENT = ("--horizontal-pod-autoscaler-sync-period=1s",)
+# Of the HorizontalPodAutoscaler, which looks every 15 s otherwise. No few looks make a whole number of seconds, as its
+# windows are: whether a look lies in one must not hang on milliseconds.
+IMPATIENT = ("--horizontal-pod-autoscaler-sync-period=1300ms",)
 STOP_ORDER = ("kube-controller-manager", "kube-apiserver", "etcd")
 
 

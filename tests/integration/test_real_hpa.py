@@ -1,7 +1,7 @@
 """The HorizontalPodAutoscaler of the simulator beside kube-controller-manager's own: the same metrics, decision by
 decision.
 
-The real one asks a custom metrics API for the queue of each pod, once a second here. What it was told, and when, is
+The real one asks a custom metrics API for the queue of each pod, every 1.3 s here. What it was told, and when, is
 what the simulator's is told; it must want as many replicas.
 """
 
@@ -22,11 +22,11 @@ from support import pod_metrics
 from support.fake_kubelet import FakeKubelet
 
 HPA = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-SETTINGS = HpaSettings(target=4.0, down_window=8.0, min_replicas=1, max_replicas=12)
+SETTINGS = HpaSettings(target=4.0, down_window=7.0, min_replicas=1, max_replicas=12)
 NAME = "peer"
 # Queued requests in all, at each look: nothing, a little, within the tolerance, a surge that the rate of change bounds,
 # more than the most replicas, and away again, which the window for scaling down holds up.
-QUEUED = [0, 0, 4, 4.3, 9, 9, 40, 40, 40, 100, 100, *[30] * 12, *[0] * 10]
+QUEUED = [0, 0, 4, 4.3, 9, 9, 40, 40, 40, 100, 100, *[30] * 12, *[0] * 8]
 
 
 @dataclass(frozen=True)
