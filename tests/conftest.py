@@ -7,7 +7,7 @@ from hypothesis import settings
 # A busy machine is no defect: timing never decides a test. The same examples every time: a run is green or red for what
 # changed, not by luck. `make fuzz` looks for new ones.
 settings.register_profile("enginewright", deadline=None, derandomize=True)
-# For `make test-unit`, which is run often; `make test` takes twice as many.
-settings.register_profile("quick", deadline=None, derandomize=True, max_examples=50)
+# For `make test-unit`, which is run often; `make test` takes three times as many.
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("fuzz", deadline=None, derandomize=False, max_examples=1000, print_blob=True)
 settings.load_profile("enginewright")
