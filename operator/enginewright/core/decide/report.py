@@ -139,6 +139,11 @@ def refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -
     held = unwatched(observed, serving)
     said = f"{summarise(problems)}.{held}" if held else summarise(problems)
     verdicts = (bad(Condition.READY, Reason.INVALID_SPEC, said), available_verdict(serving, served))
+    return refused(obj, observed, verdicts)
+
+
+def refused(obj: ObjectView, observed: Observed, verdicts: tuple[Verdict, ...]) -> Plan:
+    """Nothing is done; all that was said stands but for ``verdicts`` on the spec that makes no sense."""
     old = obj.status.get("conditions")
     spoken = {verdict.type for verdict in verdicts}
     kept = [entry for entry in old if entry.get("type") not in spoken] if isinstance(old, list) else []

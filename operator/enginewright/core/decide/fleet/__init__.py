@@ -16,6 +16,7 @@ from enginewright.core.decide.fleet.report import available_verdict, blocks, ver
 from enginewright.core.decide.fleet.shares import route
 from enginewright.core.decide.fleet.standing import Member, contains, members_of, says_available
 from enginewright.core.decide.gateway import ROUTE_CHECK
+from enginewright.core.decide.report import refused
 from enginewright.core.decide.spec_step import read_spec
 from enginewright.core.decide.world import Memory, World, apply_if_changed, earliest
 from enginewright.core.events import transitions
@@ -89,16 +90,8 @@ def _taken(names: list[str]) -> str:
 def _refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -> Plan:
     """A spec that makes no sense changes nothing but what is said."""
     serving = [view.class_name for view in observed.fleet.members if says_available(view.status)]
-    told = (bad(Condition.READY, Reason.INVALID_SPEC, f"{summarise(problems)}."), available_verdict(observed, serving))
-    old = obj.status.get("conditions")
-    spoken = {verdict.type for verdict in told}
-    kept = [entry for entry in old if entry.get("type") not in spoken] if isinstance(old, list) else []
-    summary = {**(obj.status.get("summary") or {}), "reason": str(Reason.INVALID_SPEC)}
-    return Plan(
-        events=transitions(old, told),
-        status={**obj.status, "observedGeneration": obj.generation, "summary": summary,
-                "conditions": merge(old, told, obj.generation, observed.now) + kept},
-    )  # fmt: skip
+    ready = bad(Condition.READY, Reason.INVALID_SPEC, f"{summarise(problems)}.")
+    return refused(obj, observed, (ready, available_verdict(observed, serving)))
 
 
 __all__ = ["decide_fleet"]
