@@ -12,7 +12,7 @@ from rich.console import Console
 
 from demo import inference, sentences, traffic, volumes, watch
 from demo.scaling import ReplicaWatch
-from demo.shell import CLUSTER, IMAGES, ROOT, Kube, StepError, run
+from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, StepError, run
 from demo.summary import Summary
 
 NAMESPACE = "enginewright-demo"
@@ -184,7 +184,7 @@ def clean() -> None:
     kube = Kube.of_cluster()
     remove_model(kube)
     kube.uninstall("enginewright", SYSTEM_NAMESPACE)
-    kube("delete", "crd", "optimisedmodels.enginewright.io", "--ignore-not-found")
+    kube("delete", "crd", MODELS, "--ignore-not-found")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """``make reality-check ENGINE=DIR``: the same requests to real Triton replicas and to simulated ones.
 
-``ENGINE`` is an engine of a store, as ``enginewright-build`` leaves it. Its replicas are started here, on loopback, one
-after the other asked and all at once loaded; the simulator takes its service curve from the engine's own report. Prints
-one row for each load, and writes them with the hardware to ``--output``.
+``ENGINE`` is an engine of a store, as ``enginewright-build`` leaves it. Its replicas are started here, on loopback; the
+simulator takes its service curve from the engine's own report. Prints one row for each load, and writes them with the
+hardware to ``--output``.
 """
 
 from __future__ import annotations

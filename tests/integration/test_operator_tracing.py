@@ -33,6 +33,20 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield found
 
 
+@pytest.fixture
+def traced(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Collector:
+    """Where programs that are started now send their spans, soon."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+    return collector
+
+
+@pytest.fixture
+def operator(operator_kubeconfig: Path, namespace: str, tmp_path: Path) -> OperatorProcess:
+    """Not started yet."""
+    return OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
+
+
 async def containers(models: Models) -> dict[str, Object]:
     """Of the model's Jobs, by step."""
     found = await models.kube.list_all(JOB, models.namespace, labels=MINE)
@@ -40,34 +54,30 @@ async def containers(models: Models) -> dict[str, Object]:
 
 
 async def test_passes_and_jobs_are_in_a_trace(
-    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path,
-    collector: Collector, monkeypatch: pytest.MonkeyPatch,
+    operator: OperatorProcess, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path, traced: Collector,
 ) -> None:  # fmt: skip
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
-    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
     async with operator.running():
         await models.create(model())
         await models.wait("Ready", "True")
 
         async def sent() -> bool:
-            return bool(collector.named("apply Deployment"))
+            return bool(traced.named("apply Deployment"))
 
         await eventually(sent)
         jobs = await containers(models)
         assert await operator.kill(signal.SIGTERM) == 0
-    assert collector.paths == {"/v1/traces"}
-    assert {one.service for one in collector.spans} == {"enginewright-operator"}
+    assert traced.paths == {"/v1/traces"}
+    assert {one.service for one in traced.spans} == {"enginewright-operator"}
 
-    passes = [one for one in collector.named(Span.RECONCILE)
+    passes = [one for one in traced.named(Span.RECONCILE)
               if (one.attributes[Attribute.OBJECT], one.attributes[Attribute.NAMESPACE]) == ("minilm", namespace)]
-    whole = [one for one in passes if set(collector.below(one)) >= {Span.OBSERVE, Span.DECIDE, Span.ACT, Span.REPORT}]
+    whole = [one for one in passes if set(traced.below(one)) >= {Span.OBSERVE, Span.DECIDE, Span.ACT, Span.REPORT}]
     assert whole
     assert {one.attributes[Attribute.GENERATION] for one in whole} == {1}
     assert {one.parent for one in passes} == {""}
 
     # Each Job names the span that made it, which lies in a pass over this object.
-    made = {one.id: one for one in collector.named("create Job")}
+    made = {one.id: one for one in traced.named("create Job")}
     for step in ("resolve", "build"):
         environment = {one["name"]: one["value"] for one in jobs[step]["env"]}
         assert environment.keys() == {"TRACEPARENT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
@@ -84,14 +94,11 @@ async def test_passes_and_jobs_are_in_a_trace(
 
 
 async def test_the_builder_goes_on_with_the_trace(
-    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path,
-    collector: Collector, monkeypatch: pytest.MonkeyPatch,
+    operator: OperatorProcess, models: Models, kubelet: FakeKubelet, tmp_path: Path, traced: Collector,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """The real command in the environment that the apiserver holds. Its request is bad, which it says in its spans."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
     kubelet.script.resolve = "hold"
-    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
     async with operator.running():
         await models.create(model())
 
@@ -102,7 +109,7 @@ async def test_the_builder_goes_on_with_the_trace(
         assert container is not None
 
         async def sent() -> bool:
-            return bool(collector.named("create Job"))
+            return bool(traced.named("create Job"))
 
         await eventually(sent)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -116,16 +123,14 @@ async def test_the_builder_goes_on_with_the_trace(
         sys.executable, "-c", program, "resolve", f"--request={tmp_path / 'request.json'}", env=environment,
         stdout=asyncio.subprocess.DEVNULL)  # fmt: skip
     assert await builder.wait() == EXIT_USER
-    (made,) = collector.named("create Job")
-    (ran,) = collector.named("resolve Job")
+    (made,) = traced.named("create Job")
+    (ran,) = traced.named("resolve Job")
     assert (ran.service, ran.trace, ran.parent, ran.failed) == ("enginewright-builder", made.trace, made.id, True)
 
 
 async def test_off_by_default(
-    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path,
-    collector: Collector,
+    operator: OperatorProcess, models: Models, kubelet: FakeKubelet, tmp_path: Path, collector: Collector,
 ) -> None:  # fmt: skip
-    operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
     async with operator.running():
         await models.create(model())
         await models.wait("Ready", "True")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from aiohttp import web
 
+from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient
-from enginewright.clients.resources import Resource
+from enginewright.clients.resources import SERVICE, Resource
 from support.fake_kubelet import make_certificate
 
 GROUP, VERSION, METRIC = "custom.metrics.k8s.io", "v1beta2", "queue"
 API_SERVICE = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
-SERVICE = Resource("v1", "Service", "services")
 # Queued requests by pod, whenever somebody asks.
 Ask = Callable[[], Awaitable[Mapping[str, float]]]
 
@@ -34,7 +34,7 @@ async def serving(kube: KubeClient, namespace: str, folder: Path, ask: Ask) -> A
         await _register(kube, namespace, name, int(runner.addresses[0][1]))
         yield
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(NotFoundError):  # it was not registered
             await kube._json("delete", API_SERVICE, API_SERVICE.path(None, name))
         await runner.cleanup()
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 import yaml
 
 from enginewright import __version__
@@ -21,18 +18,6 @@ spec:
   source: {uri: "pvc://models/minilm"}
   placement: {accelerator: cpu}
 """
-
-
-@pytest.fixture
-def logging_as_it_was() -> Iterator[None]:
-    """The operator takes over the process's logging."""
-    root, kopf = logging.getLogger(), logging.getLogger("kopf")
-    before = (root.handlers[:], root.level, kopf.level)
-    yield
-    root.handlers[:], level, kopf_level = before
-    root.setLevel(level)
-    kopf.setLevel(kopf_level)
-    structlog.reset_defaults()
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import logging
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,17 +45,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     # A machine that is busy elsewhere may take its time.
     monkeypatch.setattr(tracing, "LAST_SECONDS", 120.0)
-
-
-@pytest.fixture
-def _own_logging() -> Iterator[None]:
-    root, kopf = logging.getLogger(), logging.getLogger("kopf")
-    before = (root.handlers[:], root.level, kopf.level)
-    yield
-    root.handlers[:], level, kopf_level = before
-    root.setLevel(level)
-    kopf.setLevel(kopf_level)
-    structlog.reset_defaults()
 
 
 def names(spans: list[ReadableSpan], parent: ReadableSpan | None) -> list[str]:
@@ -194,7 +182,7 @@ def test_what_is_applied_does_not_differ_from_pass_to_pass() -> None:
     assert applied == [manifest]
 
 
-@pytest.mark.usefixtures("_own_logging")
+@pytest.mark.usefixtures("logging_as_it_was")
 def test_a_log_line_names_the_trace_while_a_span_is_recorded() -> None:
     stream, exporter = io.StringIO(), InMemorySpanExporter()
     logs.set_up("INFO", stream)
