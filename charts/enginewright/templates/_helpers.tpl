@@ -1,3 +1,9 @@
+{{/* First of all in every template: values that a release from before did not have yet, which `helm upgrade
+--reuse-values` leaves away, are the defaults. (mergeOverwrite, as merge takes a false for nothing.) */}}
+{{- define "enginewright.defaults" -}}
+{{- $_ := set . "Values" (mergeOverwrite (.Files.Get "files/defaults.yaml" | fromYaml) .Values) }}
+{{- end }}
+
 {{- define "enginewright.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}

@@ -50,6 +50,25 @@ def test_golden(render: Callable[[Values], str], case: str) -> None:
     assert text == golden.read_text(), "run: make golden, and read the diff"
 
 
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+@pytest.mark.parametrize("without", [
+    dict.fromkeys(DEFAULTS),
+    {name: dict.fromkeys(value) for name, value in DEFAULTS.items() if isinstance(value, dict) and value},
+], ids=["sections", "values"])
+def test_a_value_that_is_not_there_is_the_default(render: Callable[[Values], str], without: Values) -> None:
+    """As of a release from before that value, with ``helm upgrade --reuse-values``; Helm takes null values away."""
+    assert render(without) == render({})
+
+
+def test_a_default_does_not_win_over_false_or_nothing(objects: Objects) -> None:
+    found = objects({"crds": {"install": False}, "rbac": {"nodes": False}, "config": {"serverArgs": []}})
+    assert "CustomResourceDefinition" not in found
+    settings = yaml.safe_load(found["ConfigMap"][0]["data"]["config.yaml"])
+    assert (settings["observe_nodes"], settings["server_args"]) == (False, [])
+
+
 def without_crd(text: str) -> str:
     """Which test_crd_upgrade.py holds against the models; here it would be most of the text."""
     return "---\n".join(part for part in text.split("---\n") if "\nkind: CustomResourceDefinition\n" not in part)
