@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import shutil
 import time
@@ -21,8 +22,20 @@ from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
 from enginewright_builder.data.sets import SampleSet, synthetic_set
-from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Rung, Runner, Tensors
+from enginewright_builder.engines.base import (
+    Artifact,
+    BuildContext,
+    Call,
+    Engine,
+    ExportedModel,
+    Rung,
+    Runner,
+    Shelf,
+    Tensors,
+)
 from enginewright_builder.engines.registry import all_engines
+from enginewright_builder.engines.trt_builder import tool
+from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.errors import classify
 from enginewright_builder.export import export_model
@@ -193,15 +206,22 @@ def _kept_going(what: str) -> Iterator[None]:
 
 def rebuild(entry: Entry, subject: Subject, scratch: Path, timing_caches: Path, device: DeviceRequest,
             precision: str = "fp16") -> dict[str, Any]:
-    """``{"model", "candidate", "graph_s", "cold_s", "warm_s"}``: seconds that writing the precision into the graph
-    takes, those of a TensorRT build of that graph without a timing cache, and of one more with the cache it left."""
+    """``{"model", "candidate", "graph_s", "alone_s", "builder_s", "cold_s", "warm_s"}``: seconds that writing the
+    precision into the graph takes; those of a TensorRT build of that graph with all timings in the cache that makes a
+    builder for itself, and how much of it that is; and with the builder of the candidate before it at hand, as in a
+    ladder, those of a build without a timing cache, and of one more with the cache that this one left."""
     engine = next(one for one in all_engines() if one.name == "tensorrt")
     shutil.rmtree(timing_caches, ignore_errors=True)
-    context = context_of(subject, scratch / "rebuild", timing_caches, device)
+    alone = context_of(subject, scratch / "rebuild", timing_caches, device)
+    context = dataclasses.replace(alone, shelf=Shelf())
     rung = next(one for one in engine.rungs(precision, context) if not one.unavailable)
     graph = _seconds(lambda: typed_graph(precision, subject.exported, context))
+    builder = _seconds(lambda: tool(tensorrt(), context.shelf, gpu(), gpu))
     cold, warm = (_seconds(lambda: engine.build(rung, subject.exported, context)) for _ in range(2))
-    return {"model": entry.name, "candidate": rung.name, "graph_s": graph, "cold_s": cold, "warm_s": warm}
+    if context.shelf:
+        context.shelf.clear()
+    return {"model": entry.name, "candidate": rung.name, "graph_s": graph, "builder_s": builder, "cold_s": cold,
+            "warm_s": warm, "alone_s": _seconds(lambda: engine.build(rung, subject.exported, alone))}
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -34,7 +34,7 @@ from enginewright_builder.competition.refusals import (
 )
 from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest
 from enginewright_builder.data.sets import SampleSet
-from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Member, Rung
+from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Member, Rung, Shelf
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
@@ -93,7 +93,8 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
           gate: Gate) -> Climb:
     """Raises :class:`NothingToServeError` ``AccuracyNotReached``, ``NotFasterThanSource`` or ``BudgetTooSmall``, and
     :class:`UserError` ``PrecisionUnsupported`` when no engine has such a rung here."""
-    context = context if context.buckets else replace(context, buckets=tuple(sorted({1, context.max_batch_size})))
+    shelf = Shelf()
+    context = replace(context, buckets=context.buckets or tuple(sorted({1, context.max_batch_size})), shelf=shelf)
     plans = _plans(engines, precision, context)
     context.progress(0.0, "asking the source model")
     references = remembered(map(source.run, gate.evaluation.batches), context.workspace / "references")
@@ -110,6 +111,7 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
         heats = ascent.race()
     finally:
         ascent.close()
+        shelf.clear()
     judgement = judge(ascent.measured(), heats, gate.accuracy.tolerance, source.candidate,
                       context.runtime.python_runtimes)
     if not judgement.shipped and gate.fallback:

@@ -76,7 +76,7 @@ class BuildContext:
     typical inputs, for the sizes other than the batch. ``source`` is the model itself, for engines that compile it
     rather than its ONNX. ``timing_caches`` is a folder of the store that outlives the build, for what TensorRT measured
     and the graphs that it builds from; None without a store. ``keep_precise`` names ONNX nodes that a lower precision
-    has to leave as they are.
+    has to leave as they are. ``shelf`` is None where builds share nothing.
     """
 
     device: DeviceRequest
@@ -90,6 +90,24 @@ class BuildContext:
     source: SourceModel | None = None
     timing_caches: Path | None = None
     keep_precise: tuple[str, ...] = ()
+    shelf: Shelf | None = None
+
+
+class Shelf:
+    """What engines want to use again in the next build, as it is dear to make. Who runs several builds clears it."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Any] = {}
+
+    def get(self, name: str) -> Any:
+        """None if it is not there."""
+        return self._held.get(name)
+
+    def put(self, name: str, value: Any) -> None:
+        self._held[name] = value
+
+    def clear(self) -> None:
+        self._held.clear()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,8 @@ class TensorRtEngine:
             graph=graph, precision=rung.precision, interface=model.interface, profiles=shapes,
             memory_bytes=context.device.memory_bytes, timing_caches=context.timing_caches,
             cache_key=CacheKey(product=device.product, capability=device.capability_text,
-                               mig_profile=context.device.mig_profile, tensorrt=str(trt.__version__)))
+                               mig_profile=context.device.mig_profile, tensorrt=str(trt.__version__)),
+            shelf=context.shelf)
         plan = build_plan(trt, request, device, lambda part, detail: context.progress(0.1 + 0.9 * part, detail))
         target = context.workspace / rung.name.replace(" ", "-") / PLAN_FILE
         target.parent.mkdir(parents=True, exist_ok=True)

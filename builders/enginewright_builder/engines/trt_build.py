@@ -13,7 +13,9 @@ from typing import Any
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.engines import trt_timing_cache as timing_cache
-from enginewright_builder.engines.trt_device import Gpu
+from enginewright_builder.engines.base import Shelf
+from enginewright_builder.engines.trt_builder import NoBuilderError, Tool, tool
+from enginewright_builder.engines.trt_device import Gpu, gpu
 from enginewright_builder.engines.trt_inspect import silently_precise
 from enginewright_builder.engines.trt_messages import (
     Complaint,
@@ -48,19 +50,19 @@ class PlanRequest:
     memory_bytes: int
     timing_caches: Path | None
     cache_key: timing_cache.CacheKey
+    shelf: Shelf | None = None
 
 
-def build_plan(trt: Any, request: PlanRequest, gpu: Gpu, progress: Callable[[float, str], None]) -> bytes:
+def build_plan(trt: Any, request: PlanRequest, device: Gpu, progress: Callable[[float, str], None]) -> bytes:
     """The serialised engine. Raises :class:`UserError` ``CandidateFailed`` with TensorRT's reason and a remedy."""
-    log = _error_log(trt)
-    trt.init_libnvinfer_plugins(log, "")
-    builder = _builder(trt, log, request, gpu)
+    made = _tool(trt, request, device)
+    builder, log = made.builder, made.log
     # The parser owns the weights until the engine is built.
     network, _parser = _parse(trt, builder, log, request)
     cache = _timing_cache(request, progress)
     phases = Phases(progress)
     watcher = monitor(trt, phases)
-    limits = list(workspace_limits(request.memory_bytes, gpu))
+    limits = list(workspace_limits(request.memory_bytes, device))
     for limit in limits:
         log.errors.clear()
         config = _config(trt, builder, request, limit, cache, watcher, progress)
@@ -71,22 +73,21 @@ def build_plan(trt: Any, request: PlanRequest, gpu: Gpu, progress: Callable[[flo
         if not out_of_memory(log.errors):
             raise build_failed(log.errors, request.precision, trt.__version__)
         progress(0.0, f"out of GPU memory with {limit >> 20} MiB of workspace")
-    raise memory_exhausted(request.precision, limits[-1], request.memory_bytes or gpu.memory_bytes)
+    raise memory_exhausted(request.precision, limits[-1], request.memory_bytes or device.memory_bytes)
 
 
-def _builder(trt: Any, log: Any, request: PlanRequest, gpu: Gpu) -> Any:
-    """The constructor itself takes memory of the GPU, and where there is none left the bindings raise ``TypeError``."""
+def _tool(trt: Any, request: PlanRequest, before: Gpu) -> Tool:
     try:
-        return trt.Builder(log)
-    except TypeError as error:
-        if out_of_memory(log.errors):
-            raise memory_exhausted(request.precision, 0, request.memory_bytes or gpu.memory_bytes) from error
-        raise build_failed(log.errors, request.precision, trt.__version__) from error
+        return tool(trt, request.shelf, before, gpu)
+    except NoBuilderError as error:
+        if out_of_memory(error.errors):
+            raise memory_exhausted(request.precision, 0, request.memory_bytes or before.memory_bytes) from error
+        raise build_failed(error.errors, request.precision, trt.__version__) from error
 
 
-def workspace_limits(memory_bytes: int, gpu: Gpu) -> Iterator[int]:
+def workspace_limits(memory_bytes: int, device: Gpu) -> Iterator[int]:
     """Bytes of workspace to try, falling; the first leaves room in the slice, whatever the device has beside it."""
-    memory = min(memory_bytes or gpu.memory_bytes, gpu.free_bytes or gpu.memory_bytes)
+    memory = min(memory_bytes or device.memory_bytes, device.free_bytes or device.memory_bytes)
     limit = max(_LEAST_WORKSPACE, int(memory * _WORKSPACE_SHARE))
     for _ in range(_ATTEMPTS):
         yield limit
@@ -189,18 +190,3 @@ def _check_tensor(trt: Any, engine: Any, name: str, dtype: str, precision: str) 
     if found != numpy_dtype(dtype):
         raise candidate_failed(precision, f"{name!r} is {found} in the engine and {dtype} in the model's interface",
                                "leave spec.engine.backend at auto")
-
-
-def _error_log(trt: Any) -> Any:
-    """TensorRT's logger that keeps errors for messages."""
-
-    class Log(trt.ILogger):  # type: ignore[misc]
-        def __init__(self) -> None:
-            trt.ILogger.__init__(self)
-            self.errors: list[str] = []
-
-        def log(self, severity: Any, message: str) -> None:
-            if severity in (trt.ILogger.ERROR, trt.ILogger.INTERNAL_ERROR):
-                self.errors.append(message)
-
-    return Log()

@@ -4,7 +4,7 @@ and operators that it lacks. The real one is asked the same in tests/gpu."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.engines import trt_build
 from enginewright_builder.engines import trt_timing_cache as timing_cache
+from enginewright_builder.engines.base import Shelf
 from enginewright_builder.engines.trt_build import PlanRequest, build_plan
 from enginewright_builder.engines.trt_device import Gpu
 from enginewright_builder.errors import UserError
 
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 H200 = Gpu(product="NVIDIA H200", capability=(9, 0), memory_bytes=8 * GIB, free_bytes=8 * GIB)
 KEY = timing_cache.CacheKey(product="NVIDIA H200", capability="9.0", mig_profile="", tensorrt="10.6.0")
 MEASURED = b"measured before"
@@ -90,11 +92,13 @@ class StandIn:
         self.fits, self.problems, self.accepts = fits, problems, accepts
         self.configs: list[Config] = []
         self.log: Any = None
+        self.builders = 0
 
     def init_libnvinfer_plugins(self, log: Any, namespace: str) -> None:
         self.log = log
 
     def Builder(self, log: Any) -> Any:  # noqa: N802  (TensorRT's own name)
+        self.builders += 1
         return SimpleNamespace(create_network=lambda flags: object(), create_builder_config=self._config,
                                build_serialized_network=self._build)
 
@@ -204,3 +208,36 @@ def test_an_operator_that_tensorrt_lacks_is_named_with_its_node_and_who_competes
     assert caught.value.reason == "CandidateFailed"
     for words in ("does not support GridSample3D (node '/head/grid')", "ONNX Runtime and PyTorch compete without it"):
         assert words in caught.value.message
+
+
+def held(bytes_: int) -> Callable[[], Gpu]:
+    """What the GPU says once a builder of this size was made."""
+    return lambda: replace(H200, free_bytes=H200.free_bytes - bytes_)
+
+
+def test_a_climb_makes_one_builder_and_each_build_starts_without_errors(
+        request_: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trt_build, "gpu", held(GIB // 8))
+    trt, shelf = StandIn(fits=256 * MIB), Shelf()
+    for _ in range(2):
+        assert build(trt, replace(request_, shelf=shelf))[0] == b"plan"
+    assert trt.builders == 1
+    shelf.clear()
+    build(trt, replace(request_, shelf=shelf))
+    assert trt.builders == 2
+    trt.fits = 0  # an error of this build is not taken for one of the next
+    with pytest.raises(UserError, match="memory"):
+        build(trt, replace(request_, shelf=shelf))
+    trt.fits = 8 * GIB
+    assert build(trt, replace(request_, shelf=shelf))[0] == b"plan"
+    assert trt.log.errors == []
+
+
+@pytest.mark.parametrize(("shelf", "size"), [(Shelf(), H200.memory_bytes // 10), (None, 0)], ids=["large", "alone"])
+def test_a_builder_that_takes_much_of_the_gpu_is_not_kept(shelf: Shelf | None, size: int, request_: PlanRequest,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trt_build, "gpu", held(size))
+    trt = StandIn()
+    for _ in range(2):
+        build(trt, replace(request_, shelf=shelf))
+    assert trt.builders == 2

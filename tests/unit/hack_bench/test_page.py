@@ -27,7 +27,8 @@ def part() -> dict[str, Any]:
             "command": "make bench-gpu MODELS=resnet50", "cells": rows, "failed": [], "serving": [
                 {"model": "resnet50", "batch": 1, "candidate": "fast", "device_ms": 1.0, "bare_ms": 2.0,
                  "triton_ms": 3.0, "layers": {"queue_ms": 0.25}}],
-            "builds": [{"model": "resnet50", "candidate": "fast", "graph_s": 9.0, "cold_s": 30.0, "warm_s": 1.0}],
+            "builds": [{"model": "resnet50", "candidate": "fast", "graph_s": 9.0, "builder_s": 5.0,
+                        "cold_s": 30.0, "warm_s": 1.0, "alone_s": 7.0}],
             "models": [{"model": "resnet50", "weights": "random",
                         "refused": [{"candidate": "wrong", "verdict": "AccuracyRefused", "reason": "0.5 < 0.99"}]}]}
 
@@ -52,6 +53,7 @@ def test_the_page_marks_what_ships_and_what_was_refused(part: dict[str, Any]) ->
     assert "*eager-fp32*" in text
     assert "- wrong: AccuracyRefused: 0.5 < 0.99" in text
     assert "| 1.50× | queue 0.250 |" in text
+    assert "| 30.0 | 1.00 | 30.0× | 7.00 | 5.0× |" in text
 
 
 def test_the_page_says_how_each_part_is_made_again(part: dict[str, Any]) -> None:
