@@ -32,6 +32,7 @@ from enginewright.observe.prober import Prober
 from enginewright.observe.shelves import ShelfReader
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
+from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.health import Health, HealthLimits
 from enginewright.reconcile.housekeeping import PERIOD, Housekeeper
 from enginewright.reconcile.http import health_app, metrics_app, serving
@@ -89,8 +90,10 @@ class Operator:
             reporter=Reporter(kube, recorder, metrics.status_writes.inc),
             signals=self.signals,
             known=self.known,
+            exposed=Exposed(),
             config=options.config,
         )
+        metrics.registry.register(parts.exposed)
         reader = ShelfReader(kube, parts.world.now, options.namespaces)
         self.housekeeper = Housekeeper(reader, parts.actor, options.config, options.housekeeping)
         self.loop = Loop(self.queue, Reconciler(parts), metrics, options.workers)

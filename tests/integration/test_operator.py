@@ -71,8 +71,20 @@ async def test_deletion_leaves_the_engine_and_nothing_else(
     """The garbage collector is real: whatever lacks an owner reference would stay."""
     await models.create(model())
     await models.wait("Ready", "True")
+    about = {"namespace": models.namespace, "optimisedmodel": "minilm", "type": "Ready", "status": "True",
+             "reason": "Serving"}  # fmt: skip
+
+    def series() -> float | None:
+        return operator.metrics.registry.get_sample_value("enginewright_condition", about)
+
+    assert series() == 1
     await models.delete()
     await models.gone(OPTIMISED_MODEL, "minilm")
+
+    async def no_series_is_left() -> bool:
+        return series() is None
+
+    await eventually(no_series_is_left)
 
     async def only_the_record_is_left() -> bool:
         for resource in (JOB, POD, DEPLOYMENT, SERVICE, DISRUPTION_BUDGET, ENDPOINT_SLICE):

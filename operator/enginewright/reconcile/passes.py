@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from enginewright.act.execute import Actor
-from enginewright.act.report import Reporter, refused
+from enginewright.act.report import Reporter, plain, refused
 from enginewright.clients.errors import ClientError, Family, LostRaceError, RefusedError, family_of
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
@@ -25,6 +25,7 @@ from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
+from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.known import Known, Needs
 from enginewright.reconcile.targets import needed_claims, target_of
 from enginewright.tracing import Attribute, Span, note, span
@@ -44,6 +45,7 @@ class Parts:
     reporter: Reporter
     signals: Signals
     known: Known
+    exposed: Exposed
     config: OperatorConfig
     decide: Decide = decide
 
@@ -129,11 +131,16 @@ class Reconciler:
             status = refused(view, status, Reason.API_REFUSED, message, observed.now)
             events = (*events, Event(type="Warning", reason=Reason.API_REFUSED, action="Reconcile", note=message))
         with span(Span.REPORT):
-            written = await self._parts.reporter.status(view, status)
+            written = await self._tell(view, status)
             note(Attribute.STATUS_WRITTEN, written)
             if written:
                 log.info("status written", conditions=_conditions(status))
             await self._parts.reporter.events(view, events, log)
+
+    async def _tell(self, view: ObjectView, status: Mapping[str, Any]) -> bool:
+        """In status and as metrics; says whether status was written."""
+        self._parts.exposed.remember(Key(view.namespace, view.name), plain(status))
+        return await self._parts.reporter.status(view, status)
 
     async def _surface(self, view: ObjectView, error: Exception, log: FilteringBoundLogger) -> None:
         """A defect is told where the user looks, not only in our log. What could not be judged is not ready."""
@@ -142,7 +149,7 @@ class Reconciler:
         status = refused(view, view.status, Reason.OPERATOR_ERROR, message, self._parts.world.now())
         event = Event(type="Warning", reason=Reason.OPERATOR_ERROR, action="Reconcile", note=message)
         try:
-            await self._parts.reporter.status(view, status)
+            await self._tell(view, status)
         except ClientError as second:
             log.warning("defect could not be told in status", error=str(second))
         await self._parts.reporter.events(view, [event], log)
@@ -163,6 +170,7 @@ class Reconciler:
     async def _forget(self, key: Key, log: FilteringBoundLogger) -> None:
         """Children go by their owner references; what is left is ours in memory."""
         await self._parts.signals.forget(key)
+        self._parts.exposed.forget(key)
         if key in self._parts.known:
             self._parts.known.forget(key)
             log.info("object is gone")

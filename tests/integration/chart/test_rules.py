@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from enginewright.core.reasons import Condition, Reason
 from support.kubectl import Kubectl
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,6 +44,17 @@ def test_rules_name_only_what_the_operator_exports() -> None:
     assert asked
     documented = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert {name for name in asked if f"`{name}`" not in documented} == set()
+
+
+def test_rules_name_conditions_and_reasons_that_there_are() -> None:
+    asked = [rule["expr"] for group in load(RULES)["groups"] for rule in group["rules"]]
+    text = " ".join(expression for expression in asked if "condition" in expression)
+    kinds = {kind for found in re.findall(r'\btype=~?"([^"]+)"', text) for kind in found.split("|")}
+    reasons = {reason for found in re.findall(r'\breason[!=]~?"([^"]+)"', text) for reason in found.split("|")}
+    assert kinds
+    assert kinds <= set(Condition)
+    assert reasons
+    assert all(any(re.fullmatch(reason, known) for known in Reason) for reason in reasons)
 
 
 def test_examples_ask_for_what_is_recorded() -> None:

@@ -13,6 +13,7 @@ from enginewright.clients.errors import TransientError
 from enginewright.core.config import OperatorConfig
 from enginewright.core.plan import Create, Plan
 from enginewright.observe.keys import Key
+from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.passes import Parts, Reconciler
 from support.cluster import SPEC, Cluster
 
@@ -58,7 +59,8 @@ async def one_pass(cluster: Cluster) -> dict[str, Any]:
         actor=SimpleNamespace(execute=execute), reporter=SimpleNamespace(status=status, events=nothing),
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                 recommend=lambda *_: None),
-        known=SimpleNamespace(remember=lambda *_: None), config=OperatorConfig(), decide=lambda *_: cluster.plan())
+        known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
+        decide=lambda *_: cluster.plan())
     with pytest.raises(TransientError):
         await Reconciler(cast(Parts, parts)).reconcile(Key("prod", "minilm"))
     return written[0]

@@ -29,6 +29,7 @@ from enginewright.clients.kube import KubeClient
 from enginewright.core.config import OperatorConfig
 from enginewright.core.plan import Apply, Create
 from enginewright.observe.keys import Key
+from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.passes import Parts, Reconciler
 from enginewright.tracing import Attribute, Span, span
 from support.cluster import SPEC, Cluster
@@ -84,7 +85,7 @@ def one_pass(kube: Kube) -> None:
         reporter=SimpleNamespace(status=lambda *_: gives(True), events=lambda *_: gives(None)),
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=lambda _: gives(None),
                                 recommend=lambda *_: None),
-        known=SimpleNamespace(remember=lambda *_: None), config=OperatorConfig(),
+        known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
         decide=lambda *_: replace(cluster.plan(), requeue_after=AGAIN))
     asyncio.run(_run(Reconciler(cast(Parts, parts))))
 

@@ -1,0 +1,53 @@
+"""What the status of each object says, as series: conditions for alarms, and what inferences cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from enginewright.observe.keys import Key
+
+OBJECT = ("namespace", "optimisedmodel")
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences)."""
+
+    conditions: tuple[tuple[str, str, str], ...] = ()
+    cost: tuple[str, float] | None = None
+
+
+class Exposed(Collector):
+    """Of each object its newest status; nothing of one that is gone."""
+
+    def __init__(self) -> None:
+        self._shown: dict[Key, _Shown] = {}
+
+    def remember(self, key: Key, status: Mapping[str, Any]) -> None:
+        """``status`` as it is written: plain data."""
+        cost, conditions = status.get("cost"), status.get("conditions") or ()
+        self._shown[key] = _Shown(
+            conditions=tuple((entry["type"], entry["status"], entry["reason"]) for entry in conditions),
+            cost=(cost["currency"], cost["perMillionInferences"]) if cost else None,
+        )
+
+    def forget(self, key: Key) -> None:
+        self._shown.pop(key, None)
+
+    def collect(self) -> Iterator[Metric]:
+        conditions = GaugeMetricFamily("enginewright_condition", "1 for what each condition of each object is.",
+                                       labels=(*OBJECT, "type", "status", "reason"))  # fmt: skip
+        costs = GaugeMetricFamily("enginewright_cost_per_million_inferences", "As status.cost has it.",
+                                  labels=(*OBJECT, "currency"))  # fmt: skip
+        for key, shown in self._shown.items():
+            for condition in shown.conditions:
+                conditions.add_metric((key.namespace, key.name, *condition), 1)
+            if shown.cost:
+                currency, price = shown.cost
+                costs.add_metric((key.namespace, key.name, currency), price)
+        yield from (conditions, costs)

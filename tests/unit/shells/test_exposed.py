@@ -1,0 +1,44 @@
+"""Series of the objects' statuses."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from enginewright.observe.keys import Key
+from enginewright.reconcile.exposed import Exposed
+
+KEY = Key("prod", "minilm")
+OF_IT = {"namespace": "prod", "optimisedmodel": "minilm"}
+
+
+def status(value: str, reason: str) -> dict[str, object]:
+    return {"conditions": [{"type": "Ready", "status": value, "reason": reason, "message": "…"}],
+            "cost": {"perMillionInferences": 1.5, "currency": "EUR"}}
+
+
+def ready(registry: CollectorRegistry, value: str, reason: str) -> float | None:
+    return registry.get_sample_value(
+        "enginewright_condition", {**OF_IT, "type": "Ready", "status": value, "reason": reason})  # fmt: skip
+
+
+def cost(registry: CollectorRegistry) -> float | None:
+    return registry.get_sample_value("enginewright_cost_per_million_inferences", {**OF_IT, "currency": "EUR"})
+
+
+def test_the_newest_status_and_nothing_of_what_is_gone() -> None:
+    registry, exposed = CollectorRegistry(), Exposed()
+    registry.register(exposed)
+    exposed.remember(KEY, status("False", "Building"))
+    assert (ready(registry, "False", "Building"), cost(registry)) == (1, 1.5)
+    exposed.remember(KEY, status("True", "Serving"))
+    assert (ready(registry, "False", "Building"), ready(registry, "True", "Serving")) == (None, 1)
+    exposed.forget(KEY)
+    assert (ready(registry, "True", "Serving"), cost(registry)) == (None, None)
+    exposed.forget(KEY)
+
+
+def test_what_has_no_conditions_yet_has_no_series() -> None:
+    registry, exposed = CollectorRegistry(), Exposed()
+    registry.register(exposed)
+    exposed.remember(KEY, {})
+    assert [sample for metric in registry.collect() for sample in metric.samples] == []
