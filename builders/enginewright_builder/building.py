@@ -34,6 +34,7 @@ from enginewright_builder.evidence.content import build_report, device_name
 from enginewright_builder.evidence.performance import Performance, device_class
 from enginewright_builder.export import export_model
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.quality.reference import keep_reference
 from enginewright_builder.report import write_report
 from enginewright_builder.resolve import Resolved
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
@@ -79,6 +80,8 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
         folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, climbed.artifact, serving, gpus=gpus,
                              warmup=prepared.evaluation.request(1))
         config = (folder / "config.pbtxt").read_text()
+    if request.keep_reference:
+        keep_reference(staging, prepared.exported, request.accuracy, resolved.metric_graph)
     with steps.step("verify-load", "loading the finished repository in a fresh tritonserver"):
         proof = _prove(staging, every, prepared, climbed, serving, gpus)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(),

@@ -36,6 +36,9 @@ REPORT_FILE = "build-report.json"
 REPORT_PAGE = "report.html"
 # Recorded inputs and the source model's answers, which replicas are tried with. Engines of older builders have none.
 SMOKE_FILE = "smoke.json"
+# The source model as FP32 ONNX, and how it is to be compared with: what the quality monitor holds live answers against.
+# Only engines that were asked for with it have it.
+REFERENCE_FOLDER = "reference"
 # How the termination message of a server begins that failed its smoke test. smoke.py imports nothing and repeats it.
 SMOKE_TEST_FAILED = "smoke test failed: "
 # How the termination message of a replica begins whose TensorRT or GPU is not what its engine was built with. fits.py
@@ -170,7 +173,8 @@ class RuntimeRequest:
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
     """All that a build depends on. ``model_name`` is who asks, for the report; an engine has no name. ``mounts`` maps a
-    claim of ``pvc://CLAIM/path`` to where it is mounted."""
+    claim of ``pvc://CLAIM/path`` to where it is mounted. ``keep_reference`` publishes the source model as ONNX beside
+    the engine."""
 
     model_name: str
     source: SourceRequest
@@ -185,6 +189,7 @@ class BuildRequest:
     builder_image: str = ""
     store_path: str = ""
     mounts: Mapping[str, str] = field(default_factory=dict)
+    keep_reference: bool = False
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
@@ -200,8 +205,8 @@ class BuildRequest:
 
         Left out: who asks, where things are mounted, the time budget, the URIs (their digests count), and all that
         concerns only replicas. Where the source may be served for want of time, the budget counts: more of it is
-        another wish. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints
-        must mean equal content.
+        another wish. An engine with its reference is another than one without. Raises :class:`ContractError` while a
+        digest is still unresolved: equal fingerprints must mean equal content.
         """
         for name, digest in self._digests().items():
             if not digest:
@@ -211,6 +216,8 @@ class BuildRequest:
             del body[key]
         if self.engine.fallback == "none":
             del body["engine"]["build_budget_seconds"], body["engine"]["fallback"]
+        if not self.keep_reference:
+            del body["keep_reference"]
         del body["source"]["uri"]
         for holder, key in (("engine", "calibration"), ("accuracy", "evaluation")):
             if body[holder][key] is not None:
@@ -452,6 +459,30 @@ class Manifest:
 
     def to_json(self) -> str:
         return dumps(self, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Raises :class:`ContractError`."""
+        return load(cls, text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QualityReport:
+    """What a replica's quality monitor says of live traffic. ``samples`` rows of the newest requests are in its window,
+    their scores by the accuracy gate's ``metric`` (0 to 1, 1 for equal answers) add up to ``total``; the engine was
+    proven to lose at most ``tolerance``. ``requests`` were sampled since it began. ``problem`` says why nothing can be
+    measured; empty where it can."""
+
+    metric: str
+    tolerance: float
+    samples: int = 0
+    total: float = 0.0
+    requests: int = 0
+    problem: str = ""
+    version: int = CONTRACT_VERSION
+
+    def to_json(self) -> str:
+        return dumps(self)
 
     @classmethod
     def from_json(cls, text: str) -> Self:

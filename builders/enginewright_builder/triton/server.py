@@ -36,12 +36,13 @@ class TritonServer:
 
     Python-backend models get shared memory regions under a name of this server's own, so that it can clear what a
     killed stub leaves. A missing library makes Triton hang rather than fail, so every wait has a deadline, and the
-    error carries the tail of Triton's log.
+    error carries the tail of Triton's log. ``options`` are given to the server as they are.
     """
 
     def __init__(self, repository: Path, *, models: tuple[str, ...] = (), ready_seconds: float = 120.0,
-                 gpus: tuple[int, ...] = ()) -> None:
+                 gpus: tuple[int, ...] = (), options: tuple[str, ...] = ()) -> None:
         self.repository, self.models, self.ready_seconds, self.gpus = repository, models, ready_seconds, gpus
+        self.options = options
         self.start_seconds = 0.0
         self.version = ""
         self._prefix = f"enginewright-{uuid.uuid4().hex[:12]}-"
@@ -106,7 +107,7 @@ class TritonServer:
             arguments["backend-directory"] = str(installation.backends)
         # The configuration is complete; completing it would start one more stub a model only to ask it.
         return ["--disable-auto-complete-config", *(f"--{key}={value}" for key, value in arguments.items()),
-                *(f"--load-model={model}" for model in self.models)]
+                *(f"--load-model={model}" for model in self.models), *self.options]
 
     async def _wait_ready(self, deadline: float) -> None:
         while True:

@@ -18,6 +18,7 @@ from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.contract import (
     MODEL_FOLDER,
     MODEL_REPOSITORY,
+    REFERENCE_FOLDER,
     REPORT_FILE,
     REPORT_PAGE,
     SMOKE_FILE,
@@ -30,6 +31,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
+from enginewright_builder.quality.reference import Reference, read_about
 from enginewright_builder.report import read_report
 
 Make = Callable[..., BuildRequest]
@@ -126,6 +128,8 @@ class TestOnTriton:
         assert outcome.engine.device_class == "cpu"
         assert outcome.engine.throughput_at_objective == performance.throughput_at_objective is not None
 
+        assert not (tmp_path / "store" / outcome.fingerprint / REFERENCE_FOLDER).exists()
+
         again, lines = build(dataclasses.replace(request_with_data, mounts={"other": "/nowhere"}), tmp_path / "t")
         assert again.cache_hit
         assert again.engine == outcome.engine
@@ -144,7 +148,7 @@ class TestOnTriton:
                 return {name: [1.0 if (name, batch) in fastest else 2.0] * count for name in names}
 
         monkeypatch.setattr("enginewright_builder.building.Gate", functools.partial(Gate, stopwatch=Told))
-        outcome, _ = build(request_with_data, tmp_path / "s")
+        outcome, _ = build(dataclasses.replace(request_with_data, keep_reference=True), tmp_path / "s")
         assert outcome.ok, outcome.error
         assert outcome.engine is not None
         assert (outcome.engine.triton_backend, outcome.engine.precision) == ("python", "fp32+int8-dynamic")
@@ -154,6 +158,14 @@ class TestOnTriton:
         assert told["onnxruntime int8-static"][0] == "Slower"
         version = tmp_path / "store" / outcome.fingerprint / MODEL_REPOSITORY / MODEL_FOLDER / "1"
         assert sorted(path.name for path in version.iterdir() if path.is_dir()) == ["m0", "m1"]
+        kept = tmp_path / "store" / outcome.fingerprint / REFERENCE_FOLDER
+        reference = Reference(kept, read_about(kept), 1)
+        assert (reference.metric, reference.about.tolerance) == (
+            request_with_data.accuracy.metric, request_with_data.accuracy.tolerance)
+        assert reference.about.problem == ""
+        [tensor] = reference.about.interface.inputs
+        answers = reference.answer({tensor.name: np.zeros((2, *map(int, tensor.shape[1:])), np.float32)})
+        assert all(len(array) == 2 for array in answers.values())
 
     def test_the_source_itself_is_published_where_that_is_allowed(self, request_with_data: BuildRequest, tmp_path: Path,
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,66 @@
+"""Keeps the monitor running, and itself whatever becomes of it: ``python3 -m enginewright_builder.quality …``.
+
+It is the first process of a container beside the server, and a pod is ready only while all its containers run: a
+monitor that fails must never take its replica out of service. Standard library only, so that little can go wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+LIMIT = Path("/sys/fs/cgroup/memory.max")
+# Of the container's memory, for the monitor: the rest is this process's and the kernel's.
+SHARE = 0.85
+FIRST_PAUSE, LONGEST_PAUSE, SETTLED = 1.0, 300.0, 600.0
+# Each thread of these libraries reserves memory of its own, by the number of the machine's cores.
+QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def memory_bytes(limit: Path = LIMIT) -> int:
+    """What the monitor may allocate; 0 where the container has no limit or does not say."""
+    try:
+        return int(int(limit.read_text()) * SHARE)
+    except (OSError, ValueError):
+        return 0
+
+
+def keep_running(command: Sequence[str], stop: threading.Event) -> None:
+    """Starts ``command`` again whenever it ends, after ever longer pauses, until ``stop``."""
+    pause = FIRST_PAUSE
+    while not stop.is_set():
+        began = time.monotonic()
+        try:
+            with subprocess.Popen(command, env={**os.environ, **QUIET}) as child:
+                while child.poll() is None and not stop.wait(0.5):
+                    pass
+                child.terminate()
+            print(f"the monitor ended with status {child.returncode}", file=sys.stderr, flush=True)
+        except OSError as error:
+            print(f"the monitor cannot be started: {error}", file=sys.stderr, flush=True)
+        pause = FIRST_PAUSE if time.monotonic() - began > SETTLED else min(LONGEST_PAUSE, 2 * pause)
+        stop.wait(pause)
+
+
+def main() -> int:
+    stop = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    keep_running([sys.executable, "-m", "enginewright_builder.quality.monitor", *sys.argv[1:],
+                  f"--memory-bytes={memory_bytes()}"], stop)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,113 @@
+"""The monitor of one replica: every few seconds it scores what was sampled and asks for more.
+
+``python3 -m enginewright_builder.quality.monitor REFERENCE --model=NAME --traces=DIR …``; run by the package's own
+``__main__``, which lives on if this does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from enginewright_builder.contract import ContractError, QualityReport
+from enginewright_builder.quality.page import Told, served
+from enginewright_builder.quality.reference import About, Reference, read_about
+from enginewright_builder.quality.tap import Tap, TapClosedError
+from enginewright_builder.quality.window import Window
+from enginewright_builder.system import available_cpus
+
+PERIOD: Final = 5.0
+log = logging.getLogger(__name__)
+
+
+class Monitor:
+    """``clock`` is monotonic, in seconds."""
+
+    def __init__(self, reference: Reference, tap: Tap, window: Window, clock: Callable[[], float]) -> None:
+        self._reference, self._tap, self._window, self._clock = reference, tap, window, clock
+        self._opened = clock() - PERIOD
+        self._requests = 0
+        self._closed = ""
+
+    def look(self) -> None:
+        """Scores what was traced, then lets more be traced: a source model that is slow is asked less often."""
+        for traced in self._tap.drain():
+            self._window.add(self._reference.answer(traced.inputs), traced.outputs)
+            self._requests += 1
+        now = self._clock()
+        try:
+            self._tap.open(min(now - self._opened, 2 * PERIOD))
+            self._closed = ""
+        except TapClosedError as error:
+            self._closed = str(error)
+        self._opened = now
+
+    def told(self) -> Told:
+        about, scores = self._reference.about, tuple(self._window.scores)
+        return Told(report=QualityReport(metric=about.metric, tolerance=about.tolerance, samples=len(scores),
+                                         total=sum(scores), requests=self._requests, problem=self._closed),
+                    skipped=self._tap.skipped)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # of requests nothing may ever lie on a disk
+    if options.memory_bytes:
+        # A model that is too large must fail here, by an exception, and not take the container along: a pod whose
+        # container is down gets no requests.
+        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
+    try:
+        about = read_about(options.reference)
+    except (OSError, ValueError, ContractError) as error:
+        about = About.nothing()
+        return _idle(about, f"the engine's reference cannot be read: {error}", options.port)
+    if about.problem:
+        return _idle(about, about.problem, options.port)
+    try:
+        reference = Reference(options.reference, about, available_cpus())
+    except Exception as error:  # ONNX Runtime's own classes, a user's metric, want of memory
+        return _idle(about, f"the source model does not run here: {str(error).strip()[:300]}", options.port)
+    tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
+              port=options.triton_port)
+    monitor = Monitor(reference, tap, Window(reference.metric, about.tolerance, options.window), time.monotonic)
+    latest = monitor.told()
+    with served(lambda: latest, options.port):
+        while True:
+            began = time.monotonic()
+            monitor.look()
+            latest = monitor.told()
+            time.sleep(max(0.0, PERIOD - (time.monotonic() - began)))
+
+
+def _idle(about: About, problem: str, port: int) -> int:
+    """Says what is wrong for as long as the pod lives: nothing but another engine or more memory helps."""
+    log.warning("nothing is measured: %s", problem)
+    told = Told(report=QualityReport(metric=about.metric, tolerance=about.tolerance, problem=problem))
+    with served(lambda: told, port):
+        threading.Event().wait()
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python3 -m enginewright_builder.quality", description=__doc__)
+    parser.add_argument("reference", type=Path, help="<store>/<fingerprint>/reference")
+    parser.add_argument("--model", required=True, help="the name that Triton serves it as")
+    parser.add_argument("--traces", type=Path, required=True, help="folder of the server's trace file, in memory")
+    parser.add_argument("--share", type=float, required=True, help="of requests that is sampled, 0 to 1")
+    parser.add_argument("--per-minute", type=int, required=True, help="most requests sampled in a minute")
+    parser.add_argument("--window", type=int, required=True, help="newest answers that agreement is taken over")
+    parser.add_argument("--port", type=int, required=True, help="of /quality and /metrics")
+    parser.add_argument("--triton-port", type=int, default=8000, help="of the server's HTTP endpoint")
+    parser.add_argument("--memory-bytes", type=int, default=0, help="most that it may allocate; 0: no limit")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,77 @@
+"""The source model as it lies beside an engine, for the monitor: written by a build, opened in a serving pod."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from enginewright_builder.accuracy.gate import Metric
+from enginewright_builder.accuracy.metrics import open_metric
+from enginewright_builder.accuracy.rules import ONNX_METRIC
+from enginewright_builder.contract import REFERENCE_FOLDER, AccuracyRequest, Interface, canonical, load, to_plain
+from enginewright_builder.engines.base import ExportedModel, Tensors
+from enginewright_builder.ort_session import OrtRunner
+from enginewright_builder.quality.trace import readable
+
+GRAPH, METRIC_GRAPH, ABOUT = "model.onnx", "metric.onnx", "reference.json"
+
+
+def keep_reference(staging: Path, exported: ExportedModel, accuracy: AccuracyRequest,
+                   metric_graph: Path | None) -> None:
+    """Into ``staging/reference``: the export with its weights, the metric, and what is asked of it."""
+    import onnx
+
+    folder = staging / REFERENCE_FOLDER
+    folder.mkdir(parents=True)
+    graph = onnx.load(str(exported.path), load_external_data=False).graph
+    beside = {entry.value for tensor in graph.initializer for entry in tensor.external_data if entry.key == "location"}
+    for source, name in ((exported.path, GRAPH), *((exported.path.parent / name, name) for name in sorted(beside))):
+        shutil.copyfile(source, folder / name)
+    if accuracy.metric == ONNX_METRIC and metric_graph is not None:
+        shutil.copyfile(metric_graph, folder / METRIC_GRAPH)
+    about = {"metric": accuracy.metric, "tolerance": accuracy.tolerance, "interface": to_plain(exported.interface)}
+    (folder / ABOUT).write_text(canonical(about), encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What ``reference.json`` says: the gate's metric and tolerance, and the model's tensors."""
+
+    metric: str
+    tolerance: float
+    interface: Interface
+
+    @classmethod
+    def nothing(cls) -> Self:
+        """Of an engine that cannot say."""
+        return cls(metric="", tolerance=0.0, interface=Interface())
+
+    @property
+    def problem(self) -> str:
+        """Why live traffic cannot be compared; empty where it can."""
+        wrong = [f"{one.name} ({one.dtype})" for one in (*self.interface.inputs, *self.interface.outputs)
+                 if not readable(one.dtype)]
+        return f"Triton's trace does not hold tensors of this type: {', '.join(wrong)}" if wrong else ""
+
+
+class Reference:
+    """The source model on the CPU, with ``threads`` at most."""
+
+    def __init__(self, folder: Path, about: About, threads: int) -> None:
+        self.about = about
+        graph = folder / METRIC_GRAPH
+        self.metric: str | Metric = open_metric(about.metric, graph if graph.is_file() else None)
+        self._outputs = [tensor.name for tensor in about.interface.outputs]
+        self._runner = OrtRunner(folder / GRAPH, parameters={"threads": str(threads)})
+
+    def answer(self, inputs: Tensors) -> Tensors:
+        answers = self._runner(inputs)
+        return {name: answers[name] for name in self._outputs}
+
+
+def read_about(folder: Path) -> About:
+    """Raises :class:`OSError` where there is none, :class:`~enginewright_builder.contract.ContractError` where it makes
+    no sense."""
+    return load(About, (folder / ABOUT).read_text(encoding="utf-8"))
