@@ -45,8 +45,7 @@ from enginewright_builder.steps import Budget
 log = logging.getLogger(__name__)
 
 METRIC, TOLERANCE = "cosine", 0.01
-# Enough for a lower bound of 0.99 with 95 % confidence, and some to spare.
-EVALUATION, CALIBRATION = 1024, 128
+CALIBRATION = 128
 GATE_BATCH = 32
 MEASURE_SECONDS = 4.0
 # For all candidates of one model at one batch together, after the competition.
@@ -133,7 +132,7 @@ def benchmark(entry: Entry, inputs: Path, scratch: Path, timing_caches: Path, de
 def prepare(entry: Entry, inputs: Path, scratch: Path, device: str) -> Subject:
     shutil.rmtree(scratch, ignore_errors=True)
     source = entry.load(inputs, device)
-    evaluation = synthetic_set(source, EVALUATION, seed=1, batch=GATE_BATCH)
+    evaluation = synthetic_set(source, entry.samples, seed=1, batch=GATE_BATCH)
     calibration = tuple(synthetic_set(source, CALIBRATION, seed=100_003, batch=GATE_BATCH).batches)
     exported = export_model(source, scratch / "export", [evaluation.request(size) for size in (1, 3)])
     references = remembered(map(source.run, evaluation.batches), scratch / "references")

@@ -10,12 +10,12 @@ install() {
 install site "$target"/wheels/*.whl
 install site-onnxruntime-gpu "$target"/onnxruntime-gpu/*.whl
 install site-triton "$target"/triton/*.whl
-# Python runs this file at every start. Triton's Python backend, and nothing else, is to find NumPy 1 first.
-cat >"$target/site/sitecustomize.py" <<PY
-import pathlib, sys
-if b"triton_python_backend_stub" in pathlib.Path("/proc/self/cmdline").read_bytes():
-    sys.path.insert(0, "$target/site-triton")
-PY
+# Triton's Python backend, and nothing else, is to find NumPy 1 first. Its interpreter starts without the environment, so
+# this stands where Python itself looks at every start.
+site_packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+cat >"$site_packages/enginewright-bench.pth" <<PTH
+import pathlib, sys; b"triton_python_backend_stub" in pathlib.Path("/proc/self/cmdline").read_bytes() and sys.path.insert(0, "$target/site-triton")
+PTH
 # The bindings are called tensorrt_bindings there; this makes them importable as tensorrt, with the libraries loaded.
 mkdir -p "$target/site/tensorrt"
 cat >"$target/site/tensorrt/__init__.py" <<PY

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.torch
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     from bench import cells, run
 
-    monkeypatch.setattr(run, "EVALUATION", 400)
     monkeypatch.setattr(run, "CELL_SECONDS", 0.0)
     monkeypatch.setattr(run, "MEASURE_SECONDS", 0.0)
     monkeypatch.setattr(cells, "BATCHES", (1, 4))
@@ -37,7 +36,7 @@ def test_every_candidate_is_measured_at_every_batch(tmp_path: Path) -> None:
         module = torch.nn.Sequential(*layers, torch.nn.Linear(64, 8))
         return TorchModel(module.eval(), interface, name="small", device=device)
 
-    found = run.benchmark(Entry("small", "random", load), tmp_path, tmp_path / "scratch", tmp_path / "caches",
+    found = run.benchmark(Entry("small", "random", load, samples=400), tmp_path, tmp_path / "scratch", tmp_path / "caches",
                           DeviceRequest(), 300.0, run.chosen_engines("fp32,int8-dynamic"))
     assert [cell["batch"] for cell in found.record["cells"]] == [1, 4]
     for cell in found.record["cells"]:
