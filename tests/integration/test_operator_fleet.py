@@ -147,8 +147,8 @@ async def test_a_new_revision_is_promoted_in_all_classes_or_in_none(
 
 
 @contextlib.asynccontextmanager
-async def always_answered(models: Models) -> AsyncIterator[None]:
-    """The Service has somebody to send requests to at each look from beginning to end."""
+async def always_answered(models: Models, least: int = 1) -> AsyncIterator[None]:
+    """The Service has ``least`` replicas to send requests to at each look from beginning to end."""
     looks: list[int] = []
     done = asyncio.Event()
 
@@ -164,7 +164,7 @@ async def always_answered(models: Models) -> AsyncIterator[None]:
         finally:
             done.set()
     assert looks
-    assert min(looks) > 0
+    assert min(looks) >= least
 
 
 async def test_a_class_goes_when_its_successor_serves(
@@ -187,6 +187,23 @@ async def test_a_class_goes_when_its_successor_serves(
 
     await eventually(the_pods_are_gone)
     assert [row["name"] for row in (await models.get())["status"]["classes"]] == ["cpu", "gpu"]
+
+
+async def test_what_a_class_carried_is_made_up_for_before_it_goes(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """Three replicas answer whenever one looks, until the one that leaves stops."""
+    scaled = {"maxReplicas": 4, "algorithm": "queue"}
+    await models.create(model(placement={"classes": [GPU, CPU, SLICE]}, rollout=QUICK, autoscaling=scaled))
+    await models.wait("Ready", "True")
+    async with always_answered(models, least=3):
+        await models.patch({"spec": {"placement": {"classes": [CPU, SLICE]}}})
+        await models.gone(OPTIMISED_MODEL, "minilm-gpu")
+        await models.wait("Ready", "True", "Serving")
+    status = (await models.get())["status"]
+    assert status["handover"]["classes"] == ["gpu"]
+    assert {row["name"]: row["leastReplicas"] for row in status["classes"]} == {"cpu": 2, "slice": 1}
+    assert (await models.get("minilm-cpu"))["metadata"]["annotations"][labels.LEAST_REPLICAS] == "2"
 
 
 async def test_an_object_of_a_class_is_the_fleets(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:

@@ -42,6 +42,7 @@ RETRY = f"{GROUP}/retry"  # set by the user to any new value to try again what f
 UNREFERENCED = f"{GROUP}/unreferenced-since"  # on engine records: since when nobody refers to the engine
 ENGINES = f"{GROUP}/engines"  # on collector Jobs: the fingerprints that they remove
 MEMBER_KEY = f"{GROUP}/member-key"  # on objects of a fleet's classes: of the spec that they were given
+LEAST_REPLICAS = f"{GROUP}/least-replicas"  # on objects of a fleet's classes, while a class that leaves is made up for
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 COMPONENT_RESOLVE = "resolve"

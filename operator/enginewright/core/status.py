@@ -428,10 +428,25 @@ class ClassStatus(StatusModel):
     """Price of a million inferences at the throughput that a replica sustains within the latency objective."""
     weight: int | None = None
     """Per cent of what comes through a Gateway."""
+    least_replicas: int | None = None
+    """Replicas that it has at least while it takes over what a class that left has carried."""
     stable: str | None = None
     """Its revision when all classes last served one revision of the fleet: what it goes back to."""
     candidate: str | None = None
     """The revision that is being rolled out."""
+
+
+class HandoverStatus(StatusModel):
+    """What classes that leave a fleet have carried, and the others are to take over."""
+
+    classes: tuple[str, ...] = ()
+    """Those that leave, or have left."""
+    inferences_per_second: float | None = None
+    """The most that all classes together carried when the first was to leave."""
+    replicas: int | None = None
+    """The same in replicas, where not every class is measured."""
+    until: str | None = Field(default=None, json_schema_extra=TIME)
+    """Until when the others keep the replicas that they were given for it; absent while a class is still to leave."""
 
 
 class SummaryStatus(StatusModel):
@@ -493,6 +508,8 @@ class Status(StatusModel):
     """The chosen hardware."""
     classes: tuple[ClassStatus, ...] = ()
     """Of a fleet: how each class of devices stands."""
+    handover: HandoverStatus | None = None
+    """Of a fleet: what is made up for while a class leaves."""
     rollout: RolloutStatus | None = None
     """Which revisions there are."""
     revisions: tuple[RevisionStatus, ...] = ()

@@ -18,7 +18,7 @@ from enginewright.core.manifests import member_key
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
 from support.cluster import refused
-from support.fleet_cluster import FleetCluster
+from support.fleet_cluster import FLEET, FleetCluster
 
 H100 = {"gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -29,6 +29,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 CHOICES = (("gpu", "cpu"), ("cpu", "slice"), ("gpu", "cpu", "slice"))
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
+SCALED = {"autoscaling": {"maxReplicas": 6, "algorithm": "queue"}}
 ENGINES = (None, {"maxBatchSize": 8}, {"maxBatchSize": 16})
 names = st.sampled_from(sorted(ENTRIES))
 
@@ -38,9 +39,9 @@ class SimulatedFleet(RuleBasedStateMachine):
     class had a proven candidate or served, ``tried`` those at which an object's revision was its candidate, ``served``
     the revisions that an object has served."""
 
-    @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1))
-    def start(self, slow: set[str]) -> None:
-        self.fleet = FleetCluster()
+    @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1), scaled=st.booleans())
+    def start(self, slow: set[str], scaled: bool) -> None:
+        self.fleet = FleetCluster(spec={**FLEET, **(SCALED if scaled else {})})
         self.asked: list[dict[str, str]] = []
         self.proven: dict[str, set[str]] = {name: set() for name in ENTRIES}
         self.served: dict[str, set[str]] = {}
@@ -194,6 +195,11 @@ class SimulatedFleet(RuleBasedStateMachine):
         # Not before what failed is known to have failed.
         fleet.annotations[labels.RETRY] = "at last"
         self.live_well(140)
+        # What the others were given for a class that left goes in the end.
+        fleet.wait(301)
+        self.live_well(3)
+        assert "handover" not in fleet.status
+        assert all(labels.LEAST_REPLICAS not in member.annotations for member in fleet.members.values())
         assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
         assert not fleet.plan().actions
         wanted = {entry["name"] for entry in fleet.spec["placement"]["classes"]}

@@ -6,9 +6,11 @@ that capacity is never taken from under a rollout and the figures of its analysi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp, unknown
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World, count
@@ -22,6 +24,7 @@ from enginewright.core.scaling import (
     decide_replicas,
     limits_of,
 )
+from enginewright.core.spec import AutoscalingSpec
 from enginewright.core.status import MAX_DECISIONS, AutoscalingStatus, DecisionStatus
 
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
@@ -62,10 +65,18 @@ def scale_step(world: World, serving: Serving) -> ScaleResult:
                 Condition.SCALING_ACTIVE, Reason.MANUAL, f"{count(wanted, 'replica')}, as spec.replicas says."
             ),
         )
-    limits = limits_of(world.spec.autoscaling, holds=world.observed.holds)
+    limits = _limits(world, world.spec.autoscaling)
     if stable is None:
         return _first(world, limits, watch=bool(serving.alive))
     return _automatic(world, serving, stable, limits)
+
+
+def _limits(world: World, scaling: AutoscalingSpec) -> ScaleLimits:
+    """What a fleet wishes of one of its classes, while another leaves, stands beside the spec."""
+    limits, least = limits_of(scaling, holds=world.observed.holds), world.obj.annotations.get(labels.LEAST_REPLICAS, "")
+    if not (world.obj.fleet and re.fullmatch(r"[0-9]{1,4}", least)):
+        return limits
+    return replace(limits, min_replicas=max(limits.min_replicas, min(int(least), limits.max_replicas)))
 
 
 def _first(world: World, limits: ScaleLimits, watch: bool) -> ScaleResult:

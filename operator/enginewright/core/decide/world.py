@@ -31,6 +31,7 @@ class Memory:
     contest: status.ContestStatus | None = None
     autoscaling: status.AutoscalingStatus | None = None
     classes: tuple[status.ClassStatus, ...] = ()
+    handover: status.HandoverStatus | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Self:
@@ -44,6 +45,7 @@ class Memory:
             contest=status.read(status.ContestStatus, raw.get("contest")),
             autoscaling=status.read(status.AutoscalingStatus, raw.get("autoscaling")),
             classes=status.read_all(status.ClassStatus, raw.get("classes")),
+            handover=status.read(status.HandoverStatus, raw.get("handover")),
         )
 
 

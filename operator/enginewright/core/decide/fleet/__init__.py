@@ -11,7 +11,8 @@ from __future__ import annotations
 from enginewright.core.conditions import bad, merge
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.fleet.agreement import Agreement, agree
-from enginewright.core.decide.fleet.departure import depart
+from enginewright.core.decide.fleet.departure import depart, missing
+from enginewright.core.decide.fleet.handover import Handover, hand_over, leaving
 from enginewright.core.decide.fleet.report import available_verdict, blocks, verdicts
 from enginewright.core.decide.fleet.shares import route
 from enginewright.core.decide.fleet.standing import Member, contains, members_of, says_available
@@ -37,7 +38,9 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
         return _refuse(obj, observed, spec)
     world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
     members = members_of(obj.name, spec, observed.fleet, world.memory.classes)
-    departure = depart(members, observed.fleet, observed.gateway.routed, suspended=spec.suspend)
+    going, lacking = leaving(members, observed.fleet.members), missing(members, suspended=spec.suspend)
+    handover = hand_over(world, members, going, held=bool(lacking))
+    departure = depart(going, lacking or handover.why, observed.gateway.routed)
     routed = route(world, members, departure, agree(world, members))
     agreed = routed.agreed
     told = verdicts(world, members, agreed, departure)
@@ -46,15 +49,15 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
         told = (bad(Condition.READY, Reason.NAME_TAKEN, _taken(taken)), *told[1:])
     old = obj.status.get("conditions")
     return Plan(
-        actions=(*_service(world), *_objects(world, members, agreed), *routed.actions, *departure.actions),
+        actions=(*_service(world), *_objects(world, members, agreed, handover), *routed.actions, *departure.actions),
         events=transitions(old, told),
         status={
             "observedGeneration": obj.generation,
             "conditions": merge(old, told, obj.generation, world.now),
-            **blocks(members, agreed, told[0], routed.weights),
+            **blocks(members, agreed, told[0], routed.weights, handover),
         },
         requeue_after=earliest(ROUTE_CHECK if routed.actions else None,
-                               None if told[0].ok else CHECK, agreed.requeue),
+                               None if told[0].ok else CHECK, agreed.requeue, handover.requeue),
     )
 
 
@@ -65,13 +68,15 @@ def _service(world: World) -> tuple[Action, ...]:
     return apply_if_changed(manifest, applied, "one Service for the replicas of all classes", force=seen is not None)
 
 
-def _objects(world: World, members: tuple[Member, ...], agreed: Agreement) -> tuple[Action, ...]:
+def _objects(
+    world: World, members: tuple[Member, ...], agreed: Agreement, handover: Handover
+) -> tuple[Action, ...]:
     """Written anew where somebody has changed one: what a class asks for is the fleet's to say."""
     actions: tuple[Action, ...] = ()
     for one in members:
         if one.name in world.observed.fleet.taken or (one.view and one.view.deleting):
             continue
-        wishes = agreed.wishes.get(one.entry.name, {})
+        wishes = {**agreed.wishes.get(one.entry.name, {}), **handover.wishes(one.entry.name)}
         manifest = member(world.owner, one.entry.name, one.wanted, wishes)
         why = f"it serves class {one.entry.name}"
         # A wish that somebody took away shows in no hash.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from enginewright.core import labels
 from enginewright.core.decide.fleet.standing import Member, Standing
-from enginewright.core.observed import FleetView, MemberView
+from enginewright.core.observed import MemberView
 from enginewright.core.plan import Action, Delete
 
 
@@ -20,16 +20,11 @@ class Departure:
     why: str = ""
 
 
-def depart(
-    members: tuple[Member, ...], fleet: FleetView, routed: Set[str] = frozenset(), *, suspended: bool = False
-) -> Departure:
-    """A class that serves stays until every other class that can serve does, on all the replicas that it wants, while
-    it is among those that are ``routed``, and while the fleet is ``suspended``: what serves goes on then."""
-    names = {member.name for member in members}
-    going = tuple(view for view in fleet.members if view.name not in names)
+def depart(going: tuple[MemberView, ...], why: str, routed: Set[str] = frozenset()) -> Departure:
+    """``going`` stay while there is a reason ``why``, and those that are ``routed`` until they are not."""
     if not going:
         return Departure()
-    if why := "while spec.suspend is true" if suspended else _missing(members):
+    if why:
         return Departure(staying=going, why=why)
     return Departure(
         staying=going,
@@ -40,8 +35,11 @@ def depart(
     )  # fmt: skip
 
 
-def _missing(members: Iterable[Member]) -> str:
-    """What the classes that stay lack; empty when they can do without the others."""
+def missing(members: Iterable[Member], *, suspended: bool = False) -> str:
+    """What the classes that stay lack: every one that can serve is to do so, with all the replicas that it wants by the
+    load that it has. While the fleet is ``suspended`` what serves goes on. Empty when they lack nothing."""
+    if suspended:
+        return "while spec.suspend is true"
     coming = [member.entry.name for member in members
               if not member.available and member.standing is not Standing.REFUSED]  # fmt: skip
     if coming:

@@ -8,6 +8,7 @@ from typing import Any
 from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.decide.fleet.agreement import COMPLETE, Agreement
 from enginewright.core.decide.fleet.departure import Departure
+from enginewright.core.decide.fleet.handover import Handover
 from enginewright.core.decide.fleet.standing import Member, classes, told
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import Observed
@@ -73,11 +74,15 @@ def answering(observed: Observed) -> int:
     return sum(entry.ready and not entry.terminating for entry in observed.endpoints)
 
 
-def blocks(members: tuple[Member, ...], agreed: Agreement, ready: Verdict, weights: Weights) -> dict[str, Any]:
+def blocks(
+    members: tuple[Member, ...], agreed: Agreement, ready: Verdict, weights: Weights, handover: Handover
+) -> dict[str, Any]:
     """All of status besides conditions. It has no selector: a fleet is not scaled through /scale."""
     complete = agreed.memory.step == COMPLETE
-    rows = [row(member, complete, weights.get(member.entry.name)) for member in members]
+    rows = [row(member, complete, weights.get(member.entry.name)).model_copy(
+        update={"least_replicas": handover.least.get(member.entry.name)}) for member in members]  # fmt: skip
     return {
+        **({"handover": handover.memory.as_json()} if handover.memory else {}),
         "classes": [one.as_json() for one in rows],
         "rollout": agreed.memory.as_json(),
         "summary": _summary(members, rows, ready.reason).as_json(),
