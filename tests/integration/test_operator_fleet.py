@@ -189,6 +189,21 @@ async def test_a_class_goes_when_its_successor_serves(
     assert [row["name"] for row in (await models.get())["status"]["classes"]] == ["cpu", "gpu"]
 
 
+async def test_without_a_replica_to_spare_one_class_answers_while_the_other_starts(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    rollout = {**QUICK, "maxSurge": 0}
+    await models.create(model(placement={"classes": [GPU, CPU]}, rollout=rollout))
+    await models.wait("Ready", "True")
+    old = await stable(models)
+    async with always_answered(models):
+        await models.patch({"spec": {"engine": {"maxBatchSize": 8}}})
+        await models.wait("Ready", "False")
+        await models.wait("Ready", "True", "Serving")
+    new = await stable(models)
+    assert all(new[name] != old[name] for name in old)
+
+
 async def test_what_a_class_carried_is_made_up_for_before_it_goes(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

@@ -123,8 +123,8 @@ def test_what_the_others_may_not_carry_stays_and_is_said() -> None:
     assert fleet.says("Ready") == "False/Draining"
     assert fleet.condition("Ready")["message"] == (
         "Not in the spec any more: Class gpu serves on because the others cannot make up for it: with their "
-        "maxReplicas (cpu 4, slice 1) they carry 700 of the 1300 inferences/s that all carry together. Raise maxReplicas, or "
-        "kubectl delete om minilm-gpu to do without.")
+        "maxReplicas (cpu 4, slice 1) they carry 700 of the 1300 inferences/s that all carry together. Raise "
+        "maxReplicas, or kubectl delete om minilm-gpu to do without.")
     settled = fleet.status
     fleet.run(3)
     assert fleet.status == settled

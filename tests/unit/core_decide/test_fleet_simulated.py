@@ -39,9 +39,11 @@ class SimulatedFleet(RuleBasedStateMachine):
     class had a proven candidate or served, ``tried`` those at which an object's revision was its candidate, ``served``
     the revisions that an object has served."""
 
-    @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1), scaled=st.booleans())
-    def start(self, slow: set[str], scaled: bool) -> None:
-        self.fleet = FleetCluster(spec={**FLEET, **(SCALED if scaled else {})})
+    @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1), scaled=st.booleans(),
+                surge=st.sampled_from([1, 0]))  # fmt: skip
+    def start(self, slow: set[str], scaled: bool, surge: int) -> None:
+        self.rollout = {"analysisSeconds": 0, "maxSurge": surge}
+        self.fleet = FleetCluster(spec={**FLEET, **(SCALED if scaled else {}), "rollout": self.rollout})
         self.asked: list[dict[str, str]] = []
         self.proven: dict[str, set[str]] = {name: set() for name in ENTRIES}
         self.served: dict[str, set[str]] = {}
@@ -76,7 +78,7 @@ class SimulatedFleet(RuleBasedStateMachine):
 
     @rule(asked=st.booleans())
     def ask_for_routes(self, asked: bool) -> None:
-        self.fleet.edit(rollout={"analysisSeconds": 0, **({"gateway": GATEWAY} if asked else {})})
+        self.fleet.edit(rollout={**self.rollout, **({"gateway": GATEWAY} if asked else {})})
         self.note()
 
     @rule(value=st.sampled_from([True, None]))

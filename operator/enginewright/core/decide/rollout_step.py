@@ -26,6 +26,7 @@ from enginewright.core.decide.rollout import (
 )
 from enginewright.core.decide.serving import Serving, unwatched
 from enginewright.core.decide.shift import shift
+from enginewright.core.decide.turn import wait_for_turn
 from enginewright.core.decide.withdraw import withdraw
 from enginewright.core.decide.world import World, count
 from enginewright.core.plan import Action
@@ -53,6 +54,8 @@ def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: i
         return _settle(world, target, replace(serving, stable=None), memory)
     if serving.stable is None or serving.stable.revision == target.revision:
         return _settle(world, target, serving, memory)
+    if waiting := wait_for_turn(world, target, serving, memory):
+        return waiting
     return shift(world, target, serving.stable, serving, memory)
 
 

@@ -16,6 +16,7 @@ from enginewright.core.decide.fleet.handover import Handover, hand_over, leaving
 from enginewright.core.decide.fleet.report import available_verdict, blocks, verdicts
 from enginewright.core.decide.fleet.shares import route
 from enginewright.core.decide.fleet.standing import Member, contains, members_of, says_available
+from enginewright.core.decide.fleet.turns import starts
 from enginewright.core.decide.gateway import ROUTE_CHECK
 from enginewright.core.decide.report import refused
 from enginewright.core.decide.spec_step import read_spec
@@ -73,10 +74,12 @@ def _objects(
 ) -> tuple[Action, ...]:
     """Written anew where somebody has changed one: what a class asks for is the fleet's to say."""
     actions: tuple[Action, ...] = ()
+    turns = starts(world, members)
     for one in members:
         if one.name in world.observed.fleet.taken or (one.view and one.view.deleting):
             continue
-        wishes = {**agreed.wishes.get(one.entry.name, {}), **handover.wishes(one.entry.name)}
+        name = one.entry.name
+        wishes = {**agreed.wishes.get(name, {}), **handover.wishes(name), **turns.get(name, {})}
         manifest = member(world.owner, one.entry.name, one.wanted, wishes)
         why = f"it serves class {one.entry.name}"
         # A wish that somebody took away shows in no hash.

@@ -15,11 +15,13 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide.fleet.standing import Member, Standing, told
+from enginewright.core.decide.fleet.turns import in_turns, ways_back
 from enginewright.core.decide.pin import LIVE
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.world import World
 from enginewright.core.manifests.common import short_hash
 from enginewright.core.reasons import Condition, Reason
+from enginewright.core.spec.fleet import classes_of
 from enginewright.core.status import RolledBackStatus, RolloutStatus
 
 STARTING, AWAITING, WAITING, EXPANDING, COMPLETE, ROLLED_BACK = (
@@ -135,7 +137,9 @@ def patience(world: World) -> timedelta:
     rollout = world.spec.rollout
     steps = [rollout.analysis_seconds if step.analysis_seconds is None else step.analysis_seconds
              for step in rollout.steps] or [rollout.analysis_seconds]  # fmt: skip
-    seconds = world.spec.engine.build_budget_seconds + world.config.build_deadline_margin + 5 * sum(steps)
+    # Without a replica to spare one class is analysed after the other.
+    turns = len(classes_of(world.spec)) if in_turns(world) else 1
+    seconds = world.spec.engine.build_budget_seconds + world.config.build_deadline_margin + 5 * sum(steps) * turns
     return SLACK + timedelta(seconds=seconds)
 
 
@@ -170,15 +174,19 @@ def _hold_back(
     world: World, members: tuple[Member, ...], memory: RolloutStatus, given_up: RolledBackStatus
 ) -> Agreement:
     """Classes with something to go back to stay there, or go back; the one that refuses has done so by itself."""
-    wishes = {
+    asked = {
         member.entry.name: {labels.ROLLBACK_TO: member.base} for member in members if member.base and _astray(member)
     }
+    wishes = ways_back(world, members, asked)
+    late = [name for name in asked if name not in wishes]
     said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}"
     # One that was made anew since, or keeps no history, has nothing to go back to.
     lost = [member for member in members if member.entry.name in wishes
             and member.verdict(Condition.ROLLOUT_COMPLETE).reason == Reason.ROLLBACK_TARGET_UNKNOWN]  # fmt: skip
     if kept := [name for name in wishes if name not in [member.entry.name for member in lost]]:
         said = f"{said} No class is promoted: what served before goes on serving in {', '.join(kept)}."
+    if late:
+        said = f"{said} Without a replica to spare {', '.join(late)} goes back when the others are."
     if lost:
         said = f"{said} {_told(lost)}"
     return Agreement(

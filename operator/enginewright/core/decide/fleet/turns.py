@@ -1,0 +1,62 @@
+"""Without a replica to spare (``maxSurge`` 0) classes take turns: a class of one replica answers nobody while its
+candidate starts, and all of them at once would leave nobody who does.
+
+One whose candidate is proven answers with that, and the next one starts. The way back is gone in turn as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from enginewright.core import labels
+from enginewright.core.decide.fleet.standing import Member, Standing
+from enginewright.core.decide.world import World
+
+Wishes = Mapping[str, Mapping[str, str]]
+
+
+def in_turns(world: World) -> bool:
+    return world.spec.rollout.max_surge == 0
+
+
+def starts(world: World, members: tuple[Member, ...]) -> Wishes:
+    """Annotations of the classes that are to wait with their candidates. A class that does not answer has nothing to
+    lose, and the others wait for it."""
+    pending = [member for member in members if member.standing is Standing.PENDING and not _asked(member)]
+    if not in_turns(world) or not pending:
+        return {}
+    first = min(pending, key=lambda member: (member.available, not _runs(member)))
+    return {member.entry.name: {labels.AFTER: first.name}
+            for member in pending if member is not first and member.available}  # fmt: skip
+
+
+def ways_back(world: World, members: tuple[Member, ...], wishes: Wishes) -> Wishes:
+    """Those of ``wishes`` to go back that are due: of classes that are back or have nothing running that would stop,
+    and of one more when every other one answers."""
+    if not in_turns(world):
+        return wishes
+    moving = [member for member in members if member.entry.name in wishes and _runs(member) and not _is_back(member)]
+    others = [member for member in members if member not in moving or _asked(member)]
+    moving.sort(key=lambda member: (not _asked(member), member.available))
+    due = moving[:1]
+    if due and not _asked(due[0]) and due[0].available and not all(member.available for member in others):
+        due = []
+    late = {member.entry.name for member in moving if member not in due}
+    return {name: wish for name, wish in wishes.items() if name not in late}
+
+
+def _runs(member: Member) -> bool:
+    """Whether it serves, or starts, something else than what it served when all classes served together."""
+    now = member.rollout
+    return (now.stable is not None and now.stable != member.base) or now.candidate not in (None, member.base)
+
+
+def _asked(member: Member) -> bool:
+    """Whether it is asked to go back, or stay."""
+    return bool(member.base) and member.view is not None and (
+        member.view.annotations.get(labels.ROLLBACK_TO) == member.base)
+
+
+def _is_back(member: Member) -> bool:
+    now = member.rollout
+    return _asked(member) and now.stable == member.base and now.candidate in (None, member.base) and member.available

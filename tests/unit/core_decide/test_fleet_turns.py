@@ -1,0 +1,92 @@
+"""Without a replica to spare the classes of a fleet take turns: somebody always answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enginewright.core import labels
+from support.fleet_cluster import FLEET, FleetCluster
+
+CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
+GPU, CPU = FLEET["placement"]["classes"]
+SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+NEW = {"maxBatchSize": 8}
+
+
+def ready(*classes: dict[str, Any]) -> FleetCluster:
+    fleet = FleetCluster(spec={**FLEET, "placement": {"classes": list(classes)},
+                               "rollout": {"analysisSeconds": 0, "maxSurge": 0}})
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
+    return fleet
+
+
+def stable(fleet: FleetCluster) -> dict[str, str]:
+    return {name: str(member.status["rollout"].get("stable")) for name, member in fleet.members.items()}
+
+
+def down(fleet: FleetCluster) -> set[str]:
+    return {name for name, member in fleet.members.items() if not any(pod.ready for pod in member.pods.values())}
+
+
+@pytest.mark.parametrize("classes", [(GPU, CPU), (GPU, CPU, SLICE), (GPU, {**CPU, "minReplicas": 2})])
+def test_one_class_after_the_other_and_promoted_together(classes: tuple[dict[str, Any], ...]) -> None:
+    fleet = ready(*classes)
+    old = stable(fleet)
+    fleet.edit(engine=NEW)
+    said = set()
+    for _ in range(40):
+        fleet.step()
+        said.add(fleet.members["cpu"].condition("RolloutComplete")["message"])
+        assert len(down(fleet)) <= 1
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet)[name] != old[name] for name in old)
+    assert fleet.fewest is not None
+    assert fleet.fewest >= len(classes) - 1
+    assert any("starts after that of OptimisedModel minilm-gpu: without a replica to spare" in one for one in said)
+    assert all(labels.AFTER not in member.annotations for member in fleet.members.values())
+
+
+@pytest.mark.parametrize("bad", ["gpu", "cpu", "slice"])
+def test_a_candidate_that_crashes_takes_the_others_back_in_turn(bad: str) -> None:
+    fleet = ready(GPU, CPU, SLICE)
+    old = stable(fleet)
+    fleet.edit(engine=NEW)
+    member = fleet.members[bad]
+    for _ in range(60):
+        member.broken = dict.fromkeys(set(member.replicas()) - {old[bad]}, CRASH)
+        fleet.step()
+        # One may crash when it was proven already, and the next one's turn has come.
+        assert len(down(fleet)) <= (1 if bad == "slice" else 2)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    assert stable(fleet) == old
+    assert {name: one.replicas() for name, one in fleet.members.items()} == {name: {old[name]: 1} for name in old}
+
+
+def test_the_others_wait_for_a_class_that_does_not_answer() -> None:
+    fleet = ready(GPU, CPU)
+    old = stable(fleet)
+    gpu = fleet.members["gpu"]
+    gpu.broken = {old["gpu"]: {"phase": "Running"}}
+    fleet.run(3)
+    gpu.building = True
+    fleet.edit(engine=NEW)
+    fleet.run(10)
+    assert down(fleet) == {"gpu"}
+    assert stable(fleet)["cpu"] == old["cpu"]
+    gpu.building = False
+    fleet.run(30)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet)[name] != old[name] for name in old)
+
+
+def test_with_a_replica_to_spare_nobody_waits() -> None:
+    fleet = FleetCluster()
+    fleet.run(20)
+    fleet.edit(engine=NEW)
+    for _ in range(20):
+        fleet.step()
+        assert all(labels.AFTER not in member.annotations for member in fleet.members.values())
+    assert fleet.says("Ready") == "True/Serving"
