@@ -18,6 +18,12 @@ def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str
     kube("apply", "-f", "-", stdin=json.dumps(job))
 
 
+def await_start(kube: Kube, namespace: str, name: str) -> None:
+    """Until the Job's pod runs. Raises :class:`StepError`."""
+    for condition in ("create", "condition=Ready"):  # kubectl waits for no condition of what is not there
+        kube("wait", "-n", namespace, "pod", "-l", f"job-name={name}", f"--for={condition}", "--timeout=90s")
+
+
 def stop(kube: Kube, namespace: str, name: str, patience: float = 10.0) -> None:
     """Asks the generator to finish what is in flight and to report. One that has ended by itself has done so, and takes
     no command any more; that it has is known a moment later, so it is asked for ``patience`` seconds. Raises

@@ -13,43 +13,44 @@ from typing import Any
 
 from demo.shell import Kube
 
-_LOADER = "volume-loader"
+_LOADER = "volume-loader-{}"
 
 
 def fill(kube: Kube, namespace: str, claim: str, image: str, trees: dict[str, Path]) -> None:
     """Copies each local tree to ``/<name>`` on ``claim``."""
-    with _mounted(kube, namespace, claim, image):
-        kube("exec", "-i", "-n", namespace, _LOADER, "--", "tar", "-xf", "-", "-C", "/data", stdin=_tar(trees))
+    with _mounted(kube, namespace, claim, image) as pod:
+        kube("exec", "-i", "-n", namespace, pod, "--", "tar", "-xf", "-", "-C", "/data", stdin=_tar(trees))
 
 
 def read(kube: Kube, namespace: str, claim: str, image: str, names: tuple[str, ...]) -> dict[str, bytes]:
     """The content of the first file of each name, at most one folder below the root of ``claim``."""
     found = {}
-    with _mounted(kube, namespace, claim, image):
+    with _mounted(kube, namespace, claim, image) as pod:
         for name in names:
             command = f"cat $(ls -d /data/*/{name} | head -n 1)"
-            found[name] = kube("exec", "-n", namespace, _LOADER, "--", "sh", "-c", command).encode()
+            found[name] = kube("exec", "-n", namespace, pod, "--", "sh", "-c", command).encode()
     return found
 
 
 def copy(kube: Kube, namespace: str, claim: str, image: str, target: Path) -> None:
     """Copies all that lies on ``claim`` into the folder ``target``."""
-    with _mounted(kube, namespace, claim, image):
-        packed = kube("exec", "-n", namespace, _LOADER, "--", "sh", "-c", "tar -czf - -C /data . | base64")
+    with _mounted(kube, namespace, claim, image) as pod:
+        packed = kube("exec", "-n", namespace, pod, "--", "sh", "-c", "tar -czf - -C /data . | base64")
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:gz") as archive:
         archive.extractall(target, filter="data")
 
 
 @contextlib.contextmanager
-def _mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[None]:
-    """The loader pod, for as long as the block runs; removed whatever happens."""
-    kube("delete", "pod", _LOADER, "-n", namespace, "--ignore-not-found", "--now")
-    kube("apply", "-f", "-", stdin=json.dumps(pod_of(namespace, _LOADER, claim, image)))
+def _mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[str]:
+    """Name of a pod that mounts ``claim`` for as long as the block runs; it goes whatever happens, and nobody waits."""
+    pod = _LOADER.format(claim)
+    kube("delete", "pod", pod, "-n", namespace, "--ignore-not-found", "--now")
+    kube("apply", "-f", "-", stdin=json.dumps(pod_of(namespace, pod, claim, image)))
     try:
-        kube("wait", "-n", namespace, f"pod/{_LOADER}", "--for=condition=Ready", "--timeout=90s")
-        yield
+        kube("wait", "-n", namespace, f"pod/{pod}", "--for=condition=Ready", "--timeout=90s")
+        yield pod
     finally:
-        kube("delete", "pod", _LOADER, "-n", namespace, "--ignore-not-found", "--now")
+        kube("delete", "pod", pod, "-n", namespace, "--ignore-not-found", "--now", "--wait=false")
 
 
 def _tar(trees: dict[str, Path]) -> bytes:

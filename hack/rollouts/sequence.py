@@ -23,7 +23,8 @@ LONGEST = 3 * 3600
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """How many of each; ``requests`` is the least, ``rate`` in requests a second."""
+    """How many of each; ``requests`` is the least, ``rate`` in requests a second. ``analysis`` seconds of each rollout
+    at the least."""
 
     equal: int = 20
     bad: int = 20
@@ -31,6 +32,7 @@ class Wanted:
     requests: int = 200_000
     rate: float = 100.0
     max_surge: int = 1
+    analysis: int = 20
     faults: Sequence[str] = FAULTS
 
 
@@ -39,7 +41,7 @@ def drill(corner: Corner, wanted: Wanted, output: Path, console: Console) -> Sum
     summary, began = Summary(), time.monotonic()
     corner.prepare(models.write(output / "models"))
     corner.open_store()
-    moves = Drill(corner, summary, console, max_surge=wanted.max_surge)
+    moves = Drill(corner, summary, console, max_surge=wanted.max_surge, analysis_seconds=wanted.analysis)
     try:
         moves.build()
         with_load(moves, wanted, lambda: sequence(moves, wanted))
@@ -55,8 +57,7 @@ def with_load(moves: Drill, wanted: Wanted, work: Callable[[], None]) -> None:
     arguments = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--rate", str(wanted.rate),
                  "--seconds", str(LONGEST), "--retries", "5", "--json", "--inputs", "/models/evaluation.npz"]
     traffic.start(corner.kube, NAMESPACE, LOAD, corner.builder, arguments, deadline=LONGEST + 60)
-    for condition in ("create", "condition=Ready"):  # kubectl waits for no condition of what is not there
-        corner.kube("wait", "-n", NAMESPACE, "pod", "-l", f"job-name={LOAD}", f"--for={condition}", "--timeout=90s")
+    traffic.await_start(corner.kube, NAMESPACE, LOAD)
     try:
         work()
         left = wanted.requests / wanted.rate - (time.monotonic() - began) + 5

@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,12 @@ import pytest
 from demo import __main__ as demo
 from demo import volumes
 from demo.shell import CLUSTER, ROOT, Kube, run
-from support.bench import Bench
+from support.bench import CLAIMS, STORE, Bench
+from support.janitor import Janitor
 from support.models import write_models
 
 E2E = pytest.mark.e2e
-MODELS, STORE = "models", "enginewright-store"
+Furnished = Callable[..., contextlib.AbstractContextManager[Bench]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,62 +55,53 @@ def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture
-def bare_bench(kube: Kube, images: dict[str, str]) -> Iterator[Bench]:
-    """A namespace without volumes; gone afterwards."""
-    with namespace_of(kube, images) as bench:
-        yield bench
-
-
-@contextlib.contextmanager
-def namespace_of(kube: Kube, images: dict[str, str]) -> Iterator[Bench]:
-    namespace = f"e2e-{uuid.uuid4().hex[:8]}"
-    kube.make_namespace(namespace)
-    try:
-        yield Bench(kube, namespace, images)
-    finally:
-        kube.remove_namespace(namespace)
-
-
-@pytest.fixture
-def bench(bare_bench: Bench, model_files: Path) -> Iterator[Bench]:
-    """A namespace with a volume of models and an empty store; gone afterwards, volumes and all."""
-    with furnished(bare_bench, model_files):
-        yield bare_bench
-
-
-@pytest.fixture
-def stocked_bench(bare_bench: Bench, model_files: Path, engines: Path) -> Iterator[Bench]:
-    """The same with a store that has the engines of ``tiny`` and ``other``: for tests of what follows a build."""
-    with furnished(bare_bench, model_files, engines):
-        yield bare_bench
+@pytest.fixture(scope="session")
+def janitor(kube: Kube) -> Iterator[Janitor]:
+    """Takes namespaces down while other tests run; the last test answers for what would not go."""
+    with Janitor(kube) as janitor:
+        yield janitor
 
 
 @pytest.fixture(scope="session")
-def engines(kube: Kube, images: dict[str, str], model_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def furnished(kube: Kube, images: dict[str, str], model_files: Path, janitor: Janitor) -> Furnished:
+    """Makes a namespace with a volume of models and a store that has ``engines``; gone after its block, volumes and
+    all."""
+
+    @contextlib.contextmanager
+    def make(engines: Path | None = None) -> Iterator[Bench]:
+        bench = Bench(kube, f"e2e-{uuid.uuid4().hex[:8]}", images)
+        kube.make_namespace(bench.namespace)
+        try:
+            bench.furnish(model_files, engines)
+            yield bench
+        finally:
+            janitor.remove(bench.namespace, CLAIMS)
+
+    return make
+
+
+@pytest.fixture
+def bench(furnished: Furnished) -> Iterator[Bench]:
+    """A namespace with a volume of models and an empty store."""
+    with furnished() as bench:
+        yield bench
+
+
+@pytest.fixture
+def stocked_bench(furnished: Furnished, engines: Path) -> Iterator[Bench]:
+    """The same with a store that has the engines of ``tiny`` and ``other``: for tests of what follows a build."""
+    with furnished(engines) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="session")
+def engines(furnished: Furnished, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store in which ``tiny`` and ``other`` were built."""
     stock = tmp_path_factory.mktemp("engines")
-    with namespace_of(kube, images) as bench, furnished(bench, model_files):
+    with furnished() as bench:
         for name in ("tiny", "other"):
             bench.apply(name, source={"uri": f"pvc://models/{name}.onnx"})
         for name in ("tiny", "other"):
             bench.wait(name, "condition=EngineBuilt")
-        volumes.copy(kube, bench.namespace, STORE, images["operator"], stock)
+        volumes.copy(bench.kube, bench.namespace, STORE, bench.images["operator"], stock)
     return stock
-
-
-@contextlib.contextmanager
-def furnished(bench: Bench, model_files: Path, engines: Path | None = None) -> Iterator[None]:
-    """Volumes of models and of engines in the namespace of ``bench``."""
-    kube, namespace, image = bench.kube, bench.namespace, bench.images["operator"]
-    for claim in (MODELS, STORE):
-        run(CLUSTER, "volume", "create", namespace, claim, "1Gi")
-    try:
-        volumes.fill(kube, namespace, MODELS, image, {path.name: path for path in model_files.iterdir()})
-        if engines is not None:
-            volumes.fill(kube, namespace, STORE, image, {path.name: path for path in engines.iterdir()})
-        yield
-    finally:
-        kube.remove_namespace(namespace)  # its pods, too: a volume stays while one mounts it
-        for claim in (MODELS, STORE):
-            run(CLUSTER, "volume", "delete", namespace, claim)

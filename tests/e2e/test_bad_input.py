@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from demo.shell import StepError
+from demo.__main__ import SYSTEM_NAMESPACE
+from demo.inference import forwarded
+from demo.shell import ROOT, StepError
+from support.apiserver import eventually
 from support.bench import Bench
+from support.prometheus import running
 
+RULES = ROOT / "charts" / "enginewright" / "files" / "rules.yaml"
 DIGEST = "sha256:" + "0" * 64
 
 
@@ -55,6 +64,17 @@ SPENDS_NO_BUILD = (
 )
 
 
+@pytest.fixture(scope="module")
+def bench(furnished: Callable[[], AbstractContextManager[Bench]]) -> Iterator[Bench]:
+    """One namespace for all of this file: each test has objects of its own."""
+    with furnished() as bench:
+        yield bench
+
+
+def of(*names: str) -> str:
+    return f"enginewright.io/model in ({','.join(names)})"
+
+
 def test_what_can_be_known_before_is_refused_before_a_build(bench: Bench) -> None:
     for bad in SPENDS_NO_BUILD:
         bench.apply(bad.name, **bad.spec)
@@ -64,8 +84,10 @@ def test_what_can_be_known_before_is_refused_before_a_build(bench: Bench) -> Non
         if found["status"] != "False" or any(part not in found["message"] for part in bad.says):
             wrong.append(f"{bad.name}: {found['status']} {found['message']}")
     assert not wrong
-    assert bench.get("job", "app.kubernetes.io/component=build") == []
-    assert bench.get("deployment") == []
+    theirs = of(*(bad.name for bad in SPENDS_NO_BUILD))
+    assert bench.get("job", theirs) != []
+    assert bench.get("job", f"app.kubernetes.io/component=build,{theirs}") == []
+    assert bench.get("deployment", theirs) == []
 
 
 @pytest.mark.parametrize(("spec", "says"), [
@@ -78,13 +100,15 @@ def test_what_can_be_known_before_is_refused_before_a_build(bench: Bench) -> Non
     ({"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}, "replicas"),
     ({"accuracy": {"tolerance": -0.5}}, "tolerance"),
 ])
-def test_the_apiserver_itself_refuses(bare_bench: Bench, spec: dict[str, Any], says: str) -> None:
+def test_the_apiserver_itself_refuses(bench: Bench, spec: dict[str, Any], says: str) -> None:
     with pytest.raises(StepError, match=says):
-        bare_bench.apply("refused", **spec)
+        bench.apply("refused", **spec)
 
 
-def test_accuracy_out_of_reach_is_not_served_but_offered(bench: Bench) -> None:
-    """256 samples prove 1.2 % only of an engine that loses next to nothing; INT8 loses more."""
+async def test_accuracy_out_of_reach_is_not_served_but_offered_and_raises_an_alarm(bench: Bench, tmp_path: Path
+                                                                                   ) -> None:  # fmt: skip
+    """256 samples prove 1.2 % only of an engine that loses next to nothing; INT8 loses more. The chart's rules are
+    loaded by a real Prometheus, which scrapes the operator."""
     evaluation = {"uri": "pvc://models/evaluation.npz"}
     bench.apply(
         "strict",
@@ -94,7 +118,17 @@ def test_accuracy_out_of_reach_is_not_served_but_offered(bench: Bench) -> None:
     bench.wait_reason("strict", "AccuracyVerified", "AccuracyNotReached")
     candidates = bench.model("strict")["status"]["candidates"]
     assert [c["precision"] for c in candidates if c["verdict"] == "Offered"] == ["fp32"]
-    assert bench.get("deployment") == []
+    assert bench.get("deployment", of("strict")) == []
+    about = {"alertname": "EnginewrightAccuracyRefused", "severity": "warning", "namespace": bench.namespace,
+             "optimisedmodel": "strict", "type": "AccuracyVerified", "status": "False", "reason": "AccuracyNotReached"}
+    with forwarded(bench.kube, SYSTEM_NAMESPACE, "service/enginewright-metrics", 8080) as address:
+        async with running(tmp_path, [{"targets": [address]}], [RULES]) as prometheus, httpx.AsyncClient() as http:
+
+            async def it_fires() -> bool:
+                answer = (await http.get(f"{prometheus}/api/v1/alerts")).json()["data"]["alerts"]
+                return about in [alert["labels"] for alert in answer if alert["state"] == "firing"]
+
+            await eventually(it_fires, 60)
 
 
 def test_an_image_that_cannot_be_pulled_is_named(bench: Bench) -> None:

@@ -43,17 +43,20 @@ def test_killed_under_load(stocked_bench: Bench, moment: str) -> None:
     image = bench.images["builder"]
     load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "2", "--json",
             "--inputs", "/models/evaluation.npz"]
+    how = ("--closed", "32") if moment == "scale-up" else ("--rate", "20")
+    traffic.start(bench.kube, bench.namespace, "load", image, [*load, *how, "--seconds", "600"])
+    traffic.await_start(bench.kube, bench.namespace, "load")
     if moment == "scale-up":
-        traffic.start(bench.kube, bench.namespace, "load", image, [*load, "--closed", "32", "--seconds", "45"])
         bench.wait("tiny", "jsonpath={.status.autoscaling.desiredReplicas}=2", seconds=60)
         kill_operator(bench)
+        bench.wait("tiny", "jsonpath={.status.readyReplicas}=2")
     else:
-        traffic.start(bench.kube, bench.namespace, "load", image, [*load, "--rate", "20", "--seconds", "75"])
         other = {"uri": "pvc://models/other.onnx"}
         bench.apply("tiny", source=other, autoscaling=SCALED, rollout=ROLLOUT)
         bench.wait("tiny", "jsonpath={.status.conditions[?(@.type=='RolloutComplete')].status}=False")
         kill_operator(bench)
     bench.wait("tiny", "condition=Ready")
-    result: dict[str, Any] = traffic.finish(bench.kube, bench.namespace, "load", timeout=150)
+    traffic.stop(bench.kube, bench.namespace, "load")
+    result: dict[str, Any] = traffic.finish(bench.kube, bench.namespace, "load", timeout=60)
     assert result["failed"] == 0
     assert result["requests"] > 100

@@ -45,8 +45,7 @@ def start_client(bench: Bench) -> None:
     job = traffic._job(bench.namespace, "client", bench.images["builder"], [])
     job["spec"]["template"]["spec"]["containers"][0]["command"] = ["sleep", "86400"]
     bench.kube("apply", "-f", "-", stdin=json.dumps(job))
-    bench.kube("wait", "pod", "-n", bench.namespace, "-l", "job-name=client", "--for=create", "--timeout=60s")
-    bench.kube("wait", "pod", "-n", bench.namespace, "-l", "job-name=client", "--for=condition=Ready", "--timeout=60s")
+    traffic.await_start(bench.kube, bench.namespace, "client")
 
 
 def ask(bench: Bench, *command: str) -> dict[str, Any]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from demo.shell import Kube, StepError
+from demo import volumes
+from demo.shell import CLUSTER, Kube, StepError, run
+
+MODELS, STORE = CLAIMS = ("models", "enginewright-store")
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,18 @@ class Bench:
     kube: Kube
     namespace: str
     images: dict[str, str]
+
+    def furnish(self, models: Path, engines: Path | None = None) -> None:
+        """Makes a volume with the files of ``models`` and a store with those of ``engines``, both at once."""
+
+        def make(claim: str, folder: Path | None) -> None:
+            run(CLUSTER, "volume", "create", self.namespace, claim, "1Gi")
+            if folder is not None:
+                trees = {path.name: path for path in folder.iterdir()}
+                volumes.fill(self.kube, self.namespace, claim, self.images["operator"], trees)
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(make, CLAIMS, (models, engines)))
 
     def apply(self, name: str, **spec: Any) -> None:
         body = {"apiVersion": "enginewright.io/v1alpha1", "kind": "OptimisedModel",
