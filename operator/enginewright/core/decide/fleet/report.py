@@ -7,6 +7,7 @@ from typing import Any
 
 from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.decide.fleet.agreement import COMPLETE, Agreement
+from enginewright.core.decide.fleet.balance import balance
 from enginewright.core.decide.fleet.departure import Departure
 from enginewright.core.decide.fleet.handover import Handover
 from enginewright.core.decide.fleet.standing import Member, classes, told
@@ -53,7 +54,9 @@ def ready_verdict(
     if behind < wanted:
         return bad(Condition.READY, Reason.REPLICAS_NOT_READY, f"{behind} of {count(wanted, 'replica')} behind the "
                    f"Service.")  # fmt: skip
-    return good(Condition.READY, Reason.SERVING, together(members, Condition.READY).message)
+    lopsided = balance(members) if world.spec.rollout.gateway is None else None
+    said = (together(members, Condition.READY).message, lopsided.said if lopsided else "")
+    return good(Condition.READY, Reason.SERVING, " ".join(filter(None, said)))
 
 
 def available_verdict(observed: Observed, serving: list[str]) -> Verdict:
