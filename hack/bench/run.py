@@ -56,7 +56,8 @@ RUNTIME = RuntimeRequest(backends=("python",), python_runtimes=("onnxruntime", "
 
 @dataclass
 class Chosen:
-    """An engine with only the rungs of ``precisions``: what a benchmark can build within its time."""
+    """An engine with only the rungs of ``precisions``, such as ``fp16``, or ``torch fp8`` for one engine's alone: what a
+    benchmark can build within its time."""
 
     engine: Engine
     precisions: frozenset[str]
@@ -66,7 +67,7 @@ class Chosen:
         self.name = self.engine.name
 
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
-        return [rung for rung in self.engine.rungs(precision, context) if rung.precision in self.precisions]
+        return [rung for rung in self.engine.rungs(precision, context) if {rung.precision, rung.name} & self.precisions]
 
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
         return self.engine.specialised(rung, context)
