@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from enginewright.clients.resources import DEPLOYMENT
@@ -53,6 +54,26 @@ async def test_up_with_the_queue_and_down_without_it(
 
         await eventually(down)
         assert len(operator.signals) == 1
+
+
+async def test_no_further_than_policies_and_schedules_allow(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    now = datetime.now(UTC)
+    today = {"name": "today", "start": f"{now.minute} {(now.hour - 1) % 24} * * *",
+             "end": f"{now.minute} {(now.hour + 2) % 24} * * *", "minReplicas": 2}
+    slowly = {**SCALING, "schedules": [today], "scaleUpPolicies": [{"type": "Pods", "value": 1, "periodSeconds": 1800}]}
+    depths = Depths()
+    async with embedded(operator_kubeconfig, namespace, triton=depths):
+        await models.create(model(autoscaling=slowly))
+        await models.wait("Ready", "True")
+        assert await replicas(models) == 2
+        depths.queued = dict.fromkeys(kubelet.addresses.values(), 12)
+        await models.wait("ScalingActive", "True", "AtLimit")
+        assert await replicas(models) == 3
+        status = (await models.get())["status"]
+        assert "3 replicas for now: autoscaling.scaleUpPolicies adds 1 in 1800 s at most." in (
+            status["autoscaling"]["decisions"][0]["reason"])
 
 
 @dataclass

@@ -15,13 +15,18 @@ _DIGITS = 4
 def replica_cost(engine: EngineSummary, prices: Prices) -> CostStatus | None:
     """At the throughput that one replica sustains within the latency objective, not at its maximum: what lies beyond
     the objective cannot be sold. None without a price for the device class, or when nothing meets the objective."""
-    price = prices.per_hour.get(engine.device_class)
+    hourly = replica_price(engine, prices)
     throughput = engine.throughput_at_objective
-    if price is None or not throughput:
+    if hourly is None or not throughput:
         return None
-    hourly = price * max(1, engine.device_count)
     return CostStatus(per_million_inferences=_rounded(per_million(hourly, throughput)), currency=prices.currency,
                       price_per_hour=_rounded(hourly), throughput=throughput)
+
+
+def replica_price(engine: EngineSummary, prices: Prices) -> float | None:
+    """Of one replica for an hour, with all its devices."""
+    price = prices.per_hour.get(engine.device_class)
+    return None if price is None else price * max(1, engine.device_count)
 
 
 def per_million(price_per_hour: float, throughput: float) -> float:

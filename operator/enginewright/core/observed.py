@@ -239,8 +239,9 @@ class Sample:
     counter that was reset, a replica that did not answer); ``inflight`` those in execution, None when unknown.
     ``starting`` has the age in seconds of each replica that is not ready yet. ``served`` maps a pod to what it answered
     since the sample before, where that can be told, and ``spent`` to what that took; ``full`` those that were never
-    idle meanwhile to what they did. ``calm`` is what all those spent that had hardly a queue. ``held`` are requests
-    that the activator holds, None where there is none or it does not answer."""
+    idle meanwhile to what they did. ``calm`` is what all those spent that had hardly a queue. ``queued`` counts
+    arrivals since the sample before that found at least 1, 2, 4, … requests queued. ``held`` are requests that the
+    activator holds, None where there is none or it does not answer."""
 
     time: float
     ready: int
@@ -253,6 +254,7 @@ class Sample:
     full: Mapping[str, Work] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
     calm: Spent = Spent()
+    queued: tuple[float, ...] = ()
     held: float | None = None
 
 
@@ -307,7 +309,8 @@ class ProbeResults:
 
 @dataclass(frozen=True, kw_only=True)
 class SignalWindow:
-    """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``rounds`` and
+    """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``asked`` says
+    since when how many replicas were asked for, oldest first. ``rounds`` and
     ``probes`` are those of the analysis that ``analysis`` names. Kept by the shell; lost at a restart, which only makes
     scale-down wait for a full window and an analysis begin anew. In ``notes`` what was added up of ``rounds`` is left
     for the next look; it saves time and decides nothing."""
@@ -315,6 +318,7 @@ class SignalWindow:
     started: float
     samples: tuple[Sample, ...] = ()
     recommendations: tuple[tuple[float, int], ...] = ()
+    asked: tuple[tuple[float, int], ...] = ()
     analysis: str = ""
     rounds: tuple[Round, ...] = ()
     probes: ProbeResults = ProbeResults()

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from enginewright.core.comparison import Question
+from enginewright.core.scaling.limits import ScaleLimits
 
 Manifest = Mapping[str, Any]
 
@@ -113,7 +114,7 @@ class Plan:
     """``status`` is the whole wanted status; the shell writes it only if it differs. ``requeue_after`` in seconds; None
     leaves it to watch events and the periodic resync. ``recommendation`` is the scaler's raw wish of this pass, which
     the shell keeps in the signal window; ``watch_queue`` says whether replicas are to be scraped; ``question`` is the
-    analysis under way."""
+    analysis under way, ``limits`` what bounds the scaler between passes; None where only passes may decide."""
 
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
@@ -122,3 +123,4 @@ class Plan:
     recommendation: int | None = None
     watch_queue: bool = False
     question: Question | None = None
+    limits: ScaleLimits | None = None

@@ -96,6 +96,7 @@ class Reason(StrEnum):
     STEADY = "Steady"
     HOLDING = "Holding"
     AT_LIMIT = "AtLimit"
+    PRICE_UNKNOWN = "PriceUnknown"
     SCALED_TO_ZERO = "ScaledToZero"
     WAKING = "Waking"
     OBJECTIVE_OUT_OF_REACH = "ObjectiveOutOfReach"

@@ -97,6 +97,7 @@ class Signals:
             # The next round waits at the activator for the first request: it is not to wait for its turn before.
             watched.hurry.set()
         watched.target = target
+        watched.window.ask(self._clock(), target.current)
         watched.window.analyse(target.question.key if target.question else "")
         watched.window.serve(target.revisions.values())
 

@@ -11,6 +11,7 @@ from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work
 from enginewright.core.probe import Match
 from enginewright.core.scaling.latency import calm
+from enginewright.core.scaling.lost import added, found_queued
 from enginewright.core.scaling.seen import never_idle
 from enginewright.observe.arrivals import Arrivals, Growth
 
@@ -19,6 +20,8 @@ SAMPLES: Final = 120
 # Older ones are added up over so many seconds, and kept for so long: scaling down looks at how the load was.
 OLD_SECONDS: Final = 10.0
 OLD_KEPT: Final = 360
+# Seconds that numbers of replicas are kept for: the longest period of a scaling policy.
+ASKED: Final = 1800.0
 # Half an hour of an analysis; of each round only sums by revision are kept. Many are forgotten at once: what is left is
 # added up anew then, which one a second would cost every second. It is longer than any patience.
 ROUNDS: Final = 1800
@@ -41,6 +44,7 @@ class Window:
         self._samples: deque[Sample] = deque()
         self._old: deque[Sample] = deque(maxlen=OLD_KEPT)
         self._recommended: dict[int, float] = {}
+        self._asked: deque[tuple[float, int]] = deque()
         self._arrivals = Arrivals()
         self._served: set[str] = set()
         self._learning = True
@@ -54,6 +58,7 @@ class Window:
         self._failed = 0
 
     def add(self, sample: Sample) -> None:
+        sample = replace(sample, queued=found_queued(sample))
         if self._samples and self._learning:
             before = self._samples[-1]
             sample = replace(sample, full=never_idle(before, sample), calm=calm(before, sample))
@@ -72,7 +77,7 @@ class Window:
             full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
                     for pod in (*last.full, *sample.full)}  # fmt: skip
             kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None, full=full,
-                           calm=last.calm + sample.calm)  # fmt: skip
+                           calm=last.calm + sample.calm, queued=added(last.queued, sample.queued))  # fmt: skip
         self._old.append(kept)
 
     def serve(self, revisions: Iterable[str]) -> None:
@@ -96,6 +101,13 @@ class Window:
         that bounds what is kept, however long the window is."""
         self._recommended.pop(replicas, None)
         self._recommended[replicas] = time
+
+    def ask(self, time: float, replicas: int) -> None:
+        """So many replicas are asked for from now on."""
+        if not self._asked or self._asked[-1][1] != replicas:
+            self._asked.append((time, replicas))
+        while len(self._asked) > 1 and self._asked[1][0] <= time - ASKED:
+            self._asked.popleft()
 
     def analyse(self, key: str) -> None:
         """From now on rounds belong to the analysis ``key``; another one than before begins without any."""
@@ -168,6 +180,7 @@ class Window:
             started=self._started,
             samples=(*self._old, *self._samples),
             recommendations=tuple((time, replicas) for replicas, time in self._recommended.items()),
+            asked=tuple(self._asked),
             analysis=self._analysis,
             rounds=tuple(self._rounds),
             probes=self._probes,

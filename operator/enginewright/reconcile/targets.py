@@ -5,7 +5,7 @@ from __future__ import annotations
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan, Scale
 from enginewright.core.request import source_claims, store_claim
-from enginewright.core.scaling import capacity_asked_for, limits_of
+from enginewright.core.scaling import capacity_asked_for
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.signals import Target
 
@@ -30,7 +30,7 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
         capacity=capacity_asked_for(spec, observed.records.get(alone.fingerprint)) if alone else None,
         starting=_starting(observed),
         current=scaled.get(alone.name, alone.spec_replicas) if alone else len(replicas),
-        limits=limits_of(spec.autoscaling, holds=observed.holds) if alone else None,
+        limits=plan.limits if alone else None,
         activators={pod.name: pod.ip for pod in observed.activators if pod.ready and pod.ip},
         prometheus=prometheus.url if prometheus else "",
         matchers=prometheus.labels if prometheus else "",

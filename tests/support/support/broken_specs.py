@@ -33,6 +33,12 @@ def _pod(**spec: Any) -> dict[str, Any]:
     return {**SOURCE, "serving": {"podTemplate": {"spec": spec}}}
 
 
+def _scheduled(**changed: Any) -> dict[str, Any]:
+    given = {"name": "office", "start": "0 8 * * 1-5", "end": "0 18 * * 1-5", "minReplicas": 2, **changed}
+    schedule = {name: value for name, value in given.items() if value is not None}
+    return {**SOURCE, "autoscaling": {"maxReplicas": 4, "schedules": [schedule]}}
+
+
 BROKEN = (
     Broken("replicas and autoscaling", {**SOURCE, "replicas": 2, "autoscaling": {"maxReplicas": 3}},
            "spec.replicas", "2", "remove it", "spec.replicas and spec.autoscaling exclude each other"),
@@ -46,6 +52,20 @@ BROKEN = (
     Broken("none behind routes", {**SOURCE, "autoscaling": {"minReplicas": 0, "maxReplicas": 2}, "rollout": {
         "gateway": {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}}},
            "spec.autoscaling.minReplicas", "0", "remove gateway", "minReplicas 0 and spec.rollout.gateway exclude"),
+    Broken("a schedule that is no time", _scheduled(start="0 25 * * *"),
+           "spec.autoscaling.schedules[0].start", "0 25 * * *", "minute, hour"),
+    Broken("a schedule of a day that never comes", _scheduled(end="0 8 31 2 *"),
+           "spec.autoscaling.schedules[0].end", "31 2", "minute, hour"),
+    Broken("a schedule that ends when it starts", _scheduled(end="0 8 * * 1-5"),
+           "spec.autoscaling.schedules[0].end", "0 8 * * 1-5", "write another time"),
+    Broken("a schedule of no time zone", _scheduled(timeZone="Europe/Atlantis"),
+           "spec.autoscaling.schedules[0].timeZone", "Europe/Atlantis", "Europe/Berlin"),
+    Broken("a schedule of a folder of time zones", _scheduled(timeZone="Europe"),
+           "spec.autoscaling.schedules[0].timeZone", "Europe", "Europe/Berlin"),
+    Broken("a schedule with min above max", _scheduled(minReplicas=9),
+           "spec.autoscaling.schedules[0].minReplicas", "9", "raise maxReplicas"),
+    Broken("a schedule that limits nothing", _scheduled(minReplicas=None),
+           "spec.autoscaling.schedules[0]", "office", "add minReplicas"),
     Broken("blue and green without room", {**SOURCE, "rollout": {"strategy": "BlueGreen", "maxSurge": 0}},
            "spec.rollout.maxSurge", "0", "Canary or Recreate", "which maxSurge 0 does not allow"),
     Broken("steps of a strategy that splits nothing",

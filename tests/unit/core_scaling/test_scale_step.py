@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from enginewright.core.config import Prices
 from enginewright.core.observed import SignalWindow
-from support.cluster import SPEC, Cluster, built, deeds
+from support.cluster import SPEC, START, Cluster, built, deeds, resolved
 
 AUTO = {"minReplicas": 1, "maxReplicas": 6, "targetQueueDepth": 4, "scaleDownStabilizationSeconds": 30}
 MEASURED = {**AUTO, "targetQueueDepth": None}
@@ -58,6 +59,43 @@ def test_load_scales_up_with_decision_event_and_reason() -> None:
     cluster.operate()
     assert cluster.says("ScalingActive") == "True/Steady"
     assert cluster.says("Ready") == "True/Serving"
+
+
+def test_a_ceiling_without_a_price_keeps_what_there_is_and_says_so() -> None:
+    cluster = Cluster(spec={**SPEC, "autoscaling": {**AUTO, "costCeilingPerHour": 3}})
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built(device_class="cpu"))
+    cluster.settle()
+    cluster.queue(18)
+    assert not cluster.operate().actions
+    assert cluster.last.limits is None  # nor is anything decided between passes
+    assert cluster.says("ScalingActive") == "False/PriceUnknown"
+    told = cluster.condition("ScalingActive")["message"]
+    assert "costCeilingPerHour 3: no price of cpu is known. Add it to config.prices.perHour" in told
+    cluster.config = replace(cluster.config, prices=Prices(currency="EUR", per_hour={"cpu": 1.5}))
+    cluster.queue(18)
+    assert deeds(cluster.operate()) == [f"Scale minilm-{cluster.revision} 2"]
+    assert "pays for 2 at 1.5 each" in cluster.status["autoscaling"]["decisions"][0]["reason"]
+
+
+def test_a_schedule_holds_by_the_clock_of_the_pass() -> None:
+    minute = START.minute
+    night = {"name": "soon", "start": f"{(minute + 5) % 60} * * * *", "end": f"{(minute + 15) % 60} * * * *",
+             "minReplicas": 3}
+    cluster = serving(autoscaling={**AUTO, "schedules": [night]})
+    seen = []
+    for _ in range(20):
+        cluster.wait(60)
+        cluster.queue(0)
+        cluster.operate()
+        cluster.controllers()
+        seen.append(replicas(cluster)[0])
+    assert set(seen) == {1, 3}
+    assert seen[0] == 1
+    assert seen[-1] == 1
+    assert "By minReplicas 3 of schedule soon." in cluster.status["autoscaling"]["decisions"][1]["reason"]
 
 
 def test_idleness_scales_down_after_the_window() -> None:

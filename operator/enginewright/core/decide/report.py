@@ -76,6 +76,7 @@ def report(world: World, found: Findings) -> Plan:
         recommendation=found.scale.recommendation,
         watch_queue=found.scale.watch or found.rollout.watch,
         question=found.rollout.question,
+        limits=found.scale.limits,
     )
 
 
@@ -97,7 +98,7 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
         "source": found.source.memory,
         "build": found.engine.memory,
         "engine": engine,
-        "placement": blocks.placement_block(found.engine.placement),
+        "placement": blocks.placement_block(found.engine.placement, found.engine.tried),
         "rollout": found.rollout.memory,
         "pin": found.pin,
         "contest": found.contest,

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp, unknown
+from enginewright.core.decide.price import no_price, price_of
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView
@@ -35,13 +36,15 @@ SAME_DECISION_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleResult:
-    """``decision`` is what changed in this pass, ``recommendation`` the scaler's wish to be kept for stabilisation."""
+    """``decision`` is what changed in this pass, ``recommendation`` the scaler's wish to be kept for stabilisation,
+    ``limits`` what it went by."""
 
     wanted: int
     verdict: Verdict
     memory: AutoscalingStatus | None = None
     decision: DecisionStatus | None = None
     recommendation: int | None = None
+    limits: ScaleLimits | None = None
     watch: bool = False
     requeue: float | None = None
 
@@ -65,15 +68,16 @@ def scale_step(world: World, serving: Serving) -> ScaleResult:
                 Condition.SCALING_ACTIVE, Reason.MANUAL, f"{count(wanted, 'replica')}, as spec.replicas says."
             ),
         )
-    limits = _limits(world, world.spec.autoscaling)
+    limits = _limits(world, world.spec.autoscaling, price_of(world, stable))
     if stable is None:
         return _first(world, limits, watch=bool(serving.alive))
     return _automatic(world, serving, stable, limits)
 
 
-def _limits(world: World, scaling: AutoscalingSpec) -> ScaleLimits:
+def _limits(world: World, scaling: AutoscalingSpec, price: float | None) -> ScaleLimits:
     """What a fleet wishes of one of its classes, while another leaves, stands beside the spec."""
-    limits, least = limits_of(scaling, holds=world.observed.holds), world.obj.annotations.get(labels.LEAST_REPLICAS, "")
+    limits = limits_of(scaling, holds=world.observed.holds, now=world.now, price=price)
+    least = world.obj.annotations.get(labels.LEAST_REPLICAS, "")
     if not (world.obj.fleet and re.fullmatch(r"[0-9]{1,4}", least)):
         return limits
     return replace(limits, min_replicas=max(limits.min_replicas, min(int(least), limits.max_replicas)))
@@ -103,6 +107,10 @@ def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: S
         # A rollout that moves replicas from one revision to the other does not change how many are wanted.
         asked = [deployment.spec_replicas for deployment in serving.alive]
         current = limits.clamp(max(before.desired_replicas or 0, *asked))
+    if missing := no_price(world, stable):
+        kept = limits.clamp(max(1, current))
+        return ScaleResult(wanted=kept, memory=before.model_copy(update={"desired_replicas": kept}), watch=True,
+                           verdict=missing, requeue=REFRESH_SECONDS)  # fmt: skip
     capacity = capacity_asked_for(world.spec, world.observed.records.get(stable.fingerprint))
     found = decide_replicas(world.observed.signals, current, limits, world.observed.monotonic, capacity)
     wanted = max(found.replicas, current) if rolling else found.replicas
@@ -110,6 +118,7 @@ def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: S
     return ScaleResult(
         wanted=wanted,
         recommendation=found.recommendation,
+        limits=limits,
         watch=True,
         decision=decision,
         memory=_remember(world, before, wanted, decision, found),

@@ -12,6 +12,7 @@ from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.measured import Rule
 from enginewright.core.scaling.needs import Parts
 from enginewright.core.scaling.queue import by_queue
+from enginewright.core.scaling.steps import limited
 from enginewright.core.scaling.zero import asleep, to_sleep
 
 ALL_PARTS = Parts()
@@ -25,10 +26,16 @@ def decide_replicas(
 ) -> ScaleDecision:  # fmt: skip
     """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock. Without
     ``capacity``, or samples that tell arrivals, queue depth alone decides."""
+    return limited(_by_load(window, current, limits, now, capacity, parts), window, current, limits, now)
+
+
+def _by_load(
+    window: SignalWindow | None, current: int, limits: ScaleLimits, now: float, capacity: Capacity | None, parts: Parts
+) -> ScaleDecision:
     if limits.min_replicas == 0:
         if current == 0:
             return asleep(window, limits, now)
-        awake = decide_replicas(window, current, replace(limits, min_replicas=1), now, capacity, parts)
+        awake = _by_load(window, current, replace(limits, min_replicas=1), now, capacity, parts)
         return to_sleep(window, current, limits, now) or awake
     queue = by_queue(window, current, limits, now)
     if window is None or capacity is None or queue.hold or queue.queue_depth is None:

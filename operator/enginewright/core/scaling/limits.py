@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from enginewright.core.reasons import Reason
-from enginewright.core.spec import AutoscalingSpec
+from enginewright.core.scaling.schedules import holding_at
+from enginewright.core.spec import AutoscalingSpec, ScalingPolicySpec
 
 # The down window where nothing measured says how long it should be: the HorizontalPodAutoscaler's own.
 DOWN_WINDOW = 300.0
 # Queued requests that one replica should have, where the user does not say.
 TARGET = 4.0
+# A ceiling that is a whole number of prices pays for that many, whatever the last digit of the quotient.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """``value`` replicas, or with ``percent`` so many of a hundred, within ``period`` seconds."""
+
+    value: int
+    percent: bool
+    period: float
+
+    def __str__(self) -> str:
+        return f"{self.value}{' %' if self.percent else ''} in {self.period:g} s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +35,15 @@ class ScaleLimits:
     """What the user asked for. Windows in seconds; ``target`` is queued requests per replica, with ``bounded`` the most
     that the user wants, whatever was measured; a sample older than ``stale_after`` seconds is not believed.
     ``down_window`` None leaves it to what was measured. With 0 ``min_replicas`` none is left after ``zero_after``
-    seconds without a request."""
+    seconds without a request. ``least`` and ``most`` say where the fewest and the most replicas come from, if not from
+    minReplicas and maxReplicas themselves."""
 
     min_replicas: int = 1
     max_replicas: int = 1
+    least: str = ""
+    most: str = ""
+    up_steps: tuple[Step, ...] = ()
+    down_steps: tuple[Step, ...] = ()
     target: float = TARGET
     bounded: bool = False
     tolerance: float = 0.1
@@ -33,13 +55,32 @@ class ScaleLimits:
     def clamp(self, replicas: int) -> int:
         return max(self.min_replicas, min(self.max_replicas, replicas))
 
+    @property
+    def ceiling(self) -> str:
+        """What allows no more."""
+        return self.most or f"autoscaling.maxReplicas {self.max_replicas}"
 
-def limits_of(autoscaling: AutoscalingSpec, *, holds: bool = True) -> ScaleLimits:
+    @property
+    def span(self) -> str:
+        sources = [f"at least by {self.least}"] if self.least else []
+        sources += [f"at most by {self.most}"] if self.most else []
+        why = f" ({', '.join(sources)})" if sources else ""
+        return f"between {self.min_replicas} and {self.max_replicas} replicas{why}"
+
+
+def limits_of(autoscaling: AutoscalingSpec, *, holds: bool = True, now: datetime | None = None,
+              price: float | None = None) -> ScaleLimits:  # fmt: skip
     """Prometheus scrapes every 15 to 60 seconds, so its samples may be that much older. Unless an activator ``holds``
-    what comes, one replica at least runs."""
+    what comes, one replica at least runs. Without ``now``, which has a time zone, no schedule holds; without the
+    ``price`` of a replica for an hour the cost ceiling limits nothing."""
+    low, high, least, most = _bounds(autoscaling, now, price)
     return ScaleLimits(
-        min_replicas=autoscaling.min_replicas if holds else max(1, autoscaling.min_replicas),
-        max_replicas=autoscaling.max_replicas,
+        min_replicas=low if holds else max(1, low),
+        max_replicas=high,
+        least=least,
+        most=most,
+        up_steps=_steps(autoscaling.scale_up_policies),
+        down_steps=_steps(autoscaling.scale_down_policies),
         target=autoscaling.target_queue_depth or TARGET,
         bounded=autoscaling.target_queue_depth is not None,
         tolerance=autoscaling.tolerance,
@@ -48,6 +89,26 @@ def limits_of(autoscaling: AutoscalingSpec, *, holds: bool = True) -> ScaleLimit
         stale_after=10.0 if autoscaling.source == "direct" else 90.0,
         zero_after=autoscaling.scale_to_zero_after_seconds,
     )
+
+
+def _bounds(autoscaling: AutoscalingSpec, now: datetime | None, price: float | None) -> tuple[int, int, str, str]:
+    """Fewest and most replicas, and what says so. The fewest always run, whatever they cost."""
+    low, high, least, most = autoscaling.min_replicas, autoscaling.max_replicas, "", ""
+    held = holding_at(autoscaling.schedules, now) if now else None
+    if held and held.min_replicas is not None:
+        low, least = held.min_replicas, f"minReplicas {held.min_replicas} of schedule {held.name}"
+    if held and held.max_replicas is not None:
+        high, most = held.max_replicas, f"maxReplicas {held.max_replicas} of schedule {held.name}"
+    if autoscaling.cost_ceiling_per_hour is not None and price:
+        paid = int(autoscaling.cost_ceiling_per_hour / price * (1 + ROUNDING))
+        if paid < high:
+            high, most = max(low, paid), f"autoscaling.costCeilingPerHour {autoscaling.cost_ceiling_per_hour:g}"
+            most += f", which pays for {paid} at {price:g} each"
+    return low, max(low, high), least, most
+
+
+def _steps(policies: Iterable[ScalingPolicySpec]) -> tuple[Step, ...]:
+    return tuple(Step(value=one.value, percent=one.type == "Percent", period=one.period_seconds) for one in policies)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,13 +106,12 @@ class Rule:
             return Reason.SCALING, f"{self._figures(needed, queued)}: {replicas_text(wanted)} instead of {current}."
         if needed.up > self._limits.max_replicas and current >= self._limits.max_replicas:
             return Reason.AT_LIMIT, (
-                f"Arrivals and the queue ask for more than autoscaling.maxReplicas {self._limits.max_replicas}: raise "
+                f"Arrivals and the queue ask for more than {self._limits.ceiling}: raise "
                 f"it, or the objective{', or autoscaling.targetQueueDepth' if self._limits.bounded else ''}."
             )
         bound = f", with {self._limits.target:g} queued at most" if self._limits.bounded else ""
         return Reason.STEADY, (
-            f"Follows arrivals and the queue: {self._each(needed)}{bound}, between {self._limits.min_replicas} and "
-            f"{self._limits.max_replicas} replicas."
+            f"Follows arrivals and the queue: {self._each(needed)}{bound}, {self._limits.span}."
         )
 
     def _figures(self, needed: Needed, queued: float) -> str:

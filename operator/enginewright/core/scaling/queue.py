@@ -106,12 +106,10 @@ def _explain(ceiling: int, wanted: int, current: int, total: float, limits: Scal
         )
     if ceiling > limits.max_replicas and current >= limits.max_replicas:
         return Reason.AT_LIMIT, (
-            f"The queue asks for more than autoscaling.maxReplicas {limits.max_replicas}: raise "
-            f"it, or autoscaling.targetQueueDepth."
+            f"The queue asks for more than {limits.ceiling}: raise it, or autoscaling.targetQueueDepth."
         )
     return Reason.STEADY, (
-        f"Follows the queue: {limits.target:g} queued requests per replica, between "
-        f"{limits.min_replicas} and {limits.max_replicas} replicas."
+        f"Follows the queue: {limits.target:g} queued requests per replica, {limits.span}."
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from enginewright.core.spec.base import Remedy, SpecModel
 from enginewright.core.spec.gateway import GatewaySpec
+from enginewright.core.spec.scaling_limits import ScalingPolicySpec, ScheduleSpec
 
 PrometheusUrl = Annotated[
     str,
@@ -97,6 +98,16 @@ class AutoscalingSpec(SpecModel):
     scale_down_stabilization_seconds: int | None = Field(default=None, ge=0, le=86_400)
     """Scale down only as far as every recommendation of this window. Left out: two cold starts, and then only to a
     fleet that would have met the objective over the last hour; 300 where queue depth alone decides."""
+    scale_up_policies: tuple[ScalingPolicySpec, ...] = Field(default=(), max_length=8)
+    """How many replicas may be added within a period; of several the one that lets most be added counts. None: as many
+    as are needed at once."""
+    scale_down_policies: tuple[ScalingPolicySpec, ...] = Field(default=(), max_length=8)
+    """How many replicas may be removed within a period; of several the one that lets most be removed counts."""
+    cost_ceiling_per_hour: float | None = Field(default=None, gt=0, le=1e9)
+    """What all replicas together may cost an hour, in the currency of the operator's prices, which must have one for
+    the device. No more run than it pays for, but minReplicas do; what a rollout runs beside them is not counted."""
+    schedules: tuple[ScheduleSpec, ...] = Field(default=(), max_length=16)
+    """Other limits at certain times. Of several that hold at once the first counts."""
     algorithm: Literal["queue", "measured"] = "measured"
     """measured: replicas follow arrivals and the queue, by what the build measured one replica to do within the
     objective, or was seen to do since where that is less. queue: they follow queue depth alone, as they do with source

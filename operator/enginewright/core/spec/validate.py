@@ -15,6 +15,7 @@ from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template import check_pod_template
 from enginewright.core.spec.resources import ResourcesSpec
+from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InterfaceSpec
 
 CPU_PRECISIONS = ("auto", "fp32", "int8")
@@ -234,6 +235,6 @@ def _pod_template(spec: Spec) -> Iterator[Problem]:
 
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
-    _replicas, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout, _gateway, _interface,
-    _uris, _resources, _pod_template,
+    _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout,
+    _gateway, _interface, _uris, _resources, _pod_template,
 )

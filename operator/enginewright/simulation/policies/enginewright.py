@@ -22,6 +22,7 @@ class Enginewright:
         self.initial = limits.min_replicas
 
     def decide(self, seen: Seen) -> int:
+        self._window.ask(seen.time, seen.desired)
         self._window.add(
             Sample(time=seen.time, ready=seen.ready, pending=seen.pending, arrived=float(seen.arrived),
                    inflight=float(seen.inflight), starting=seen.starting, served=seen.served, spent=seen.spent,

@@ -1,0 +1,49 @@
+"""How fast replicas may come and go, and limits that hold at certain times only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from enginewright.core.spec.base import Remedy, SpecModel
+
+CRON_EXAMPLE = '"0 8 * * 1-5", which is 08:00 from Monday to Friday'
+CronTime = Annotated[
+    str,
+    Field(max_length=100, pattern=r"^\S+( +\S+){4}$"),
+    Remedy(f"write minute, hour, day of month, month and day of week, such as {CRON_EXAMPLE}"),
+]
+TimeZone = Annotated[
+    str,
+    Field(max_length=64, pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$"),
+    Remedy("write a name of the IANA time zone database, such as Europe/Berlin or Etc/UTC"),
+]
+
+
+class ScalingPolicySpec(SpecModel):
+    """A limit to how fast replicas come or go, as in the behavior of a HorizontalPodAutoscaler."""
+
+    type: Literal["Pods", "Percent"]
+    """What value counts: Pods, or Percent of the replicas at the beginning of the period."""
+    value: int = Field(ge=1, le=10_000)
+    """By how much the number of replicas may change within periodSeconds."""
+    period_seconds: int = Field(ge=1, le=1800)
+    """Length of the period."""
+
+
+class ScheduleSpec(SpecModel):
+    """Limits that hold from each start to the next end."""
+
+    name: str = Field(min_length=1, max_length=63)
+    """What decisions and conditions call it."""
+    time_zone: TimeZone = "Etc/UTC"
+    """Time zone of start and end."""
+    start: CronTime
+    """When the limits begin to hold, as in a CronJob: minute, hour, day of month, month, day of week."""
+    end: CronTime
+    """When they cease to hold."""
+    min_replicas: int | None = Field(default=None, ge=1, le=1000)
+    """Fewest replicas meanwhile; absent: as autoscaling.minReplicas says."""
+    max_replicas: int | None = Field(default=None, ge=1, le=1000)
+    """Most replicas meanwhile; absent: as autoscaling.maxReplicas says."""
