@@ -22,6 +22,7 @@ from enginewright.clients.events import EventRecorder
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.probe import ProbeClient
 from enginewright.clients.prometheus import PrometheusClient
+from enginewright.clients.quality import QualityClient
 from enginewright.clients.triton import TritonClient
 from enginewright.core.config import OperatorConfig
 from enginewright.handlers.translate import Translator
@@ -29,6 +30,7 @@ from enginewright.handlers.watch import Watcher
 from enginewright.observe.keys import Key
 from enginewright.observe.nodes import NodeReader
 from enginewright.observe.prober import Prober
+from enginewright.observe.quality import QualityReader
 from enginewright.observe.shelves import ShelfReader
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
@@ -72,8 +74,8 @@ class Operator:
     """One operator over open clients. ``run`` ends only by cancellation or by an error."""
 
     def __init__(self, options: Options, kube: KubeClient, triton: TritonClient, prometheus: PrometheusClient,
-                 probes: ProbeClient, metrics: Metrics, activators: ActivatorClient | None = None
-                 ) -> None:  # fmt: skip
+                 probes: ProbeClient, metrics: Metrics, activators: ActivatorClient | None = None,
+                 quality: QualityClient | None = None) -> None:  # fmt: skip
         self.kube = kube
         self.queue: WorkQueue[Key] = WorkQueue()
         self.known = Known()
@@ -85,7 +87,8 @@ class Operator:
         recorder = EventRecorder(kube, socket.gethostname())
         parts = Parts(
             world=World(kube, lambda: datetime.now(UTC), time.monotonic,
-                        NodeReader(kube, time.monotonic) if options.config.observe_nodes else None),
+                        NodeReader(kube, time.monotonic) if options.config.observe_nodes else None,
+                        QualityReader(quality, time.monotonic) if quality else None),
             actor=Actor(kube, metrics.acted),
             reporter=Reporter(kube, recorder, metrics.status_writes.inc),
             signals=self.signals,
@@ -157,8 +160,9 @@ async def operator(options: Options) -> AsyncIterator[Operator]:
         PrometheusClient() as prometheus,
         ProbeClient() as probes,
         ActivatorClient() as activators,
+        QualityClient() as quality,
     ):
-        yield Operator(options, kube, triton, prometheus, probes, metrics, activators)
+        yield Operator(options, kube, triton, prometheus, probes, metrics, activators, quality)
 
 
 async def run(options: Options, stop: asyncio.Event) -> None:

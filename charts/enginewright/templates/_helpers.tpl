@@ -75,6 +75,7 @@ resolve_resources: {{ .resolveResources | toJson }}
 build_resources: {{ .buildResources | toJson }}
 server_resources: {{ .serverResources | toJson }}
 verify_resources: {{ .verifyResources | toJson }}
+quality_resources: {{ .qualityResources | toJson }}
 activator_resources: {{ .activatorResources | toJson }}
 activator_replicas: {{ .activatorReplicas }}
 collect_engines: {{ .collectEngines }}

@@ -67,6 +67,8 @@ class OperatorConfig:
     server_resources: Resources = Resources(requests={"cpu": "500m", "memory": "1Gi"})
     verify_resources: Resources = Resources(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "256Mi"})
     activator_resources: Resources = Resources(requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "768Mi"})
+    quality_resources: Resources = Resources(requests={"cpu": "50m", "memory": "256Mi"},
+                                             limits={"cpu": "1", "memory": "2Gi"})
     activator_replicas: int = 1
     collect_engines: bool = True
     engine_grace: int = 604_800  # that an engine is kept after the last that referred to it has gone

@@ -22,6 +22,7 @@ ACTIONS = {
     Condition.OBJECTIVE_MET: "Measure",
     Condition.ROLLOUT_COMPLETE: "Rollout",
     Condition.SCALING_ACTIVE: "Scale",
+    Condition.QUALITY_HELD: "Compare",
 }
 # Said by another condition's event, or no news.
 QUIET = frozenset(
@@ -35,6 +36,9 @@ QUIET = frozenset(
         Reason.SCALING,
         Reason.BUILD_PENDING,
         Reason.SUSPENDED,
+        Reason.MEASURING,
+        Reason.UNDECIDED,
+        Reason.NOT_MEASURED,
     }
 )
 # Not True, yet nothing is wrong.

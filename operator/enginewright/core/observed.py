@@ -10,7 +10,7 @@ from typing import Any
 
 from enginewright.core.placement import Placement
 from enginewright.core.routing import GatewayView
-from enginewright_builder.contract import Outcome, Progress
+from enginewright_builder.contract import Outcome, Progress, QualityReport
 
 # Seconds; sums of counters are off by less.
 ROUNDING = 1e-6
@@ -383,8 +383,9 @@ class Observed:
     the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write. ``kept``
     is by revision, and read only where a pass may ask for it. ``gateway`` is read where the spec asks for one, or
     revisions have Services that were made for one. ``nodes`` are those with GPUs, read where a replica or a build waits
-    for one or a revision is about to start; None where they are not known. Of a fleet there are only ``fleet``, its
-    Service and who is behind that."""
+    for one or a revision is about to start; None where they are not known. ``quality`` is what the monitors of ready
+    replicas report, by pod, where the spec asks for them. Of a fleet there are only ``fleet``, its Service and who is
+    behind that."""
 
     now: datetime
     monotonic: float = 0.0
@@ -402,6 +403,7 @@ class Observed:
     applied: Mapping[str, str] = field(default_factory=dict)
     gateway: GatewayView = field(default_factory=GatewayView)
     nodes: tuple[NodeView, ...] | None = None
+    quality: Mapping[str, QualityReport] = field(default_factory=dict)
     fleet: FleetView = field(default_factory=FleetView)
 
     @property

@@ -17,6 +17,7 @@ class Condition(StrEnum):
     OBJECTIVE_MET = "ObjectiveMet"
     ROLLOUT_COMPLETE = "RolloutComplete"
     SCALING_ACTIVE = "ScalingActive"
+    QUALITY_HELD = "QualityHeld"
 
 
 class Reason(StrEnum):
@@ -62,6 +63,12 @@ class Reason(StrEnum):
     MET = "Met"
     NOT_MET = "NotMet"
     NO_OBJECTIVE = "NoObjective"
+    # quality of live answers
+    AGREEING = "Agreeing"
+    MEASURING = "Measuring"
+    UNDECIDED = "Undecided"
+    NOT_MEASURED = "NotMeasured"
+    QUALITY_DRIFTED = "QualityDrifted"
     # rollout
     PROGRESSING = "Progressing"
     ANALYSING = "Analysing"

@@ -98,6 +98,7 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         builder_image=config.images.builder,
         store_path="/".join(filter(None, (STORE_PATH, store_folder(spec)))),
         mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},
+        keep_reference=spec.quality is not None,
     )
 
 

@@ -30,8 +30,8 @@ class ConditionStatus(StatusModel):
     """A Kubernetes condition; healthy is always True."""
 
     type: str
-    """Ready, Available, SourceResolved, EngineBuilt, AccuracyVerified, ObjectiveMet, RolloutComplete or
-    ScalingActive."""
+    """Ready, Available, SourceResolved, EngineBuilt, AccuracyVerified, ObjectiveMet, RolloutComplete, ScalingActive or
+    QualityHeld."""
     status: Literal["True", "False", "Unknown"]
     """True, False or Unknown; healthy is always True."""
     reason: str
@@ -241,6 +241,29 @@ class PlacementStatus(StatusModel):
     """DRA device class of the slice."""
     reason: str | None = None
     """For people: what a replica runs on."""
+
+
+class QualityStatus(StatusModel):
+    """How far live answers agree with the source model."""
+
+    revision: str
+    """The revision that answered."""
+    metric: str
+    """The accuracy gate's metric."""
+    agreement: float
+    """Mean score of the answers in the window, 1 for equal ones."""
+    low: float
+    """It is at least this."""
+    high: float
+    """It is at most this."""
+    required: float
+    """What the engine was proven to keep."""
+    samples: int
+    """Live answers in the windows of all replicas."""
+    replicas: int
+    """Replicas that measure."""
+    time: str = Field(json_schema_extra=TIME)
+    """When these figures were taken; they are refreshed sparingly."""
 
 
 class RolledBackStatus(StatusModel):
@@ -520,6 +543,8 @@ class Status(StatusModel):
     """Who else writes replicas, for an hour after they were put back."""
     autoscaling: AutoscalingStatus | None = None
     """Queue depth and decisions."""
+    quality: QualityStatus | None = None
+    """How far live answers agree with the source model, where spec.quality asks for it."""
 
 
 Block = TypeVar("Block", bound=StatusModel)

@@ -50,6 +50,7 @@ from enginewright.observe.fields import Raw, annotations_of, controlled_by, is_d
 from enginewright.observe.fleet import SERVICE_NAME, observe_front, observe_members
 from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.pods import JOB_NAME, pod_view
+from enginewright.observe.quality import QualityReader
 from enginewright.observe.reports import JobReports
 from enginewright.observe.routes import observe_routes
 from enginewright.observe.views import (
@@ -65,12 +66,13 @@ from enginewright.observe.views import (
 
 class World:
     """``wall`` gives the time in UTC, ``monotonic`` the clock of the signal windows, in seconds. Without ``nodes``
-    nodes are not known."""
+    nodes are not known, without ``quality`` no live answers."""
 
     def __init__(self, kube: KubeClient, wall: Callable[[], datetime], monotonic: Callable[[], float],
-                 nodes: NodeReader | None = None) -> None:  # fmt: skip
+                 nodes: NodeReader | None = None, quality: QualityReader | None = None) -> None:  # fmt: skip
         self._kube = kube
         self._nodes = nodes
+        self._quality = quality
         self._reports = JobReports(kube)
         self._wall = wall
         self._monotonic = monotonic
@@ -134,6 +136,8 @@ class World:
             },
             gateway=gateway,
         )  # fmt: skip
+        if self._quality is not None and spec is not None and spec.quality is not None:
+            seen = replace(seen, quality=await self._quality.reports(view, serving))
         if self._nodes is None or not wanted(spec, view, seen):
             return seen
         return replace(seen, nodes=await self._nodes.views())

@@ -16,10 +16,12 @@ OBJECT = ("namespace", "optimisedmodel")
 
 @dataclass(frozen=True)
 class _Shown:
-    """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences)."""
+    """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences), ``quality`` what
+    status.quality has."""
 
     conditions: tuple[tuple[str, str, str], ...] = ()
     cost: tuple[str, float] | None = None
+    quality: Mapping[str, Any] | None = None
 
 
 class Exposed(Collector):
@@ -34,6 +36,7 @@ class Exposed(Collector):
         self._shown[key] = _Shown(
             conditions=tuple((entry["type"], entry["status"], entry["reason"]) for entry in conditions),
             cost=(cost["currency"], cost["perMillionInferences"]) if cost else None,
+            quality=status.get("quality"),
         )
 
     def forget(self, key: Key) -> None:
@@ -44,10 +47,18 @@ class Exposed(Collector):
                                        labels=(*OBJECT, "type", "status", "reason"))  # fmt: skip
         costs = GaugeMetricFamily("enginewright_cost_per_million_inferences", "As status.cost has it.",
                                   labels=(*OBJECT, "currency"))  # fmt: skip
+        agreement = GaugeMetricFamily("enginewright_quality_agreement", "Of live answers, as status.quality has it.",
+                                      labels=(*OBJECT, "bound"))  # fmt: skip
+        answers = GaugeMetricFamily("enginewright_quality_samples", "Live answers in the windows of all replicas.",
+                                    labels=OBJECT)  # fmt: skip
         for key, shown in self._shown.items():
             for condition in shown.conditions:
                 conditions.add_metric((key.namespace, key.name, *condition), 1)
             if shown.cost:
                 currency, price = shown.cost
                 costs.add_metric((key.namespace, key.name, currency), price)
-        yield from (conditions, costs)
+            if shown.quality:
+                for bound, name in (("mean", "agreement"), ("low", "low"), ("high", "high"), ("required", "required")):
+                    agreement.add_metric((key.namespace, key.name, bound), shown.quality[name])
+                answers.add_metric((key.namespace, key.name), shown.quality["samples"])
+        yield from (conditions, costs, agreement, answers)

@@ -154,6 +154,12 @@ def test_replicas_of_a_class_have_the_fleets_label_and_serve_the_model_under_its
     check_golden(HERE / "fleet" / "deployment.yaml", made)
 
 
+def test_replicas_whose_live_answers_are_held_against_the_source_model() -> None:
+    quality = {"sampleShare": 0.05, "resources": {"limits": {"memory": "4Gi"}}}
+    children = children_of("minilm", {**CPU, "quality": quality}, CONFIGS["cpu"])
+    check_golden(HERE / "cpu" / "deployment_with_monitor.yaml", children.all()["deployment"])
+
+
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -163,6 +169,6 @@ def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
-               "cpu/backend_service.yaml", "fleet/member_slice.yaml", "fleet/member_cpu.yaml", "fleet/service.yaml",
-               "fleet/deployment.yaml"}
+               "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",
+               "fleet/member_cpu.yaml", "fleet/service.yaml", "fleet/deployment.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

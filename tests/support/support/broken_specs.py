@@ -44,6 +44,13 @@ BROKEN = (
            "spec.replicas", "2", "remove it", "spec.replicas and spec.autoscaling exclude each other"),
     Broken("min above max", {**SOURCE, "autoscaling": {"minReplicas": 4, "maxReplicas": 2}},
            "spec.autoscaling.minReplicas", "4", "raise maxReplicas", "minReplicas is greater than maxReplicas"),
+    Broken("a window too short for the tolerance", {**SOURCE, "quality": {"window": 200}},
+           "spec.quality.window", "200", "write at least 1376"),
+    Broken("a monitor that asks for more than its limit", {**SOURCE, "quality": {
+        "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}},
+           "spec.quality.resources.requests.cpu", "2", "raise the limit"),
+    Broken("a fleet that goes back by itself", _fleet(quality={"rollback": True}),
+           "spec.quality.rollback", "true", "set it to false"),
     Broken("prometheus without address", {**SOURCE, "autoscaling": {"maxReplicas": 2, "source": "prometheus"}},
            "spec.autoscaling.source", "prometheus", "add prometheus.url", "add prometheus.url"),
     Broken("none by what Prometheus tells", {**SOURCE, "autoscaling": {

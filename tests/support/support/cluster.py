@@ -63,6 +63,7 @@ from enginewright_builder.contract import (
     ErrorReport,
     Outcome,
     Progress,
+    QualityReport,
     ResolvedSource,
     ServingChoice,
 )
@@ -161,7 +162,8 @@ class Cluster:
     ready addresses behind revisions' Services. ``broken`` names revisions whose replicas never get ready, with the
     pod fields that show why. Each replica behind the Service gets ``rate`` requests a second; without, and if
     ``probed``, probes bring some. ``slower`` multiplies a revision's latency, ``failing`` is the share of its
-    requests that fail, ``similarity`` how alike it answers. ``backend`` is the revision that the activator's own
+    requests that fail, ``similarity`` how alike it answers. ``scores`` are, by revision, what the monitor of each
+    replica has in its window: live answers, and their mean score. ``backend`` is the revision that the activator's own
     Service selects, None before there is one; while ``holding`` is False activators never get ready."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
@@ -199,6 +201,7 @@ class Cluster:
     slower: dict[str, float] = field(default_factory=dict)
     failing: dict[str, float] = field(default_factory=dict)
     similarity: dict[str, float] = field(default_factory=dict)
+    scores: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     # What the operator sees and does.
 
@@ -231,8 +234,15 @@ class Cluster:
             signals=self.signals,
             applied=dict(self.applied),
             gateway=self._gateway(),
+            quality=self._quality(),
             claims={name: ClaimView(name=name, uid=f"c-{name}", phase="Bound") for name in self.claims},
         )
+
+    def _quality(self) -> Mapping[str, QualityReport]:
+        found = {pod.name: self.scores[pod.revision] for pod in self.pods.values()
+                 if pod.ready and pod.revision in self.scores}  # fmt: skip
+        return {name: QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=samples * mean)
+                for name, (samples, mean) in found.items()}
 
     def _gateway(self) -> GatewayView:
         """As the shell reads it."""

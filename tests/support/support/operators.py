@@ -17,12 +17,14 @@ from enginewright.clients.errors import TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.probe import ProbeClient
 from enginewright.clients.prometheus import PrometheusClient
+from enginewright.clients.quality import QualityClient
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.core.config import OperatorConfig
-from enginewright.core.labels import METRICS_PORT
+from enginewright.core.labels import METRICS_PORT, QUALITY_PORT
 from enginewright.reconcile.metrics import Metrics
 from enginewright.runtime import Operator, Options
+from enginewright_builder.contract import QualityReport
 from support.apiserver import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,10 +71,24 @@ class Holding(ActivatorClient):
         return self.requests
 
 
+@dataclass
+class Scores(QualityClient):
+    """Stands where the network to quality monitors would be: how many live answers each has scored, and their mean."""
+
+    samples: int = 0
+    mean: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    async def report(self, address: str, port: int = QUALITY_PORT) -> QualityReport:
+        return QualityReport(metric="cosine", tolerance=0.01, samples=self.samples, total=self.samples * self.mean)
+
+
 @contextlib.asynccontextmanager
 async def embedded(
     kubeconfig: Path, namespace: str, *, resync: float = 300.0, triton: TritonClient | None = None,
-    activators: ActivatorClient | None = None,
+    activators: ActivatorClient | None = None, quality: QualityClient | None = None,
 ) -> AsyncIterator[Operator]:  # fmt: skip
     """Until the block ends; a part that dies fails the test."""
     options = Options(config=OperatorConfig(), namespaces=(namespace,), kubeconfig=kubeconfig, resync=resync)
@@ -83,8 +99,9 @@ async def embedded(
         PrometheusClient() as prometheus,
         ProbeClient() as probes,
         activators or ActivatorClient() as holders,
+        quality or QualityClient() as monitors,
     ):
-        operator = Operator(options, kube, scraper, prometheus, probes, metrics, holders)
+        operator = Operator(options, kube, scraper, prometheus, probes, metrics, holders, monitors)
         task = asyncio.create_task(operator.run(), name="operator under test")
         try:
             yield operator

@@ -82,6 +82,7 @@ def test_members_of_a_good_fleet_are_good_and_come_through_the_apiserver_unchang
     fleet: dict[str, Any] = {
         **{key: value for key, value in raw.items() if key not in ("replicas", "rollout", "engine")},
         **({"autoscaling": {**scaling, "minReplicas": 1}} if scaling else {}),
+        **({"quality": {**raw["quality"], "rollback": False}} if "quality" in raw else {}),
         "placement": {"classes": [{"name": "one", **raw["placement"]}, {"name": "cpu", "accelerator": "cpu"}]},
     }
     spec = parsed(fleet)

@@ -152,7 +152,7 @@ def test_the_defaults_are_the_operators_own() -> None:
         "prices": {"currency": default.prices.currency, "perHour": dict(default.prices.per_hour)},
     }
     plain["activatorReplicas"] = default.activator_replicas
-    for step in ("resolve", "build", "server", "verify", "activator"):
+    for step in ("resolve", "build", "server", "verify", "quality", "activator"):
         resources = getattr(default, f"{step}_resources")
         plain[f"{step}Resources"] = {"requests": dict(resources.requests), "limits": dict(resources.limits)}
     assert {key: config[key] for key in plain} == plain

@@ -37,6 +37,19 @@ def test_the_newest_status_and_nothing_of_what_is_gone() -> None:
     exposed.forget(KEY)
 
 
+def test_how_far_live_answers_agree() -> None:
+    registry, exposed = CollectorRegistry(), Exposed()
+    registry.register(exposed)
+    told = {"agreement": 0.995, "low": 0.99, "high": 0.999, "required": 0.98, "samples": 700}
+    exposed.remember(KEY, {**status("True", "Serving"), "quality": told})
+    found = {bound: registry.get_sample_value("enginewright_quality_agreement", {**OF_IT, "bound": bound})
+             for bound in ("mean", "low", "high", "required")}
+    assert found == {"mean": 0.995, "low": 0.99, "high": 0.999, "required": 0.98}
+    assert registry.get_sample_value("enginewright_quality_samples", OF_IT) == 700
+    exposed.remember(KEY, status("True", "Serving"))
+    assert registry.get_sample_value("enginewright_quality_samples", OF_IT) is None
+
+
 def test_what_has_no_conditions_yet_has_no_series() -> None:
     registry, exposed = CollectorRegistry(), Exposed()
     registry.register(exposed)

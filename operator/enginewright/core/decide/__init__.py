@@ -14,6 +14,7 @@ from dataclasses import replace
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.activation import with_activator
 from enginewright.core.decide.contest import hold_back
+from enginewright.core.decide.drift_back import drift_back
 from enginewright.core.decide.engine_step import engine_step
 from enginewright.core.decide.evidence import steady
 from enginewright.core.decide.fall_back import fall_back
@@ -21,6 +22,7 @@ from enginewright.core.decide.fleet import decide_fleet
 from enginewright.core.decide.gateway import with_routes
 from enginewright.core.decide.history import history_step
 from enginewright.core.decide.pin import choose_goal, say
+from enginewright.core.decide.quality_step import quality_step
 from enginewright.core.decide.report import Findings, refuse, report
 from enginewright.core.decide.rollout import with_source
 from enginewright.core.decide.rollout_step import rollout_step
@@ -50,8 +52,9 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     engine = engine_step(world, source)
     serving = Serving.of(observed, world.memory.rollout)
     scale = scale_step(world, serving)
+    quality = quality_step(world, serving)
     wish = choose_goal(world, engine)
-    goal = fall_back(wish, serving)
+    goal = drift_back(fall_back(wish, serving), quality)
     rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
     scale, rollout, contest = hold_back(world, scale, rollout)
     rollout = with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout))
@@ -60,6 +63,7 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
     return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout,
                                   history=history_step(goal.world, goal.engine, wish.engine, rollout),
+                                  quality=quality,
                                   pin=goal.memory, contest=contest))
 
 

@@ -22,9 +22,10 @@ from enginewright.core.status import RevisionStatus, RolledBackStatus, RolloutSt
 
 def needs_kept(obj: ObjectView) -> bool:
     """Whether a pass may ask for what was kept of earlier revisions. The spec may be any rubbish."""
-    rollout = obj.spec.get("rollout")
+    rollout, quality = obj.spec.get("rollout"), obj.spec.get("quality")
     recreate = isinstance(rollout, dict) and rollout.get("strategy") == "Recreate"
-    return labels.ROLLBACK_TO in obj.annotations or (recreate and bool(obj.status.get("revisions")))
+    drifting = isinstance(quality, dict) and quality.get("rollback") is True
+    return labels.ROLLBACK_TO in obj.annotations or ((recreate or drifting) and bool(obj.status.get("revisions")))
 
 
 def fall_back(goal: Goal, serving: Serving) -> Goal:
@@ -33,7 +34,7 @@ def fall_back(goal: Goal, serving: Serving) -> Goal:
     if world.spec.rollout.strategy != "Recreate" or world.spec.suspend:
         return goal
     given_up = _given_up(goal, serving)
-    for entry in _good_ones(world, given_up.revision) if given_up else ():
+    for entry in good_ones(world, given_up.revision) if given_up else ():
         kept = world.observed.kept.get(entry.revision)
         if kept and (made := made_again(world, goal.engine, kept)):
             return replace(goal, world=made.world, engine=made.engine, given_up=given_up)
@@ -59,7 +60,7 @@ def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
                             time=timestamp(world.now), retry=world.retry)
 
 
-def _good_ones(world: World, given_up: str) -> tuple[RevisionStatus, ...]:
+def good_ones(world: World, given_up: str) -> tuple[RevisionStatus, ...]:
     """The one that served last, then those before it, newest first."""
     found = (entry for entry in world.memory.revisions if entry.promotion_time and entry.outcome != "RolledBack")
     others = [entry for entry in found if entry.revision != given_up]

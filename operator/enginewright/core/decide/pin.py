@@ -100,11 +100,16 @@ def _pinned(plain: Goal, wish: str, kept: KeptRevision) -> Goal:
 
 
 def _back_again(goal: Goal, given_up: RolledBackStatus, rollout: RolloutResult) -> RolloutResult:
-    """Complete is only the way back: what was given up stays remembered, or it would be tried again."""
+    """Complete is only the way back: what was given up stays remembered, or it would be tried again. So does a way back
+    that failed while what was given up serves."""
     revision, memory, done = goal.engine.revision, rollout.memory, rollout.verdict.ok
+    if memory.rolled_back and memory.rolled_back.revision == revision:
+        return replace(rollout, verdict=replace(
+            rollout.verdict, message=f"{given_up.message} The way back failed: {rollout.verdict.message}"))
     step = "RolledBack" if memory.step == "Complete" else memory.step
+    who = "Strategy Recreate" if goal.world.spec.rollout.strategy == "Recreate" else "The rollout"
     state = (f"Revision {revision}, the last good one, serves again." if done else
-             f"Strategy Recreate goes back to revision {revision}, the last good one: {rollout.verdict.message}")
+             f"{who} goes back to revision {revision}, the last good one: {rollout.verdict.message}")
     told = " ".join(filter(None, (f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}",
                                   state, RETRY_HINT, goal.problem or goal.note)))
     return replace(rollout, verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLED_BACK, told),

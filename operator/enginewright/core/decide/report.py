@@ -13,6 +13,7 @@ from enginewright.core.decide.analysis import waiting_trouble
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.history import HistoryResult
 from enginewright.core.decide.proof import accuracy_verdict, objective_verdict
+from enginewright.core.decide.quality_step import QualityResult
 from enginewright.core.decide.readiness import available_verdict, ready_verdict
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.scale_step import ScaleResult
@@ -37,6 +38,7 @@ class Findings:
     scale: ScaleResult
     rollout: RolloutResult
     history: HistoryResult
+    quality: QualityResult
     pin: PinStatus | None = None
     contest: ContestStatus | None = None
 
@@ -59,6 +61,7 @@ def report(world: World, found: Findings) -> Plan:
         objective_verdict(world.spec, found.engine),
         found.rollout.verdict,
         found.scale.verdict,
+        *filter(None, (found.quality.verdict,)),
     )
     old = world.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
@@ -71,6 +74,7 @@ def report(world: World, found: Findings) -> Plan:
             **_blocks(world, found, ready),
         },
         requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue,
+                               found.quality.requeue,
                                # Room comes and goes on nodes, which nobody watches.
                                LOOK_AGAIN if waiting else None),
         recommendation=found.scale.recommendation,
@@ -103,6 +107,7 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
         "pin": found.pin,
         "contest": found.contest,
         "autoscaling": found.scale.memory,
+        "quality": found.quality.memory,
         "cost": cost,
         "batching": blocks.batching_block(shown),
         "summary": blocks.summary_block(

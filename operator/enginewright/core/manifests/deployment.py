@@ -27,6 +27,7 @@ from enginewright.core.manifests.common import (
     triton_ports,
 )
 from enginewright.core.manifests.pod_template import merge
+from enginewright.core.manifests.quality import monitor, trace_arguments, trace_mounts, trace_volumes
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.request import STORE_PATH, server_image, store_folder
@@ -48,6 +49,7 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
     """8 hex digits over the engine and all that changes what a serving pod is: a new revision is proven before it takes
     traffic. Replicas, autoscaling and rollout settings are not in it."""
     return short_hash({
+        **_quality_key(spec),
         "version": REVISION_VERSION,
         "fingerprint": fingerprint,
         "image": server_image(spec, config),
@@ -55,6 +57,11 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
         "serving": spec.serving.model_dump(mode="json", exclude={"image"}),
         "placement": [dict(placement.limits), node_placement(placement), device_claims("", placement)],
     }, 8)
+
+
+def _quality_key(spec: Spec) -> JSON:
+    """Nothing where live answers are not looked at: revisions of before that was known keep their names."""
+    return {"quality": spec.quality.model_dump(mode="json", exclude={"rollback"})} if spec.quality else {}
 
 
 def deployment_name(owner_name: str, revision: str) -> str:
@@ -118,9 +125,12 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         **device_claims(owner.name, placement),
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
         "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
-        "containers": [_server(owner, spec, record, placement, config)],
+        "containers": [_server(owner, spec, record, placement, config),
+                       *([monitor(spec.quality, owner.served_as, _engine_path(spec, record), config)]
+                         if spec.quality else [])],
         "volumes": [claim_volume("engine", record.store_claim),
-                    {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY)],
+                    {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
+                    *(trace_volumes() if spec.quality else [])],
     }
 
 
@@ -188,7 +198,7 @@ def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement
         "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.served_as}", "subPath": sub_path,
                           "readOnly": True},
                          {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
-                         *scratch_mounts()],
+                         *scratch_mounts(), *(trace_mounts() if spec.quality else [])],
     }
 
 
@@ -196,7 +206,8 @@ def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
     on_cpu = ["--allow-gpu-metrics=false"] if spec.placement.accelerator == "cpu" else []
     return ["tritonserver", f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
             f"--exit-timeout-secs={config.exit_timeout}", f"--http-port={labels.HTTP_PORT}",
-            f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu, *config.server_args]
+            f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu,
+            *(trace_arguments() if spec.quality else []), *config.server_args]
 
 
 def _smoke_test(owner: Owner, seconds: int) -> JSON:

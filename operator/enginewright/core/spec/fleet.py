@@ -100,6 +100,9 @@ def _own(spec: Spec) -> Iterator[Problem]:
     if placement.accelerator == "cpu":
         yield _problem("spec.placement.accelerator", "cpu", "excludes spec.placement.classes",
                        "move it into the classes that it is meant for")
+    if spec.quality is not None and spec.quality.rollback:
+        yield _problem("spec.quality.rollback", True, "excludes spec.placement.classes, which are promoted together",
+                       "set it to false, and go back by changing the spec when QualityHeld of a class is False")
     yield from _scaled(spec)
     yield from _rolled_out(spec)
 

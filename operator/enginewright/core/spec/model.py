@@ -7,6 +7,7 @@ from pydantic import Field
 from enginewright.core.spec.base import SpecModel
 from enginewright.core.spec.engine import AccuracySpec, EngineSpec, ObjectiveSpec
 from enginewright.core.spec.placement import PlacementSpec
+from enginewright.core.spec.quality import QualitySpec
 from enginewright.core.spec.rollout import AutoscalingSpec, RolloutSpec
 from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, ServingSpec, StoreSpec
 from enginewright.core.spec.source import InterfaceSpec, SourceSpec
@@ -40,6 +41,9 @@ class Spec(SpecModel):
     they read it first). Not together with autoscaling."""
     autoscaling: AutoscalingSpec | None = None
     """Let the load decide on the number of replicas. Not together with replicas."""
+    quality: QualitySpec | None = None
+    """Hold a few live answers against the unquantised source model, off the serving path. Absent: no request is looked
+    at. The engine is built with its reference, so that adding this builds it anew."""
     revision_history_limit: int = Field(default=5, ge=0, le=50)
     """How many old revisions status keeps. To go back to one that served, annotate the object with
     enginewright.io/rollback-to: its engine is kept as long as it is."""

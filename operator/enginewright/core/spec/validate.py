@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from enginewright.core import mig
 from enginewright.core.problems import Problem
+from enginewright.core.quality import samples_needed
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.fleet import fleet_problems, member_name
@@ -105,6 +106,16 @@ def _accuracy(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.accuracy.tolerance", spec.accuracy.tolerance,
                        f"lets almost anything pass by {spec.accuracy.metric}", f"write at most {limit:g}; 0.01 is "
                                                                                f"usual")
+
+
+def _quality(spec: Spec) -> Iterator[Problem]:
+    if spec.quality is None:
+        return
+    needed = samples_needed(spec.accuracy.tolerance)
+    if spec.quality.window < needed:
+        yield _problem("spec.quality.window", spec.quality.window,
+                       f"is less than the {needed} answers that can show a tolerance of {spec.accuracy.tolerance:g} "
+                       "even if all agree", f"write at least {2 * needed}, or raise spec.accuracy.tolerance")
 
 
 def _objective(spec: Spec) -> Iterator[Problem]:
@@ -220,6 +231,8 @@ def _uris(spec: Spec) -> Iterator[Problem]:
 def _resources(spec: Spec) -> Iterator[Problem]:
     yield from _request_within_limit("spec.engine.resources", spec.engine.resources)
     yield from _request_within_limit("spec.serving.resources", spec.serving.resources)
+    if spec.quality is not None:
+        yield from _request_within_limit("spec.quality.resources", spec.quality.resources)
 
 
 def _request_within_limit(field: str, resources: ResourcesSpec) -> Iterator[Problem]:
@@ -236,5 +249,5 @@ def _pod_template(spec: Spec) -> Iterator[Problem]:
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout,
-    _gateway, _interface, _uris, _resources, _pod_template,
+    _gateway, _interface, _uris, _resources, _pod_template, _quality,
 )

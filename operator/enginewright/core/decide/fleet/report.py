@@ -27,6 +27,7 @@ def verdicts(world: World, members: tuple[Member, ...], agreed: Agreement, depar
     return (
         ready, available_verdict(world.observed, _serving(members)), *first, together(members, Condition.OBJECTIVE_MET),
         agreed.verdict, together(members, Condition.SCALING_ACTIVE),
+        *([together(members, Condition.QUALITY_HELD)] if world.spec.quality else []),
     )  # fmt: skip
 
 

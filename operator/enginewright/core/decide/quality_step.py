@@ -1,0 +1,119 @@
+"""What live answers say of the engine that serves: condition QualityHeld, where the spec asks for it.
+
+It never changes whether the object is Ready: who serves was proven, and is the best there is until somebody decides
+otherwise, or :mod:`~enginewright.core.decide.drift_back` does where that is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from enginewright.core.conditions import Verdict, bad, find, good, parse_timestamp, timestamp, unknown
+from enginewright.core.decide.serving import Serving, pods_of
+from enginewright.core.decide.world import LOOK_AGAIN, World, count
+from enginewright.core.quality import Finding, samples_needed
+from enginewright.core.quality import find as find_agreement
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import QualityStatus
+
+# Figures move with every sample, and every write of status wakes the object: they are refreshed this often.
+REFRESH_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QualityResult:
+    """``verdict`` is None where nobody asks. ``drifted`` names the revision whose live answers have drifted."""
+
+    verdict: Verdict | None = None
+    memory: QualityStatus | None = None
+    drifted: str = ""
+    requeue: float | None = None
+
+
+def quality_step(world: World, serving: Serving) -> QualityResult:
+    if world.spec.quality is None:
+        return QualityResult()
+    stable = serving.stable
+    names = {pod.name for pod in pods_of(world.observed, stable.revision)} if stable else set()
+    found = find_agreement({pod: report for pod, report in world.observed.quality.items() if pod in names})
+    if stable is None or found is None:
+        problems = sorted({report.problem for pod, report in world.observed.quality.items()
+                           if pod in names and report.problem})
+        why = f" {'; '.join(problems)}." if problems else ""
+        said = f"No replica that serves measures agreement with the source model.{why}"
+        return QualityResult(verdict=unknown(Condition.QUALITY_HELD, Reason.NOT_MEASURED, said), requeue=LOOK_AGAIN)
+    verdict = _verdict(world, stable.revision, found)
+    memory = _memory(world, stable.revision, found)
+    kept = _kept(world, verdict, stable.revision)
+    if kept:
+        verdict, memory = kept
+    return QualityResult(verdict=verdict, memory=memory, drifted=stable.revision if found.drifted else "",
+                         requeue=LOOK_AGAIN)
+
+
+def _verdict(world: World, revision: str, found: Finding) -> Verdict:
+    kind, figures = Condition.QUALITY_HELD, _figures(found)
+    if found.drifted:
+        return bad(kind, Reason.QUALITY_DRIFTED, f"Live answers of revision {revision} have drifted: {_worst(found)} "
+                   f"{_remedy(world)}")
+    if found.held or (_said(world, revision) == Reason.AGREEING and not found.few
+                      and found.agreement.mean >= found.required):
+        return good(kind, Reason.AGREEING, figures)
+    if found.few:
+        needed = samples_needed(found.tolerance)
+        trouble = f" {'; '.join(found.problems)}." if found.problems else ""
+        return unknown(kind, Reason.MEASURING, f"{figures} At least {needed} answers are needed to say.{trouble}")
+    return unknown(kind, Reason.UNDECIDED, f"{figures} That is too near to say; more answers (spec.quality.window) or "
+                   "more time may.")
+
+
+def _figures(found: Finding) -> str:
+    of = found.agreement
+    return (f"{found.metric} {of.mean:.4f} with the source model ({of.low:.4f} to {of.high:.4f}; {found.required:g} is "
+            f"needed) over {count(of.samples, 'live answer')} of {count(found.replicas, 'replica')}.")
+
+
+def _worst(found: Finding) -> str:
+    if found.worst_agreement is None or found.agreement.high < found.required:
+        return _figures(found)
+    alone = found.worst_agreement
+    return (f"{found.metric} {alone.mean:.4f} ({alone.low:.4f} to {alone.high:.4f}) over "
+            f"{count(alone.samples, 'live answer')} of replica {found.worst} alone. {_figures(found)}")
+
+
+def _remedy(world: World) -> str:
+    if world.spec.quality and world.spec.quality.rollback:
+        return "spec.quality.rollback asks to go back to the last revision that served before."
+    return ("Requests may have become unlike the data that accuracy was measured on: give such as "
+            "spec.accuracy.evaluation, or go back with the annotation enginewright.io/rollback-to.")
+
+
+def _said(world: World, revision: str) -> str:
+    """The reason given before of the same revision."""
+    known = world.memory.quality
+    if known is None or known.revision != revision:
+        return ""
+    return str(find(world.obj.status.get("conditions"), Condition.QUALITY_HELD).get("reason") or "")
+
+
+def _memory(world: World, revision: str, found: Finding) -> QualityStatus:
+    of = found.agreement
+    return QualityStatus(revision=revision, metric=found.metric, agreement=round(of.mean, 6), low=round(of.low, 6),
+                         high=round(of.high, 6), required=round(found.required, 6), samples=of.samples,
+                         replicas=found.replicas, time=timestamp(world.now))
+
+
+def _kept(world: World, verdict: Verdict, revision: str) -> tuple[Verdict, QualityStatus] | None:
+    """What was said, while it is fresh and nothing but figures has changed."""
+    known, before = world.memory.quality, find(world.obj.status.get("conditions"), Condition.QUALITY_HELD)
+    taken = parse_timestamp(known.time) if known else None
+    if known is None or taken is None or known.revision != revision:
+        return None
+    fresh = timedelta(0) <= world.now - taken < timedelta(seconds=REFRESH_SECONDS)
+    same = (before.get("status"), before.get("reason"), before.get("observedGeneration")) == (
+        verdict.status, verdict.reason, world.obj.generation)
+    if not (fresh and same):
+        return None
+    return Verdict(type=verdict.type, status=verdict.status, reason=verdict.reason,
+                   message=str(before.get("message"))), known

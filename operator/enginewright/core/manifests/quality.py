@@ -1,0 +1,50 @@
+"""The quality monitor's part of a serving pod: a folder in memory, where the server's traces go, and the container that
+takes them from there."""
+
+from __future__ import annotations
+
+from enginewright.core import labels
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.common import JSON, container_security, resources
+from enginewright.core.spec.quality import QualitySpec
+from enginewright_builder.contract import REFERENCE_FOLDER
+
+TRACES = "traces"
+TRACES_PATH = "/traces"
+# Text of as many requests as are asked for at once. What does not fit is lost: the folder lies in memory and never
+# grows.
+TRACES_SIZE = "64Mi"
+REFERENCE_PATH = "/reference"
+
+
+def trace_arguments() -> list[str]:
+    """The server is told where traces go, and makes none before somebody asks for some."""
+    return ["--trace-config=mode=triton", f"--trace-config=triton,file={TRACES_PATH}/trace.json"]
+
+
+def trace_mounts() -> list[JSON]:
+    return [{"name": TRACES, "mountPath": TRACES_PATH}]
+
+
+def trace_volumes() -> list[JSON]:
+    return [{"name": TRACES, "emptyDir": {"medium": "Memory", "sizeLimit": TRACES_SIZE}}]
+
+
+def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: OperatorConfig) -> JSON:
+    """It has no probe: a pod is ready only if all its containers are, and this one must not stand in the way."""
+    return {
+        "name": labels.CONTAINER_QUALITY,
+        "image": config.images.builder,
+        "imagePullPolicy": config.pull_policy,
+        "command": ["python3", "-m", "enginewright_builder.quality"],
+        "args": [REFERENCE_PATH, f"--model={served_as}", f"--traces={TRACES_PATH}",
+                 f"--share={quality.sample_share:g}", f"--per-minute={quality.max_samples_per_minute}",
+                 f"--window={quality.window}", f"--port={labels.QUALITY_PORT}", f"--triton-port={labels.HTTP_PORT}"],
+        "ports": [{"name": labels.PORT_QUALITY, "containerPort": labels.QUALITY_PORT, "protocol": "TCP"}],
+        "resources": resources(config.quality_resources, quality.resources),
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "engine", "mountPath": REFERENCE_PATH, "subPath": f"{engine_path}/{REFERENCE_FOLDER}",
+                          "readOnly": True}, *trace_mounts(),
+                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+    }

@@ -1,0 +1,94 @@
+"""Reading what quality monitors report: over HTTP, and for passes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from enginewright.clients.errors import ClientError, TransientError
+from enginewright.clients.quality import QualityClient
+from enginewright.core.observed import ObjectView, PodView
+from enginewright.observe.quality import FRESH, QualityReader
+from enginewright.reconcile.http import serving
+from enginewright_builder.contract import QualityReport
+
+REPORT = QualityReport(metric="cosine", tolerance=0.01, samples=10, total=9.5, requests=4)
+
+
+def view(name: str = "minilm") -> ObjectView:
+    return ObjectView(name=name, namespace="prod", uid="u", generation=1, resource_version="1", deleting=False,
+                      annotations={}, spec={}, status={})
+
+
+def pod(name: str, **fields: object) -> PodView:
+    return PodView(**{"name": name, "phase": "Running", "ready": True, "ip": f"ip-{name}", **fields})  # type: ignore[arg-type]
+
+
+async def asked(body: str, status: int = 200) -> QualityReport:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=body, status=status)
+
+    app = web.Application()
+    app.router.add_get("/quality", answer)
+    async with serving(app, 0) as port, QualityClient() as client:
+        return await client.report("127.0.0.1", port)
+
+
+async def test_a_report_comes_whole() -> None:
+    assert await asked(REPORT.to_json()) == REPORT
+
+
+@pytest.mark.parametrize(("body", "status", "says"), [
+    ("", 500, "answered 500"), ("{", 200, "not JSON"), ('{"metric":1}', 200, "expected str"),
+    (QualityReport(metric="m", tolerance=0.1, samples=2, total=2.5).to_json(), 200, "cannot add up to 2.5"),
+    (QualityReport(metric="m", tolerance=0.1, samples=2, total=-1).to_json(), 200, "cannot add up to -1"),
+    ("x" * 100_000, 200, "not JSON"),
+])
+async def test_what_is_no_report(body: str, status: int, says: str) -> None:
+    with pytest.raises(ClientError, match=says):
+        await asked(body, status)
+
+
+async def test_nobody_there() -> None:
+    async with QualityClient() as client:
+        with pytest.raises(TransientError):
+            await client.report("127.0.0.1", 1)
+
+
+@dataclass
+class Told:
+    silent: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+
+    async def report(self, address: str) -> QualityReport:
+        self.asked.append(address)
+        await asyncio.sleep(0)
+        if address in self.silent:
+            raise TransientError("no answer")
+        return REPORT
+
+
+async def test_only_ready_pods_are_asked_and_a_silent_one_is_left_out() -> None:
+    told = Told(silent={"ip-b"})
+    reader = QualityReader(told, lambda: 0.0)
+    pods = [pod("a"), pod("b"), pod("c", ready=False), pod("d", deleting=True), pod("e", ip="")]
+    assert await reader.reports(view(), pods) == {"a": REPORT}
+    assert told.asked == ["ip-a", "ip-b"]
+
+
+async def test_a_reading_serves_for_a_while_unless_pods_change() -> None:
+    told, now = Told(), [0.0]
+    reader = QualityReader(told, lambda: now[0])
+    for _ in range(3):
+        await reader.reports(view(), [pod("a")])
+    assert told.asked == ["ip-a"]
+    await reader.reports(view("other"), [pod("a")])
+    await reader.reports(view(), [pod("a"), pod("b")])
+    assert told.asked == ["ip-a"] * 3 + ["ip-b"]
+    now[0] += FRESH
+    await reader.reports(view(), [pod("a"), pod("b")])
+    assert told.asked[-2:] == ["ip-a", "ip-b"]
+    assert len(told.asked) == 6
