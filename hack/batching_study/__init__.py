@@ -1,0 +1,1 @@
+"""What following the traffic with Triton's queue delay and preferred sizes is worth."""

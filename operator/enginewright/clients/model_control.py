@@ -1,0 +1,100 @@
+"""Triton's model control, of one replica: what its dynamic batcher does, and another setting for it.
+
+Loading a model whose configuration differs in more than its instances makes Triton load it once more beside the one
+that serves, swap them, and let the old one end what it has: nothing is lost, and for that time there are two (triton
+core, ``model_lifecycle.cc``). The configuration is the one that the replica has, read from it and sent back with other
+batching, so that nothing else can change. Who may load a configuration may run code there, so that replicas open model
+control only to those who know a key (``--http-restricted-api``, ``--grpc-restricted-protocol``). Triton counts the
+requests of the model's warm-up in its metrics, at each load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import aiohttp
+
+from enginewright.clients.errors import RefusedError, TransientError, UnexpectedError
+from enginewright.clients.urls import pod_url
+from enginewright.core.batching import Setting
+from enginewright.core.labels import HTTP_PORT
+
+# The header that carries the key. The server is started with the same name.
+KEY_HEADER: Final = "enginewright-model-control"
+LARGEST_ANSWER: Final = 1 << 20
+
+
+class ModelControl:
+    """``deadline`` is seconds for one call: loading takes as long as at the replica's start."""
+
+    def __init__(self, key: str = "", *, deadline: float = 60.0) -> None:
+        self._deadline = deadline
+        self._session = aiohttp.ClientSession(headers={KEY_HEADER: key} if key else {}, trust_env=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._session.close()
+
+    async def batching(self, address: str, model: str, port: int = HTTP_PORT) -> Setting:
+        """What the replica does now. The maximum alone is what Triton makes of no preferred sizes, and counts as none.
+        Raises as :meth:`apply` does."""
+        return _setting(await self._config(address, model, port))
+
+    async def apply(self, address: str, model: str, setting: Setting, port: int = HTTP_PORT) -> bool:
+        """Returns once the replica serves with ``setting``; False when it did already. Raises :class:`TransientError`
+        when it does not answer, :class:`RefusedError` when it does not load that or the key is wrong, and then goes on
+        as before; :class:`UnexpectedError` for an answer that cannot be read."""
+        config = await self._config(address, model, port)
+        if "dynamic_batching" not in config:
+            raise RefusedError(f"model {model!r} forms no batches, so that none can be changed",
+                               call=f"load {model}")  # fmt: skip
+        if _setting(config) == setting:
+            return False
+        changed = {**config, "dynamic_batching": {
+            **config["dynamic_batching"], "preferred_batch_size": list(setting.preferred),
+            "max_queue_delay_microseconds": setting.delay_us}}  # fmt: skip
+        body = {"parameters": {"config": json.dumps(changed)}}
+        await self._ask("POST", pod_url(address, port, f"/v2/repository/models/{model}/load"), body)
+        return True
+
+    async def _config(self, address: str, model: str, port: int) -> dict[str, Any]:
+        url = pod_url(address, port, f"/v2/models/{model}/config")
+        try:
+            found = json.loads(await self._ask("GET", url))
+        except ValueError as error:
+            raise UnexpectedError(f"its configuration is no JSON: {error}", call=f"GET {url}") from error
+        if not isinstance(found, dict):
+            raise UnexpectedError("its configuration is no JSON object", call=f"GET {url}")
+        return found
+
+    async def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> bytes:
+        call = f"{method} {url}"
+        try:
+            async with asyncio.timeout(self._deadline), self._session.request(method, url, json=body) as response:
+                answer = await response.content.read(LARGEST_ANSWER)
+                while not response.content.at_eof() and len(answer) <= LARGEST_ANSWER:
+                    answer += await response.content.read(LARGEST_ANSWER)
+                if response.status != 200:
+                    said = answer[:300].decode("utf-8", "replace")
+                    raise RefusedError(f"answered {response.status}: {said}", call=call, status=response.status)
+                return answer
+        except TimeoutError as error:
+            raise TransientError(f"no answer within {self._deadline:g} s", call=call) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
+
+
+def _setting(config: Mapping[str, Any]) -> Setting:
+    """Raises :class:`UnexpectedError`."""
+    batching = config.get("dynamic_batching", {})
+    try:
+        sizes = tuple(int(size) for size in batching.get("preferred_batch_size", ()))
+        return Setting(delay_us=int(batching.get("max_queue_delay_microseconds", 0)),
+                       preferred=() if sizes == (int(config.get("max_batch_size", 0)),) else sizes)  # fmt: skip
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UnexpectedError(f"its dynamic_batching cannot be read: {batching!r}") from error

@@ -1,0 +1,142 @@
+"""One step of following the traffic: from the state so far and what replicas did since, to the next state.
+
+The default is what the build proved, and all else is on trial:
+
+* Only from the default is a candidate tried, and only where it promises a gain above :data:`PROMISE`.
+* It is kept where requests then take less by :data:`GAIN`, left as soon as it does not suit the traffic any more, and
+  held against the default anew from time to time.
+* Loads, and trials that gained nothing, may take half of the share of requests that may be late, so that the percentile
+  of the objective cannot tell them. The same crowd is not tried again for as long as that share makes one trial last.
+* Between two trials lies a dwell time, of many loads of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from enginewright.core.batching.mix import Candidate, Mix, candidate
+from enginewright.core.batching.safe import SafeSet, Setting
+from enginewright.core.observed import Spent
+
+# Of the time that requests took under the default.
+PROMISE, GAIN = 0.15, 0.10
+# A trial during which requests take so many times what they did is over, whatever the window's length.
+WORSE = 1.3
+# Seconds and requests of a window that something is concluded from, fewer to leave a setting; and seconds after which
+# one with too few requests is begun anew.
+LOOK, LEAVE, STALE = 2.0, 1.0, 20.0
+REQUESTS, LEAVE_REQUESTS = 30, 10
+# After a change: batches that began before it are still counted.
+SETTLE = 1.0
+# Between two trials: so many seconds, or so many loads of the model.
+DWELL, DWELL_LOADS = 15.0, 20.0
+# Of what may be late, what loads and fruitless trials may use; and how many of them may be made on credit.
+SHARE, CREDIT_TRIALS = 0.5, 3
+
+NOTHING = Spent()
+Phase = Literal["default", "trial", "kept"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """``setting`` is what replicas are to have, and ``why``; ``changed`` when that was decided, ``tried`` when the last
+    trial began. ``seen`` is of ``window`` seconds under it. ``base`` is what a request took before the trial.
+    ``credit`` is seconds of loads and fruitless trials that there still may be; ``barred`` has crowds and until when
+    they are not tried."""
+
+    setting: Setting
+    why: str = "as measured by the build"
+    phase: Phase = "default"
+    trying: Candidate | None = None
+    time: float
+    changed: float
+    tried: float | None = None
+    seen: Spent = NOTHING
+    window: float = 0.0
+    base: float = 0.0
+    credit: float
+    barred: tuple[tuple[int, float], ...] = ()
+
+
+def begin(time: float, safe: SafeSet) -> State:
+    return State(setting=safe.default, time=time, changed=time - _settling(safe), credit=CREDIT_TRIALS * _cost(safe))
+
+
+def follow(state: State, time: float, spent: Spent | None, safe: SafeSet) -> State:
+    """``spent`` is what all replicas did since the step before, None where that cannot be told: then nothing changes,
+    and what was seen is dropped. ``time`` is seconds on a monotonic clock."""
+    passed = time - state.time
+    credit = min(CREDIT_TRIALS * _cost(safe), state.credit + SHARE * safe.allowed * passed)
+    state = replace(state, time=time, credit=credit)
+    if spent is None or time - passed < state.changed + _settling(safe):
+        return _anew(state)
+    state = replace(state, seen=state.seen + spent, window=state.window + passed)
+    if state.seen.answered < (LEAVE_REQUESTS if state.phase == "kept" else REQUESTS):
+        return state if state.window < STALE else _anew(state)
+    mix = Mix.of(state.seen)
+    if state.phase == "default":
+        return state if state.window < LOOK else _from_default(state, mix, safe)
+    return _on_trial(state, mix, safe) if state.phase == "trial" else _while_kept(state, mix, safe)
+
+
+def _from_default(state: State, mix: Mix, safe: SafeSet) -> State:
+    found = candidate(mix, safe)
+    if found is None or found.expected > (1 - PROMISE) * mix.taken or not _may_try(state, found, safe):
+        return _anew(state)
+    return _anew(replace(state, setting=found.setting, phase="trial", trying=found, changed=state.time, why=found.why,
+                         tried=state.time, base=mix.taken, credit=state.credit - safe.load_seconds))  # fmt: skip
+
+
+def _may_try(state: State, found: Candidate, safe: SafeSet) -> bool:
+    rested = state.tried is None or state.time - state.tried >= max(DWELL, DWELL_LOADS * safe.load_seconds)
+    barred = any(crowd == found.crowd and state.time < until for crowd, until in state.barred)
+    return rested and state.credit >= _cost(safe) and not barred
+
+
+def _on_trial(state: State, mix: Mix, safe: SafeSet) -> State:
+    if mix.taken > WORSE * state.base or (state.window >= LOOK and mix.taken > (1 - GAIN) * state.base):
+        return _fruitless(state, mix, safe)
+    if state.window < LOOK:
+        return state
+    why = f"{state.why}; now {mix.taken * 1e3:.1f} ms a request, {state.base * 1e3:.1f} ms before"
+    return _anew(replace(state, phase="kept", why=why))
+
+
+def _fruitless(state: State, mix: Mix, safe: SafeSet) -> State:
+    used = state.time - state.changed
+    crowd = state.trying.crowd if state.trying else 0
+    until = state.time + used / (SHARE * safe.allowed)
+    barred = (*((one, end) for one, end in state.barred if end > state.time and one != crowd), (crowd, until))
+    why = (f"{state.setting} gained nothing: {mix.taken * 1e3:.1f} ms a request, {state.base * 1e3:.1f} ms with the "
+           "measured setting")  # fmt: skip
+    return _back(replace(state, credit=state.credit - used, barred=barred), why, safe)
+
+
+def _while_kept(state: State, mix: Mix, safe: SafeSet) -> State:
+    if state.window < LEAVE:
+        return state
+    if state.trying is None or not state.trying.suits(mix):
+        return _back(state, f"traffic changed: batches of {mix.batch:.1f}, {mix.inside:.1f} requests inside", safe)
+    if state.time - state.changed >= 2 * _cost(safe) / (SHARE * safe.allowed):
+        return _back(state, f"{state.setting} is to be held against the measured setting anew", safe)
+    return _anew(state)
+
+
+def _back(state: State, why: str, safe: SafeSet) -> State:
+    return _anew(replace(state, setting=safe.default, phase="default", trying=None, changed=state.time, why=why,
+                         credit=state.credit - safe.load_seconds))  # fmt: skip
+
+
+def _anew(state: State) -> State:
+    return replace(state, seen=NOTHING, window=0.0)
+
+
+def _settling(safe: SafeSet) -> float:
+    """Until replicas have a new setting, and what was sent before it is answered."""
+    return SETTLE + safe.load_seconds
+
+
+def _cost(safe: SafeSet) -> float:
+    """Seconds of a trial."""
+    return _settling(safe) + LOOK
