@@ -119,7 +119,12 @@ def smallest_profile(product: str, need_bytes: int) -> Profile | str:
     if not fitting:
         return (f"{need_bytes / GIB:.1f} GiB are needed, and the largest profile of {product}, {known[-1].name}, has "
                 f"{known[-1].gib:g} GiB")
-    return min(fitting, key=lambda profile: (profile.compute, profile.gib))
+    return min(fitting, key=size)
+
+
+def size(profile: Profile) -> tuple[int, float]:
+    """Orders profiles of one board."""
+    return profile.compute, profile.gib
 
 
 # Need before anything was measured, on the safe side; the engine's record has the measured figure afterwards.

@@ -50,15 +50,16 @@ class Placement:
     description: str = "CPU"
 
 
-def place(spec: Spec, source_bytes: int, config: OperatorConfig) -> Placement | Problem:
+def place(spec: Spec, source_bytes: int, config: OperatorConfig, *, profile: str = "") -> Placement | Problem:
     """Where pods of ``spec`` run. ``source_bytes`` (of the resolved source; 0 when not resolved yet) sizes
-    ``mig.profile: auto``. A problem when no profile fits or the spec names what does not exist."""
+    ``mig.profile: auto``, unless ``profile`` was found to do. A problem when no profile fits or the spec names what
+    does not exist."""
     if spec.placement.accelerator == "cpu":
         return _cpu(spec)
     slices = spec.placement.mig
     if slices is None:
         return _whole_gpus(spec, config)
-    chosen = _profile(spec, slices, source_bytes)
+    chosen = profile or _profile(spec, slices, source_bytes)
     if isinstance(chosen, Problem):
         return chosen
     return _claimed_slice(spec, slices, chosen) if slices.dra else _plugin_slice(spec, slices, chosen, config)

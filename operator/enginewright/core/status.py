@@ -228,6 +228,23 @@ class BatchingStatus(StatusModel):
     """Instances of the model in one replica."""
 
 
+class TriedProfileStatus(StatusModel):
+    """A MIG profile that profile auto has passed over."""
+
+    profile: str
+    """The profile."""
+    fingerprint: str
+    """Of the engine that was built, or was to be built, on it."""
+    reason: str
+    """Why it does not do: NotMet or OutOfMemory."""
+    message: str
+    """With the measured figures."""
+    retry: str | None = None
+    """Value of the retry annotation when its build failed: another one tries it again."""
+    attempts: int | None = None
+    """Builds that failed on it."""
+
+
 class PlacementStatus(StatusModel):
     """The chosen hardware."""
 
@@ -241,6 +258,8 @@ class PlacementStatus(StatusModel):
     """DRA device class of the slice."""
     reason: str | None = None
     """For people: what a replica runs on."""
+    tried: tuple[TriedProfileStatus, ...] | None = None
+    """With mig.profile auto: smaller profiles that do not do, by what builds on them measured."""
 
 
 class QualityStatus(StatusModel):

@@ -11,7 +11,7 @@ import contextlib
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -49,13 +49,15 @@ DIGEST = f"sha256:{'a' * 64}"
 class Script:
     """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
     ``hold-new`` leaves pods alone that do something already. ``unschedulable`` gives a pod no node, and says so as the
-    scheduler would. Pods of an OptimisedModel in ``models`` follow a script of their own."""
+    scheduler would. Pods of an OptimisedModel in ``models`` follow a script of their own. Builds on the MIG
+    profiles of ``missed`` miss the objective."""
 
     resolve: Act = "succeed"
     build: Act = "succeed"
     server: Act = "succeed"
     gc: Act = "succeed"
     digest: str = DIGEST
+    missed: frozenset[str] = frozenset()
     models: dict[str, Script] = field(default_factory=dict)
 
     def of(self, pod: Object) -> Script:
@@ -198,7 +200,8 @@ class FakeKubelet:
             return _state("Running", container, {"running": {"startedAt": _now()}})
         if step == "gc":
             return _state("Succeeded", container, _ended(0, "Completed", ""))
-        outcome = answer(await self._request(pod), step, act, self.script.of(pod).digest)
+        script = self.script.of(pod)
+        outcome = answer(await self._request(pod), step, act, script)
         code = 0 if outcome.ok else {"user": 2, "transient": 3}[outcome.error.family if outcome.error else "user"]
         ended = _ended(code, "Error" if code else "Completed", outcome.to_termination_message())
         return _state("Failed" if code else "Succeeded", container, ended)
@@ -226,8 +229,9 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def answer(request: BuildRequest, step: str, act: Act, digest: str) -> Outcome:
+def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcome:
     """What the builder would say to ``request``."""
+    digest = script.digest
     kind: Literal["resolve", "build"] = "resolve" if step == "resolve" else "build"
     if act == "user-error":
         error = ErrorReport(family="user", reason="DigestMismatch", message="the source is not what its digest says",
@@ -241,9 +245,10 @@ def answer(request: BuildRequest, step: str, act: Act, digest: str) -> Outcome:
                                 evaluation_digest=digest if request.accuracy.evaluation else "",
                                 calibration_digest=digest if request.engine.calibration else "")  # fmt: skip
         return Outcome(kind=kind, ok=True, source=source)
+    engine = replace(ENGINE, objective_met=request.device.mig_profile not in script.missed)
     return Outcome(
         kind=kind, ok=True, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
-        built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=ENGINE, serving=ServingChoice(max_batch_size=32),
+        built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=engine, serving=ServingChoice(max_batch_size=32),
         candidates=(CandidateSummary(backend="onnxruntime", precision="int8", batch=8, verdict="Shipped",
                                      name="onnxruntime int8-dynamic", serves=(1, 8, 32)),),
     )  # fmt: skip

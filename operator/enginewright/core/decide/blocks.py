@@ -20,6 +20,7 @@ from enginewright.core.status import (
     EngineStatus,
     PlacementStatus,
     SummaryStatus,
+    TriedProfileStatus,
 )
 from enginewright_builder.contract import CandidateSummary
 
@@ -135,7 +136,9 @@ def shipped_words(candidates: Iterable[CandidateSummary]) -> str | None:
     return ", ".join([f"{first} to batch {limit}", *(f"{name} to {batch}" for name, batch in others)])[:MAX_WORDS]
 
 
-def placement_block(placement: Placement | None) -> PlacementStatus | None:
+def placement_block(
+    placement: Placement | None, tried: tuple[TriedProfileStatus, ...] = ()
+) -> PlacementStatus | None:
     if placement is None:
         return None
     device = placement.device
@@ -145,6 +148,7 @@ def placement_block(placement: Placement | None) -> PlacementStatus | None:
         mig_profile=device.mig_profile or None,
         device_class=placement.claim.device_class if placement.claim else None,
         reason=placement.description,
+        tried=tried or None,
     )
 
 

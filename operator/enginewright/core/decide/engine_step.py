@@ -8,23 +8,24 @@ from enginewright.core.collect import retired
 from enginewright.core.conditions import Verdict, bad, unknown
 from enginewright.core.decide import build, build_lease, compatibility, repair
 from enginewright.core.decide.jobs import live
+from enginewright.core.decide.slice_choice import begun, choose
 from enginewright.core.decide.source_step import SourceResult, missing_store
 from enginewright.core.decide.world import LOOK_AGAIN, World
 from enginewright.core.manifests import record_name, revision_name
 from enginewright.core.observed import EngineRecord
-from enginewright.core.placement import Placement, place
+from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Delete, MarkRecord
 from enginewright.core.problems import Problem
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_request, store_claim
-from enginewright.core.status import BuildStatus, TargetStatus
+from enginewright.core.status import BuildStatus, TargetStatus, TriedProfileStatus
 from enginewright_builder.contract import CandidateSummary, ResolvedSource
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineResult:
     """``revision`` is what would be served, known as soon as the fingerprint is; ``target`` what it is built for.
-    ``candidates`` are those of a build that shipped nothing."""
+    ``candidates`` are those of a build that shipped nothing, ``tried`` MIG profiles that do not do."""
 
     verdict: Verdict
     fingerprint: str = ""
@@ -35,6 +36,7 @@ class EngineResult:
     cache_hit: bool = False
     memory: BuildStatus | None = None
     candidates: tuple[CandidateSummary, ...] = ()
+    tried: tuple[TriedProfileStatus, ...] = ()
     actions: tuple[Action, ...] = ()
     requeue: float | None = None
 
@@ -48,19 +50,21 @@ def engine_step(world: World, source: SourceResult) -> EngineResult:
             else unknown(Condition.ENGINE_BUILT, Reason.WAITING_FOR_SOURCE, "Builds start when the source is resolved.")
         )
         return EngineResult(verdict=verdict, memory=world.memory.build, requeue=LOOK_AGAIN if missing else None)
-    placement = place(world.spec, source.resolved.size_bytes, world.config)
-    if isinstance(placement, Problem):
+    chosen = choose(world, source.resolved)
+    if isinstance(chosen, Problem):
         return EngineResult(
-            verdict=bad(Condition.ENGINE_BUILT, Reason.INVALID_SPEC, str(placement)), memory=world.memory.build
+            verdict=bad(Condition.ENGINE_BUILT, Reason.INVALID_SPEC, str(chosen)), memory=world.memory.build
         )
-    return _for_fingerprint(world, source.resolved, placement)
+    result = _for_fingerprint(world, source.resolved, chosen.placement)
+    said = " ".join(filter(None, (result.verdict.message, chosen.said)))
+    return replace(result, tried=chosen.tried, verdict=replace(result.verdict, message=said))
 
 
 def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placement) -> EngineResult:
     request = build_request(world.obj.name, world.spec, resolved, placement, world.config)
     fingerprint = request.fingerprint()
     remembered = world.memory.build
-    memory = remembered if remembered and remembered.fingerprint == fingerprint else None
+    memory = remembered if remembered and remembered.fingerprint == fingerprint else begun(world, fingerprint)
     result = EngineResult(
         verdict=unknown(Condition.ENGINE_BUILT, Reason.WAITING_FOR_SOURCE, ""),
         fingerprint=fingerprint,

@@ -82,8 +82,8 @@ def made_again(world: World, engine: EngineResult, kept: KeptRevision) -> Goal |
                           store_uri=spec.store.uri)
     return Goal(
         world=replace(world, spec=spec),
-        engine=EngineResult(verdict=engine.verdict, fingerprint=fingerprint, revision=kept.revision, record=record,
-                            placement=kept.placement))
+        engine=EngineResult(verdict=engine.verdict, tried=engine.tried, fingerprint=fingerprint,
+                            revision=kept.revision, record=record, placement=kept.placement))
 
 
 def _pinned(plain: Goal, wish: str, kept: KeptRevision) -> Goal:

@@ -32,6 +32,7 @@ class Memory:
     autoscaling: status.AutoscalingStatus | None = None
     classes: tuple[status.ClassStatus, ...] = ()
     handover: status.HandoverStatus | None = None
+    placement: status.PlacementStatus | None = None
     quality: status.QualityStatus | None = None
 
     @classmethod
@@ -46,6 +47,7 @@ class Memory:
             contest=status.read(status.ContestStatus, raw.get("contest")),
             autoscaling=status.read(status.AutoscalingStatus, raw.get("autoscaling")),
             classes=status.read_all(status.ClassStatus, raw.get("classes")),
+            placement=status.read(status.PlacementStatus, raw.get("placement")),
             handover=status.read(status.HandoverStatus, raw.get("handover")),
             quality=status.read(status.QualityStatus, raw.get("quality")),
         )

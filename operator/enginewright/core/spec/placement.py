@@ -50,8 +50,8 @@ class MIGSpec(SpecModel):
     """A slice of a GPU instead of a whole one."""
 
     profile: Profile = "auto"
-    """MIG profile such as 1g.10gb. auto takes the smallest whose memory holds the engine, its workspace and its
-    activations with margin; that needs placement.gpu.products."""
+    """MIG profile such as 1g.10gb. auto begins with the smallest whose memory should hold the build, and goes on to the
+    next larger while what was measured misses the objective or the memory; that needs placement.gpu.products."""
     strategy: Literal["single", "mixed"] = "mixed"
     """How the cluster's device plugin names slices: mixed (nvidia.com/mig-<profile>) or single (nvidia.com/gpu).
     Not used with dra."""

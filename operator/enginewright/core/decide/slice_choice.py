@@ -1,0 +1,161 @@
+"""``placement.mig.profile: auto``: the smallest slice that holds the objective, by what builds measured on slices.
+
+The table in :mod:`~enginewright.core.mig` says where to begin. A build on a slice tells how much memory the served
+engine takes there and whether it meets the objective; one that does not sends the next build to a larger slice, and one
+that is in the store for a smaller slice and does spares the larger. Every slice is built on at most once for one
+request: what missed is remembered in status, also when its engine has been removed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from enginewright.core import mig
+from enginewright.core.collect import retired
+from enginewright.core.decide.world import World
+from enginewright.core.placement import Placement, built_for, place
+from enginewright.core.problems import Problem
+from enginewright.core.reasons import Reason
+from enginewright.core.request import build_request, store_claim
+from enginewright.core.status import BuildStatus, TriedProfileStatus
+from enginewright_builder.contract import EngineSummary, ResolvedSource
+
+# How CUDA, TensorRT and ONNX Runtime name the device's memory. A pod that was killed for its own has another text.
+_DEVICE = re.compile(r"cuda|gpu", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceChoice:
+    """``tried`` are profiles that did not do, ``said`` tells of them; empty where the user names the profile."""
+
+    placement: Placement
+    tried: tuple[TriedProfileStatus, ...] = ()
+    said: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Option:
+    profile: mig.Profile
+    placement: Placement
+    fingerprint: str
+    engine: EngineSummary | None
+
+
+def choose(world: World, resolved: ResolvedSource) -> SliceChoice | Problem:
+    slices = world.spec.placement.mig
+    first = place(world.spec, resolved.size_bytes, world.config)
+    if isinstance(first, Problem):
+        return first
+    if slices is None or slices.profile != "auto":
+        return SliceChoice(placement=first)
+    options = list(_options(world, resolved))
+    begin = next(index for index, one in enumerate(options) if one.profile.name == first.device.mig_profile)
+    spared = next((one for one in options[:begin] if one.engine and not _missed(world, one)), None)
+    return SliceChoice(placement=spared.placement) if spared else _upwards(world, options[begin:])
+
+
+def _options(world: World, resolved: ResolvedSource) -> Iterator[_Option]:
+    """From the smallest profile to the largest."""
+    for profile in sorted(mig.profiles(built_for(world.spec)), key=mig.size):
+        placement = place(world.spec, resolved.size_bytes, world.config, profile=profile.name)
+        if isinstance(placement, Placement):
+            request = build_request(world.obj.name, world.spec, resolved, placement, world.config)
+            fingerprint = request.fingerprint()
+            yield _Option(profile=profile, placement=placement, fingerprint=fingerprint,
+                          engine=_engine(world, fingerprint))
+
+
+def _engine(world: World, fingerprint: str) -> EngineSummary | None:
+    record = world.observed.records.get(fingerprint)
+    if record is None or retired(record.unreferenced, world.now, world.config):
+        return None
+    return record.outcome.engine if record.store_claim == store_claim(world.spec) else None
+
+
+def _upwards(world: World, options: list[_Option]) -> SliceChoice:
+    """The first that holds, or that nothing is known of. Where none holds, the largest that has an engine."""
+    tried: list[TriedProfileStatus] = []
+    passed: list[_Option] = []
+    for option in options:
+        if passed and not _larger(option.profile, passed[-1].profile, tried[-1].reason):
+            continue
+        if option.engine is None and (meanwhile := _meanwhile(world, passed)):
+            return SliceChoice(placement=meanwhile.placement, tried=tuple(tried), said=_said(tried, None))
+        missed = _missed(world, option)
+        if missed is None:
+            return SliceChoice(placement=option.placement, tried=tuple(tried), said=_said(tried, option.profile))
+        tried.append(missed)
+        passed.append(option)
+    best = next((option for option in reversed(passed) if option.engine), passed[-1])
+    return SliceChoice(placement=best.placement, tried=tuple(tried),
+                       said=f"{_said(tried, None)} No larger profile of {built_for(world.spec)} is left: "
+                            f"{best.profile.name} is taken.")  # fmt: skip
+
+
+def _meanwhile(world: World, passed: list[_Option]) -> _Option | None:
+    """Where nobody serves yet, an engine that misses the objective serves while the next one is built."""
+    there = [one for one in world.observed.deployments if not one.deleting]
+    latest = next((option for option in reversed(passed) if option.engine), None)
+    known = {option.fingerprint for option in passed}
+    if latest is None or any(one.available or one.fingerprint not in known for one in there):
+        return None
+    return latest
+
+
+def _larger(profile: mig.Profile, than: mig.Profile, reason: str) -> bool:
+    """In what was missing."""
+    if reason == Reason.OUT_OF_MEMORY:
+        return profile.bytes > than.bytes
+    return (profile.compute, profile.sms) > (than.compute, than.sms)
+
+
+def _missed(world: World, option: _Option) -> TriedProfileStatus | None:
+    """Why the profile does not do; None when it does, or nothing is known."""
+    if engine := option.engine:
+        if engine.memory_bytes > option.profile.bytes:
+            taken = f"the served engine takes {engine.memory_bytes / mig.GIB:.1f} GiB of {option.profile.gib:g} GiB"
+            return _tried(option, Reason.OUT_OF_MEMORY, taken)
+        return None if engine.objective_met else _tried(option, Reason.NOT_MET, _figures(world, engine))
+    for told in _remembered(world):
+        if told.fingerprint == option.fingerprint and told.retry in (None, world.retry):
+            return told
+    build = world.memory.build
+    failure = build.last_failure if build and build.fingerprint == option.fingerprint else None
+    if failure and failure.reason == Reason.OUT_OF_MEMORY and _DEVICE.search(failure.message):
+        told = _tried(option, Reason.OUT_OF_MEMORY, f"the build did not fit into {option.profile.gib:g} GiB")
+        return told.model_copy(update={"retry": world.retry, "attempts": build.attempts if build else None})
+    return None
+
+
+def _figures(world: World, engine: EngineSummary) -> str:
+    said = []
+    if latency := world.spec.objective.latency:
+        measured = {50.0: engine.p50_ms, 95.0: engine.p95_ms}.get(latency.percentile, engine.p99_ms)
+        said.append(f"{measured:.1f} of {latency.milliseconds:g} ms")
+    if wanted := world.spec.objective.throughput:
+        said.append(f"{engine.throughput:.0f} of {wanted:g} inferences a second")
+    return ", ".join(said)
+
+
+def begun(world: World, fingerprint: str) -> BuildStatus | None:
+    """What is known of builds of an engine that is tried again: Jobs that failed are not taken for its own."""
+    told = next((told for told in _remembered(world) if told.fingerprint == fingerprint and told.attempts), None)
+    return BuildStatus(fingerprint=fingerprint, attempts=told.attempts) if told else None
+
+
+def _tried(option: _Option, reason: str, message: str) -> TriedProfileStatus:
+    return TriedProfileStatus(profile=option.profile.name, fingerprint=option.fingerprint, reason=reason,
+                              message=message)
+
+
+def _remembered(world: World) -> tuple[TriedProfileStatus, ...]:
+    return (world.memory.placement.tried if world.memory.placement else None) or ()
+
+
+def _said(tried: Iterable[TriedProfileStatus], now: mig.Profile | None) -> str:
+    missed = "; ".join(f"{one.profile} does not do ({one.reason}: {one.message})" for one in tried)
+    if not missed:
+        return ""
+    return f"MIG profile {missed}{f': {now.name} is taken' if now else ''}."
