@@ -28,6 +28,7 @@ VARIANTS = {
     "without the backlog": Parts(backlog=False),
     "without clumps": Parts(clumps=False),
     "without the floor": Parts(floor=False),
+    "without the budget": Parts(budget=False),
     "without latencies": Parts(latency=False),
     "without memory": Parts(memory=False),
 }

@@ -3,8 +3,10 @@
 Arrivals are gone through again with a floor under the replicas, as this scaler would have acted: what came is a fluid,
 replicas follow the need a cold start late, and go a cold start after they were needed last. The smallest floor is
 taken with which the objective would have been met; where none would have met it, the smallest that would have lost
-hardly more requests than the largest. So a load that only falls is followed closely, and one whose bursts come back
-finds the replicas that it had, or as many as tide it over until others start.
+hardly more requests than the largest. Where more was lost than the objective allows over an hour, what would be lost
+for want of replicas, not by chance with as many as were needed, has to fit into what is left. So a load that only falls
+is followed closely, and one whose bursts come back finds the replicas that it had, or as many as tide it over until
+others start.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from enginewright.core.scaling.arrivals import Interval
 
@@ -32,28 +35,39 @@ class Fleet:
     patience: float
 
 
-def least_floor(cells: Sequence[Interval], fleet: Fleet, low: int, high: int, allowed: float) -> int:
-    """From ``low`` to ``high`` replicas. ``allowed`` is the share of requests that may be late, 0 to 1."""
-    most = late_share(cells, low, fleet)
-    if most <= allowed or low >= high:
+def least_floor(cells: Sequence[Interval], fleet: Fleet, low: int, high: int, allowed: float, left: float) -> int:
+    """From ``low`` to ``high`` replicas. ``allowed`` is the share of requests that may be late, 0 to 1, and ``left``,
+    at most as much, the share that may still be late for want of replicas; where that is none, all but the share
+    ``allowed`` of those that the lowest floor would lose are to be saved."""
+    least, most = late_shares(cells, high, fleet), late_shares(cells, low, fleet)
+    late = max(allowed, least.all + SPARED * (most.all - least.all))
+    short = max(left, allowed * most.short)
+    if low >= high or (most.all <= late and most.short <= short):
         return low
-    least = late_share(cells, high, fleet)
-    enough = max(allowed, least + SPARED * (most - least))
     while low < high:
         middle = (low + high) // 2
-        if late_share(cells, middle, fleet) <= enough:
+        found = late_shares(cells, middle, fleet)
+        if found.all <= late and found.short <= short:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def late_share(cells: Sequence[Interval], floor: int, fleet: Fleet) -> float:
-    """Share of the requests that would have been late, had there never been fewer than ``floor`` replicas."""
+class Shares(NamedTuple):
+    """Shares of requests that would have been late: ``short`` of those only that more replicas were needed for."""
+
+    all: float
+    short: float
+
+
+def late_shares(cells: Sequence[Interval], floor: int, fleet: Fleet) -> Shares:
+    """Had there never been fewer than ``floor`` replicas."""
     replay = _Replay(fleet, floor)
-    late = sum(replay.step(cell) for cell in cells)
+    for cell in cells:
+        replay.step(cell)
     total = sum(cell.arrived for cell in cells)
-    return late / total if total else 0.0
+    return Shares(replay.late / total, replay.short / total) if total else Shares(0.0, 0.0)
 
 
 class _Replay:
@@ -61,24 +75,26 @@ class _Replay:
         self._fleet = fleet
         self._floor = floor
         self._ready = floor
+        self.late = self.short = 0.0
         self._backlog = 0.0
         # (time, replicas) that were asked for and are not ready yet.
         self._coming: deque[tuple[float, int]] = deque()
         # (time, need) of the last cold start, each larger than all after it: the first is the largest.
         self._needed: deque[tuple[float, int]] = deque()
 
-    def step(self, cell: Interval) -> float:
-        """How many of the cell's requests were late."""
+    def step(self, cell: Interval) -> None:
         rate = cell.arrived / cell.seconds
+        enough = self._fleet.need(rate, 0.0)
         if not self._needed:
-            self._ready = max(self._floor, self._fleet.need(rate, 0.0))
+            self._ready = max(self._floor, enough)
         self._scale(cell.time - cell.seconds)
         over = self._backlog + (rate - self._ready * self._fleet.throughput) * cell.seconds
         queued = _share_above(self._backlog, over, rate * self._fleet.patience)
-        late = cell.arrived * max(queued, self._fleet.late(rate, self._ready))
+        late = max(queued, self._fleet.late(rate, self._ready))
+        self.late += cell.arrived * late
+        self.short += cell.arrived * max(0.0, late - self._fleet.late(rate, enough))
         self._backlog = max(0.0, over)
         self._want(cell.time, self._fleet.need(rate, self._backlog))
-        return late
 
     def _scale(self, now: float) -> None:
         while self._coming and self._coming[0][0] <= now:

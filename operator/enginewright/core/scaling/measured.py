@@ -6,19 +6,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enginewright.core.observed import SignalWindow
+from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import arrivals
 from enginewright.core.scaling.backlog import ordinary
 from enginewright.core.scaling.capacity import Capacity, largest_rate, late_shares, thinned
 from enginewright.core.scaling.floor import Fleet, least_floor
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
+from enginewright.core.scaling.lost import lost
 from enginewright.core.scaling.needs import DRAIN, Needed, Needs, Parts
 from enginewright.core.scaling.queue import replicas_text, within
 
 # Cold starts without a need for a replica until it goes: one that is wanted back costs a cold start, and who waits for
 # it. After one alone, chance in the arrivals makes replicas go back and forth.
 HELD = 2.0
+# Seconds that the objective is held over: as long as samples are kept.
+HOUR = 3600.0
+# What was lost is won back over what is left of the hour, or over this if that is longer.
+SOON = 1800.0
 # Steps of a replay in a cold start.
 STEPS = 4
 
@@ -79,9 +84,23 @@ class Rule:
         if isinstance(known, _Found) and (known.moment, known.question) == (moment, question):
             return known.floor
         cells = arrivals.merged([one for one in seen if one.time <= moment], step)
-        floor = least_floor(cells, self._fleet(needed, low), low, high, self._capacity.allowed)
+        fleet = self._fleet(needed, low)
+        allowed = self._capacity.allowed
+        left = self._left(cells, window.samples, needed) if self._parts.budget else allowed
+        floor = least_floor(cells, fleet, low, high, allowed, left)
         window.notes[_Found] = _Found(moment=moment, question=question, floor=floor)
         return floor
+
+    def _left(self, cells: Sequence[arrivals.Interval], samples: Sequence[Sample], needed: Needed) -> float:
+        """The share of requests that may still be late, so that over an hour no more are than the objective allows:
+        what a cold start has cost, or a burst that nobody had seen before, is to be won back."""
+        allowed = self._capacity.allowed
+        came, covered = sum(cell.arrived for cell in cells), sum(cell.seconds for cell in cells)
+        if not came:
+            return allowed
+        ahead = came * max(SOON, HOUR - covered) / covered
+        late = lost(samples, needed.capacity, needed.capacity.patience(self._limits.target))
+        return min(allowed, max(0.0, (allowed * (came + ahead) - late) / ahead))
 
     def _fleet(self, needed: Needed, low: int) -> Fleet:
         capacity, most = needed.capacity, self._limits.max_replicas

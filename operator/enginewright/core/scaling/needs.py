@@ -34,6 +34,7 @@ class Parts:
     forecast: bool = True
     backlog: bool = True
     floor: bool = True
+    budget: bool = True
     memory: bool = True
     latency: bool = True
 
