@@ -173,6 +173,20 @@ def test_at_the_limit_it_says_so() -> None:
     assert "maxReplicas 8" in decision.message
 
 
+@pytest.mark.parametrize(("ages", "ago", "reason"), [
+    ((2.0,), 0.0, Reason.SCALING),
+    ((30.0,), 9.0, Reason.SCALING),  # the last one has just begun to answer
+    ((30.0,), 11.0, Reason.AT_LIMIT),
+    ((500.0,), 0.0, Reason.AT_LIMIT),  # nobody expects that one any more
+    ((), 0.0, Reason.AT_LIMIT),
+])
+def test_the_limit_binds_when_all_that_it_allows_answer(ages: tuple[float, ...], ago: float, reason: Reason) -> None:
+    seen = window(*[even(100, 8)] * 3)
+    before = replace(seen.samples[0], time=-ago, starting=ages)
+    decision = decide_replicas(replace(seen, samples=(before, *seen.samples[1:])), 8, LIMITS, 0)
+    assert (decision.replicas, decision.reason) == (8, reason)
+
+
 def test_a_decision_tells_its_figures_and_a_steady_state_does_not() -> None:
     scaled = decide_replicas(window(*[even(17, 1)] * 3), 1, LIMITS, 0)
     assert scaled.message == "17 queued requests on 1 replica (target 4 each): 5 replicas."

@@ -7,6 +7,7 @@ from dataclasses import replace
 from enginewright.core.observed import SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.arrivals import intervals
+from enginewright.core.scaling.backlog import OVERDUE
 from enginewright.core.scaling.capacity import Capacity
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.measured import Rule
@@ -18,6 +19,10 @@ from enginewright.core.scaling.zero import asleep, to_sleep
 ALL_PARTS = Parts()
 # After a restart a second or two say nothing of a rate yet.
 LEAST_INTERVALS = 5
+# What waited while replicas started is gone so many seconds after, or more are needed.
+SETTLED = 10.0
+# Seconds after which a replica is not expected any more, where no cold start was measured.
+STARTS_WITHIN = 120.0
 
 
 def decide_replicas(
@@ -26,7 +31,21 @@ def decide_replicas(
 ) -> ScaleDecision:  # fmt: skip
     """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock. Without
     ``capacity``, or samples that tell arrivals, queue depth alone decides."""
-    return limited(_by_load(window, current, limits, now, capacity, parts), window, current, limits, now)
+    found = _until_they_answer(_by_load(window, current, limits, now, capacity, parts), window, now, capacity)
+    return limited(found, window, current, limits, now)
+
+
+def _until_they_answer(found: ScaleDecision, window: SignalWindow | None, now: float, capacity: Capacity | None
+                       ) -> ScaleDecision:  # fmt: skip
+    """Whether the most that is allowed is too few is seen when all of them have answered for a while."""
+    if found.reason != Reason.AT_LIMIT or window is None:
+        return found
+    overdue = OVERDUE * capacity.cold_start_seconds if capacity else STARTS_WITHIN
+    ages = [age for sample in window.samples if now - sample.time <= SETTLED for age in sample.starting]
+    if not any(age <= overdue for age in ages):
+        return found
+    message = "Replicas that were asked for start, or have just become ready: whether they are enough is seen then."
+    return replace(found, reason=Reason.SCALING, message=message)
 
 
 def _by_load(
