@@ -42,7 +42,8 @@ def keep_running(command: Sequence[str], stop: threading.Event) -> None:
                 while child.poll() is None and not stop.wait(0.5):
                     pass
                 child.terminate()
-            print(f"the monitor ended with status {child.returncode}", file=sys.stderr, flush=True)
+            if not stop.is_set():
+                print(f"the monitor ended with status {child.returncode}", file=sys.stderr, flush=True)
         except OSError as error:
             print(f"the monitor cannot be started: {error}", file=sys.stderr, flush=True)
         pause = FIRST_PAUSE if time.monotonic() - began > SETTLED else min(LONGEST_PAUSE, 2 * pause)

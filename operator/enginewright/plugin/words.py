@@ -20,6 +20,7 @@ WAY = (
     Condition.ROLLOUT_COMPLETE,
     Condition.OBJECTIVE_MET,
     Condition.SCALING_ACTIVE,
+    Condition.QUALITY_HELD,
 )
 MARKS = {"True": "✓", "False": "✗", "Unknown": "…"}
 

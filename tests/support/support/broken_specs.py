@@ -46,6 +46,16 @@ BROKEN = (
            "spec.autoscaling.minReplicas", "4", "raise maxReplicas", "minReplicas is greater than maxReplicas"),
     Broken("a window too short for the tolerance", {**SOURCE, "quality": {"window": 200}},
            "spec.quality.window", "200", "write at least 1376"),
+    Broken("a sidecar of the monitor's name", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {
+        "containers": [{"name": "quality", "image": "a"}]}}}},
+           "spec.serving.podTemplate.spec.containers", "quality", "choose another"),
+    Broken("a volume of the monitor's name", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {
+        "volumes": [{"name": "traces", "emptyDir": {}}]}}}},
+           "spec.serving.podTemplate.spec.volumes", "traces", "choose another"),
+    Broken("something else where traces lie", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {
+        "volumes": [{"name": "mine", "emptyDir": {}}],
+        "containers": [{"name": "server", "volumeMounts": [{"name": "mine", "mountPath": "/traces/"}]}]}}}},
+           "spec.serving.podTemplate.spec.containers", "/traces", "choose another"),
     Broken("a monitor that asks for more than its limit", {**SOURCE, "quality": {
         "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}},
            "spec.quality.resources.requests.cpu", "2", "raise the limit"),

@@ -94,6 +94,10 @@ def test_figures_are_refreshed_sparingly() -> None:
     cluster.scores[cluster.revision] = (1005, 1.0)
     cluster.step()
     assert cluster.status == before
+    cluster.wait(REFRESH_SECONDS)
+    cluster.step()
+    assert cluster.status["quality"]["samples"] == 1005
+    assert "over 1005 live answers" in cluster.condition("QualityHeld")["message"]
     cluster.scores[cluster.revision] = (2000, 0.5)
     cluster.step()
     assert cluster.says("QualityHeld") == "False/QualityDrifted", "what changes is said at once"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 from enginewright.core import mig
 from enginewright.core.problems import Problem
-from enginewright.core.quality import samples_needed
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.fleet import fleet_problems, member_name
@@ -15,6 +14,7 @@ from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template import check_pod_template
+from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InterfaceSpec
@@ -106,16 +106,6 @@ def _accuracy(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.accuracy.tolerance", spec.accuracy.tolerance,
                        f"lets almost anything pass by {spec.accuracy.metric}", f"write at most {limit:g}; 0.01 is "
                                                                                f"usual")
-
-
-def _quality(spec: Spec) -> Iterator[Problem]:
-    if spec.quality is None:
-        return
-    needed = samples_needed(spec.accuracy.tolerance)
-    if spec.quality.window < needed:
-        yield _problem("spec.quality.window", spec.quality.window,
-                       f"is less than the {needed} answers that can show a tolerance of {spec.accuracy.tolerance:g} "
-                       "even if all agree", f"write at least {2 * needed}, or raise spec.accuracy.tolerance")
 
 
 def _objective(spec: Spec) -> Iterator[Problem]:
@@ -249,5 +239,5 @@ def _pod_template(spec: Spec) -> Iterator[Problem]:
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout,
-    _gateway, _interface, _uris, _resources, _pod_template, _quality,
+    _gateway, _interface, _uris, _resources, _pod_template, quality_problems,
 )
