@@ -88,6 +88,11 @@ class Local:
         directory.chmod(0o777)
         text = volumes.local_manifests(namespace, claim, size, directory)
         kubectl(self.kubeconfig, "apply", "-f", "-", text=text)
+        # A pod that asks for it before would be looked at again only after a while.
+        kubectl(
+            self.kubeconfig, "wait", f"pvc/{claim}", f"--namespace={namespace}",
+            "--for=jsonpath={.status.phase}=Bound", "--timeout=60s",
+        )  # fmt: skip
         return directory
 
     def delete_volume(self, namespace: str, claim: str) -> None:
