@@ -39,14 +39,15 @@ def least_floor(cells: Sequence[Interval], fleet: Fleet, low: int, high: int, al
     """From ``low`` to ``high`` replicas. ``allowed`` is the share of requests that may be late, 0 to 1, and ``left``,
     at most as much, the share that may still be late for want of replicas; where that is none, all but the share
     ``allowed`` of those that the lowest floor would lose are to be saved."""
-    least, most = late_shares(cells, high, fleet), late_shares(cells, low, fleet)
+    steps = _steps(cells, fleet)
+    least, most = _shares(steps, high, fleet), _shares(steps, low, fleet)
     late = max(allowed, least.all + SPARED * (most.all - least.all))
     short = max(left, allowed * most.short)
     if low >= high or (most.all <= late and most.short <= short):
         return low
     while low < high:
         middle = (low + high) // 2
-        found = late_shares(cells, middle, fleet)
+        found = _shares(steps, middle, fleet)
         if found.all <= late and found.short <= short:
             high = middle
         else:
@@ -63,10 +64,27 @@ class Shares(NamedTuple):
 
 def late_shares(cells: Sequence[Interval], floor: int, fleet: Fleet) -> Shares:
     """Had there never been fewer than ``floor`` replicas."""
+    return _shares(_steps(cells, fleet), floor, fleet)
+
+
+class _Step(NamedTuple):
+    """A cell with its ``rate`` and the replicas that are ``enough`` for it, which no floor changes."""
+
+    cell: Interval
+    rate: float
+    enough: int
+
+
+def _steps(cells: Sequence[Interval], fleet: Fleet) -> list[_Step]:
+    rates = [cell.arrived / cell.seconds for cell in cells]
+    return [_Step(cell, rate, fleet.need(rate, 0.0)) for cell, rate in zip(cells, rates, strict=True)]
+
+
+def _shares(steps: Sequence[_Step], floor: int, fleet: Fleet) -> Shares:
     replay = _Replay(fleet, floor)
-    for cell in cells:
-        replay.step(cell)
-    total = sum(cell.arrived for cell in cells)
+    for step in steps:
+        replay.step(step)
+    total = sum(step.cell.arrived for step in steps)
     return Shares(replay.late / total, replay.short / total) if total else Shares(0.0, 0.0)
 
 
@@ -82,9 +100,8 @@ class _Replay:
         # (time, need) of the last cold start, each larger than all after it: the first is the largest.
         self._needed: deque[tuple[float, int]] = deque()
 
-    def step(self, cell: Interval) -> None:
-        rate = cell.arrived / cell.seconds
-        enough = self._fleet.need(rate, 0.0)
+    def step(self, step: _Step) -> None:
+        cell, rate, enough = step
         if not self._needed:
             self._ready = max(self._floor, enough)
         self._scale(cell.time - cell.seconds)
@@ -92,9 +109,10 @@ class _Replay:
         queued = _share_above(self._backlog, over, rate * self._fleet.patience)
         late = max(queued, self._fleet.late(rate, self._ready))
         self.late += cell.arrived * late
-        self.short += cell.arrived * max(0.0, late - self._fleet.late(rate, enough))
+        if queued or self._ready < enough:
+            self.short += cell.arrived * max(0.0, late - self._fleet.late(rate, enough))
         self._backlog = max(0.0, over)
-        self._want(cell.time, self._fleet.need(rate, self._backlog))
+        self._want(cell.time, self._fleet.need(rate, self._backlog) if self._backlog else enough)
 
     def _scale(self, now: float) -> None:
         while self._coming and self._coming[0][0] <= now:
