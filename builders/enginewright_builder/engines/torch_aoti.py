@@ -17,10 +17,8 @@ from enginewright_builder.models.base import TorchProgram
 from enginewright_builder.system import available_cpus
 
 # Half precision on CPUs is left out: without AMX it is emulated, and the build node need not be the serving one.
-_GPU_LADDER, _CPU_LADDER = ("fp32", "tf32", "bf16", "fp16", "fp8"), ("fp32",)
-# With less of the model in FP8 than this, its layers gain less than the search for them costs.
-_FP8_SHARE = 0.25
-DEVICE, FP8 = "device", "fp8"
+_GPU_LADDER, _CPU_LADDER = ("fp32", "tf32", "bf16", "fp16"), ("fp32",)
+DEVICE = "device"
 
 
 class TorchEngine:
@@ -29,8 +27,8 @@ class TorchEngine:
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
         ladder = _GPU_LADDER if context.device.accelerator == "gpu" else _CPU_LADDER
         reason = _why_not(context)
-        return [Rung(backend=self.name, precision=name, unavailable=reason or _why_no_fp8(name, context))
-                for name in ladder if precision in ("auto", name)]
+        return [Rung(backend=self.name, precision=name, unavailable=reason) for name in ladder
+                if precision in ("auto", name)]
 
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
         """On a GPU a package for each bucket, the smallest first: with the batch known the compiler chooses layouts and
@@ -88,21 +86,6 @@ def _why_not(context: BuildContext) -> str:
     import torch
 
     return "" if torch.cuda.is_available() else "PyTorch finds no CUDA device here"
-
-
-def _why_no_fp8(precision: str, context: BuildContext) -> str:
-    """Empty for the other precisions."""
-    program = context.source.torch_program("fp32") if context.source and precision == FP8 else None
-    if program is None:
-        return ""
-    import torch
-
-    from enginewright_builder.models import torch_fp8
-
-    if torch.cuda.get_device_capability() < torch_fp8.CAPABILITY:
-        return f"fp8 needs compute capability 8.9, and {torch.cuda.get_device_name()} has less"
-    share = torch_fp8.share(program.module)
-    return "" if share >= _FP8_SHARE else f"only {share:.0%} of the model lies in linear layers wide enough for FP8"
 
 
 def _parameters(rung: Rung, program: TorchProgram, context: BuildContext) -> dict[str, str]:

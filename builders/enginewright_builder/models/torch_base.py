@@ -17,9 +17,8 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.engines.base import Call, Tensors
 from enginewright_builder.errors import BuilderError, UserError, classify
-from enginewright_builder.models import torch_fp8
 from enginewright_builder.models.base import Tokenize, TorchProgram
-from enginewright_builder.models.torch_precision import FP8, FULL, HALF, Adapted, flatten, lowered, on_device, tf32
+from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import BATCH, UNBOUNDED, size_range
 
@@ -75,11 +74,8 @@ class TorchModel:
     def _in(self, precision: str) -> Adapted:
         if precision in FULL:
             return self._adapted
-        within = HALF.get(precision, torch_fp8.WITHIN)
-        module = lowered(self.module, within)
-        if precision == FP8:
-            module = torch_fp8.with_fp8(module)
-        return Adapted(module, self.interface, keywords=self._keywords, within=within).eval()
+        within = HALF[precision]
+        return Adapted(lowered(self.module, within), self.interface, keywords=self._keywords, within=within).eval()
 
     def _tensors(self, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(np.ascontiguousarray(inputs[spec.name])).to(self.device)

@@ -16,7 +16,6 @@ from enginewright_builder.errors import UserError
 # TF32 changes how products are computed, not what tensors hold: the module stays as it is.
 HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
 FULL = ("fp32", "tf32")
-FP8 = "fp8"
 
 
 class Adapted(nn.Module):
