@@ -87,6 +87,7 @@ resolve_deadline: {{ .resolveDeadlineSeconds }}
 build_deadline_margin: {{ .buildDeadlineMarginSeconds }}
 drain_seconds: {{ .drainSeconds }}
 exit_timeout: {{ .exitTimeoutSeconds }}
+spot_labels: {{ .spotLabels | toJson }}
 prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson }}
 {{- end }}
 {{- end }}

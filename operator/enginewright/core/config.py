@@ -9,6 +9,16 @@ from typing import Literal
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 
 
+# Of GKE (and its older preemptible nodes), EKS, AKS and Karpenter.
+SPOT_LABELS = {
+    "cloud.google.com/gke-preemptible": "true",
+    "cloud.google.com/gke-spot": "true",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "karpenter.sh/capacity-type": "spot",
+    "kubernetes.azure.com/scalesetpriority": "spot",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Images:
     """``builder`` runs resolve and build Jobs, ``server`` serves, ``operator`` verifies an engine before it is loaded.
@@ -48,7 +58,7 @@ class OperatorConfig:
     ``require_mig_config_state`` asks nodes for ``nvidia.com/mig.config.state=success``, the label of NVIDIA's MIG
     manager; a cluster that is partitioned by other means switches it off. ``observe_nodes`` lets the operator read
     nodes, and the pods on those with GPUs in all namespaces: without, or without the right to, it says and does nothing
-    about where there is room.
+    about where there is room. ``spot_labels`` tell spot nodes, each alone; taints of the same key and value are theirs.
     """
 
     images: Images = field(default_factory=Images)
@@ -62,6 +72,7 @@ class OperatorConfig:
     runtime_class_name: str = ""
     require_mig_config_state: bool = True
     observe_nodes: bool = True
+    spot_labels: Mapping[str, str] = field(default_factory=lambda: dict(SPOT_LABELS))
     resolve_resources: Resources = Resources(requests={"cpu": "100m", "memory": "256Mi"}, limits={"memory": "2Gi"})
     build_resources: Resources = Resources(requests={"cpu": "1", "memory": "4Gi"}, limits={"memory": "16Gi"})
     server_resources: Resources = Resources(requests={"cpu": "500m", "memory": "1Gi"})

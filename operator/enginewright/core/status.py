@@ -97,6 +97,8 @@ class BuildStatus(StatusModel):
     """Jobs of this fingerprint that ended without an engine."""
     failures: int | None = None
     """Failures in a row, which the delay before the next attempt grows with."""
+    disruptions: int | None = None
+    """Of these, pods that lost their place or their node, which says nothing of the build."""
     repairs: int | None = None
     """How often the engine was rebuilt because the store had lost it."""
     last_failure_time: str | None = Field(default=None, json_schema_extra=TIME)

@@ -68,6 +68,10 @@ DRA: dict[str, Any] = {
     "source": {"uri": "pvc://models/bert"},
     "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "3g.40gb", "dra": {}}},
 }
+SPOT: dict[str, Any] = {
+    "source": {"uri": "pvc://models/bert"},
+    "placement": {"gpu": {"products": [H100]}, "spot": {"builds": "Prefer", "replicas": "Require"}},
+}
 CONFIGS = {
     "cpu": OperatorConfig(images=IMAGES),
     "gpu": OperatorConfig(images=IMAGES, runtime_class_name="nvidia", image_pull_secrets=("registry",),
@@ -75,9 +79,11 @@ CONFIGS = {
     "mig": OperatorConfig(images=IMAGES, server_args=("--log-verbose=1",),
                           server_resources=Resources(requests={"cpu": "1"}, limits={"memory": "4Gi"})),
     "dra": OperatorConfig(images=IMAGES),
+    "spot": OperatorConfig(images=IMAGES,
+                           spot_labels={"example.com/spot": "yes", "karpenter.sh/capacity-type": "spot"}),
 }
-SPECS = {"cpu": CPU, "gpu": GPU, "mig": MIG, "dra": DRA}
-NAMES = {"cpu": "minilm", "gpu": "bert", "mig": "bert-slice", "dra": "bert-claim"}
+SPECS = {"cpu": CPU, "gpu": GPU, "mig": MIG, "dra": DRA, "spot": SPOT}
+NAMES = {"cpu": "minilm", "gpu": "bert", "mig": "bert-slice", "dra": "bert-claim", "spot": "bert-spot"}
 OBJECTS: dict[str, Children] = {kind: children_of(NAMES[kind], SPECS[kind], CONFIGS[kind]) for kind in SPECS}
 CASES = [(kind, child) for kind, children in OBJECTS.items() for child in children.all()]
 

@@ -34,7 +34,7 @@ from enginewright_builder.contract import (
 
 Act = Literal[
     "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
-    "refuse-engine", "misfit", "unschedulable", "crash",
+    "refuse-engine", "misfit", "unschedulable", "crash", "taken-back",
 ]
 NODE = Resource("v1", "Node", "nodes")
 # Which init container of a server says what.
@@ -49,8 +49,8 @@ DIGEST = f"sha256:{'a' * 64}"
 class Script:
     """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
     ``hold-new`` leaves pods alone that do something already. ``unschedulable`` gives a pod no node, and says so as the
-    scheduler would. Pods of an OptimisedModel in ``models`` follow a script of their own. Builds on the MIG
-    profiles of ``missed`` miss the objective."""
+    scheduler would, and with ``taken-back`` a pod's node shuts down. Pods of an OptimisedModel in ``models`` follow a
+    script of their own. Builds on the MIG profiles of ``missed`` miss the objective."""
 
     resolve: Act = "succeed"
     build: Act = "succeed"
@@ -188,8 +188,9 @@ class FakeKubelet:
             return _state("Pending", container, {"waiting": waiting})
         if act == "out-of-memory":
             return _state("Failed", container, _ended(137, "OOMKilled", ""))
-        if act == "silent-error":
-            return _state("Failed", container, _ended(2, "Error", ""))
+        if act in ("silent-error", "taken-back"):
+            status = _state("Failed", container, _ended(2, "Error", ""))
+            return _on_a_node_that_goes(status) if act == "taken-back" else status
         if act == "crash":
             return _state("Running", container, _ended(1, "Error", ""), restarts=3)
         if act in REFUSALS:
@@ -275,6 +276,12 @@ def _state(phase: str, container: str, state: Object, *, ready: bool = False, re
              "imageID": "" if waiting else "x", "state": state}
         ],
     }  # fmt: skip
+
+
+def _on_a_node_that_goes(status: Object) -> Object:
+    """As a kubelet has it that shuts down in time."""
+    gone = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    return {**status, "conditions": [*status.get("conditions", ()), gone]}
 
 
 def _not_scheduled() -> Object:

@@ -89,9 +89,10 @@ class Scores(QualityClient):
 async def embedded(
     kubeconfig: Path, namespace: str, *, resync: float = 300.0, triton: TritonClient | None = None,
     activators: ActivatorClient | None = None, quality: QualityClient | None = None,
+    config: OperatorConfig | None = None,
 ) -> AsyncIterator[Operator]:  # fmt: skip
     """Until the block ends; a part that dies fails the test."""
-    options = Options(config=OperatorConfig(), namespaces=(namespace,), kubeconfig=kubeconfig, resync=resync)
+    options = Options(config=config or OperatorConfig(), namespaces=(namespace,), kubeconfig=kubeconfig, resync=resync)
     metrics = Metrics()
     async with (
         KubeClient(await load_configuration(str(kubeconfig)), observer=metrics.called) as kube,

@@ -302,6 +302,19 @@ def test_what_the_cluster_did_is_tried_for_ever(pods: tuple[PodView, ...]) -> No
         assert len(cluster.running("build")) == 1
 
 
+def test_what_the_cluster_did_counts_for_nothing_when_the_build_fails_by_itself() -> None:
+    """Three failures of its own end it, however many nodes were taken back before or between."""
+    cluster = building()
+    for attempt, pods in enumerate([(pod(phase="Failed", disrupted=True),)] * 4 + [()] * 3):
+        assert cluster.says("EngineBuilt").split("/")[1] in ("Building", "BuildPending", "BuildRetrying"), attempt
+        cluster.fail(of="build", pods=pods)
+        cluster.operate()
+        cluster.wait(300)
+        cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/BuildFailed"
+    assert (cluster.status["build"]["failures"], cluster.status["build"]["disruptions"]) == (7, 4)
+
+
 def test_deadline_waits_for_a_new_spec() -> None:
     cluster = out_of_time()
     assert cluster.says("EngineBuilt") == "False/BuildDeadlineExceeded"

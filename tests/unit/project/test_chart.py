@@ -97,6 +97,7 @@ def test_default_values_fit_the_schema() -> None:
     (("config", "serverBackends"), []),
     (("config", "prices"), {"currency": "EUR", "perHour": {"cpu": 0}}),
     (("config", "prices"), {"currency": "", "perHour": {"cpu": 1}}),
+    (("config", "spotLabels"), {"example.com/spot": True}),
     (("config", "serverBackends"), ["pytorch"]),
     (("config", "serverPythonRuntimes"), ["pytorch"]),
     (("config", "buildResources"), {"requests": {"cpu": 1}}),
@@ -150,6 +151,7 @@ def test_the_defaults_are_the_operators_own() -> None:
         "resolveDeadlineSeconds": default.resolve_deadline, "buildDeadlineMarginSeconds": default.build_deadline_margin,
         "drainSeconds": default.drain_seconds, "exitTimeoutSeconds": default.exit_timeout,
         "prices": {"currency": default.prices.currency, "perHour": dict(default.prices.per_hour)},
+        "spotLabels": dict(default.spot_labels),
     }
     plain["activatorReplicas"] = default.activator_replicas
     for step in ("resolve", "build", "server", "verify", "quality", "activator"):

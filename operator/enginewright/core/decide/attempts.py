@@ -6,9 +6,12 @@ from enginewright.core.conditions import find, timestamp
 from enginewright.core.decide import backoff
 from enginewright.core.decide.jobs import PENDING_REASONS, JobFailure
 from enginewright.core.decide.world import World
-from enginewright.core.reasons import Condition
+from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_key
 from enginewright.core.status import BuildStatus, FailureStatus
+
+# A node that was taken back says nothing of the build.
+DISRUPTIONS = (Reason.EVICTED, Reason.NODE_LOST)
 
 
 def forgive(world: World, memory: BuildStatus) -> BuildStatus:
@@ -17,7 +20,7 @@ def forgive(world: World, memory: BuildStatus) -> BuildStatus:
     names Jobs."""
     if memory.retry in (None, world.retry) and memory.spec_key in (None, build_key(world.spec)):
         return memory
-    return memory.model_copy(update={"failure": None, "failures": None, "retry": None, "spec_key": None})
+    return memory.model_copy(update=dict.fromkeys(("failure", "failures", "disruptions", "retry", "spec_key")))
 
 
 def catch_up(world: World, memory: BuildStatus) -> BuildStatus:
@@ -32,12 +35,15 @@ def catch_up(world: World, memory: BuildStatus) -> BuildStatus:
 def count(world: World, memory: BuildStatus, failure: JobFailure) -> BuildStatus:
     """One failed attempt more; what another would only repeat becomes a ``failure``, which waits for a change."""
     failures = (memory.failures or 0) + 1
-    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and failures >= backoff.LIMIT)
+    disruptions = (memory.disruptions or 0) + (failure.reason in DISRUPTIONS)
+    many = failures - disruptions >= backoff.LIMIT
+    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and many)
     told = FailureStatus(reason=failure.reason, message=failure.message)
     return memory.model_copy(
         update={
             "attempts": (memory.attempts or 0) + 1,
             "failures": failures,
+            "disruptions": disruptions or None,
             "last_failure_time": timestamp(world.now),
             "last_failure": told,
             "failure": told if final else None,

@@ -229,6 +229,7 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
             update={
                 "failure": None,
                 "failures": None,
+                "disruptions": None,
                 "last_failure": None,
                 "last_failure_time": None,
                 "retry": None,

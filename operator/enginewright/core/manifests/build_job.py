@@ -8,6 +8,7 @@ from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
 from enginewright.core.placement import Placement
 from enginewright.core.spec import Spec
+from enginewright.core.spot import on_spot
 
 
 def build_job_name(owner_name: str, fingerprint: str, attempt: int) -> str:
@@ -24,7 +25,7 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
         deadline=spec.engine.build_budget_seconds + config.build_deadline_margin,
         default_resources=config.build_resources,
         resources=spec.engine.resources,
-        placement=placement,
+        placement=on_spot(placement, spec.placement.spot.builds if spec.placement.spot else None, config.spot_labels),
         queue=spec.engine.queue_name,
         extra_labels={labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
         annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri},

@@ -13,6 +13,7 @@ from enginewright.core.observed import ObjectView
 from enginewright.core.placement import Placement
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec import ResourcesSpec
+from enginewright.core.spot import Preferring
 from enginewright_builder.contract import canonical
 
 JSON = dict[str, Any]
@@ -124,8 +125,13 @@ def node_placement(placement: Placement) -> JSON:
         spec["nodeSelector"] = dict(placement.node_selector)
     if placement.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in placement.tolerations]
+    node: JSON = {}
     if placement.node_affinity:
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": placement.node_affinity}}
+        node["requiredDuringSchedulingIgnoredDuringExecution"] = placement.node_affinity
+    if isinstance(placement, Preferring):
+        node["preferredDuringSchedulingIgnoredDuringExecution"] = [dict(term) for term in placement.terms]
+    if node:
+        spec["affinity"] = {"nodeAffinity": node}
     if placement.runtime_class_name:
         spec["runtimeClassName"] = placement.runtime_class_name
     return spec
@@ -138,7 +144,9 @@ def prefer(pod: JSON, hosts: Sequence[str]) -> JSON:
         return pod
     terms = [{"weight": 100 - 10 * rank, "preference": {"matchExpressions": [
         {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}} for rank, host in enumerate(hosts[:9])]
-    node = {**pod.get("affinity", {}).get("nodeAffinity", {}), "preferredDuringSchedulingIgnoredDuringExecution": terms}
+    node = pod.get("affinity", {}).get("nodeAffinity", {})
+    there = node.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+    node = {**node, "preferredDuringSchedulingIgnoredDuringExecution": [*there, *terms]}
     return {**pod, "affinity": {**pod.get("affinity", {}), "nodeAffinity": node}}
 
 

@@ -32,6 +32,7 @@ from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.request import STORE_PATH, server_image, store_folder
 from enginewright.core.spec import Spec
+from enginewright.core.spot import on_spot
 from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
 
 # Raised when what a revision is changes for the same spec, so that an upgrade rolls on purpose only.
@@ -55,8 +56,13 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
         "image": server_image(spec, config),
         "store": spec.store.uri,
         "serving": spec.serving.model_dump(mode="json", exclude={"image"}),
-        "placement": [dict(placement.limits), node_placement(placement), device_claims("", placement)],
+        "placement": [dict(placement.limits), node_placement(_spot(placement, spec, config)),
+                      device_claims("", placement)],
     }, 8)
+
+
+def _spot(placement: Placement, spec: Spec, config: OperatorConfig) -> Placement:
+    return on_spot(placement, spec.placement.spot.replicas if spec.placement.spot else None, config.spot_labels)
 
 
 def _quality_key(spec: Spec) -> JSON:
@@ -75,6 +81,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
     placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
+    placement = _spot(placement, spec, config)
     extra = {labels.REVISION: revision, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
     if owner.fleet:
         extra[labels.FLEET] = owner.fleet

@@ -58,6 +58,8 @@ def as_raw(spec: Spec) -> dict[str, Any]:
 def _placement(common: PlacementSpec, entry: PlacementClassSpec) -> PlacementSpec:
     given: dict[str, Any] = {"accelerator": entry.accelerator}
     given |= {name: block for name, block in (("gpu", entry.gpu), ("mig", entry.mig)) if block is not None}
+    if spot := entry.spot or common.spot:
+        given["spot"] = spot
     if selector := {**common.node_selector, **entry.node_selector}:
         given["node_selector"] = selector
     if tolerations := (*common.tolerations, *entry.tolerations):

@@ -74,6 +74,16 @@ class TolerationSpec(SpecModel):
     """How long a NoExecute taint is tolerated; absent means for ever."""
 
 
+class SpotSpec(SpecModel):
+    """Nodes that cost less and may be taken back at any moment. Which labels tell them is a setting of the operator."""
+
+    builds: Literal["Prefer", "Require"] | None = None
+    """Build on spot nodes: rather, or only. A build that loses its node starts again with what it left in the store,
+    and that counts as no failure. Absent: pods tolerate no taint of spot nodes, and go where they may."""
+    replicas: Literal["Prefer", "Require"] | None = None
+    """Serve on spot nodes, in the same way. For a share of the replicas make a class for it, with its own number."""
+
+
 class PlacementClassSpec(SpecModel):
     """One class of devices of a fleet: what placement says elsewhere, and its replicas."""
 
@@ -89,6 +99,8 @@ class PlacementClassSpec(SpecModel):
     """Node labels that pods of this class need, besides those of placement.nodeSelector."""
     tolerations: tuple[TolerationSpec, ...] = Field(default=(), max_length=16)
     """Tolerations of pods of this class, besides those of placement.tolerations."""
+    spot: SpotSpec | None = None
+    """Use of spot nodes by this class; absent: as placement.spot says."""
     min_replicas: int | None = Field(default=None, ge=1, le=1000)
     """Fewest replicas of this class; absent: as spec.autoscaling says. Without spec.autoscaling their number, 1 when
     absent."""
@@ -109,6 +121,8 @@ class PlacementSpec(SpecModel):
     """Node labels that build and serving pods need besides those derived from the accelerator."""
     tolerations: tuple[TolerationSpec, ...] = Field(default=(), max_length=16)
     """Tolerations of build and serving pods, besides nvidia.com/gpu for GPU pods."""
+    spot: SpotSpec | None = None
+    """Use of spot nodes."""
     classes: tuple[PlacementClassSpec, ...] | None = Field(
         default=None, min_length=2, max_length=MAX_CLASSES,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})  # fmt: skip
