@@ -153,8 +153,10 @@ def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
               "--jsonl", "/models/sentences/requests.jsonl"]
     traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "240"])
     with summary.timed("scale_up"):
-        traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "20"])
-        replicas.until("up", 2, timeout=60)
+        traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "90"])
+        replicas.until("up", 2, timeout=90)
+    # The scaler counts arrivals of the last half minute: a load that went on for longer would be remembered longer.
+    traffic.stop(kube, NAMESPACE, "surge")
     summary.add_load(traffic.finish(kube, NAMESPACE, "surge", timeout=120))
     with summary.timed("scale_down"):
         replicas.until("down", 1, timeout=120)
