@@ -9,20 +9,20 @@ import pytest
 from rich.console import Console
 
 from demo.shell import Kube
-from rollouts.cluster import Corner
+from rollouts.cluster import CLAIMS, NAMESPACE, Corner
 from rollouts.sequence import Wanted, drill
+from support.janitor import Janitor
 
 
 @pytest.fixture
-def corner(kube: Kube, images: dict[str, str]) -> Iterator[Corner]:
-    corner = Corner(kube, images["builder"])
-    yield corner
-    corner.remove()
+def corner(kube: Kube, images: dict[str, str], janitor: Janitor) -> Iterator[Corner]:
+    yield Corner(kube, images["builder"])
+    janitor.remove(NAMESPACE, CLAIMS)
 
 
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_and_every_candidate_gets_what_it_deserves(corner: Corner, tmp_path: Path) -> None:
-    wanted = Wanted(equal=1, bad=2, faults=("slow", "unrecorded"), kills=1, requests=5_000, rate=50)
+    wanted = Wanted(equal=1, bad=2, faults=("slow", "unrecorded"), kills=1, requests=5_000, rate=50, analysis=10)
     summary = drill(corner, wanted, tmp_path, Console())
     assert summary.good, summary
     assert (summary.rollouts, summary.rollbacks, summary.kills) == (1, 2, 1)
