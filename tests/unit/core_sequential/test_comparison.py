@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
+from collections import deque
 from dataclasses import replace
 
 import pytest
 
 from enginewright.core.comparison import Limits, Question, compare, fails_more, proven_worse
+from enginewright.core.comparison.latency import ALPHA, Tail
 from enginewright.core.observed import ProbeResults, Round, SignalWindow, Traffic
 from enginewright.core.reasons import Reason
 from support.traffic import AGREEING, QUESTION, Load, rounds, watch
 
 RUNS = 100
+LONG = 12 * 60  # seconds: enough minutes to tell tails apart
 LOADS = {
     "plain": Load(),
     "probes only": Load(rate=4, tail=0.3),
@@ -164,17 +168,83 @@ def test_one_stray_answer_does_not() -> None:
 
 
 def test_tail_beyond_the_objective_that_the_stable_revision_keeps() -> None:
-    answer = compare(window(p99=10.9), asked(milliseconds=10))
+    seen = window(p99=10.9, seconds=LONG)
+    answer = compare(seen, asked(milliseconds=10))
     assert answer.reason == Reason.OBJECTIVE_MISSED
     assert "objective of 10 ms" in answer.message
-    assert compare(window(p99=10.9), asked(milliseconds=8)).verdict == "good", "both miss it"
-    assert compare(window(p99=10.9), asked(milliseconds=12)).verdict == "good"
+    assert compare(seen, asked(milliseconds=8)).verdict == "good", "both miss it"
+    assert compare(seen, asked(milliseconds=12)).verdict == "good"
 
 
 def test_tail_beside_the_stable_revisions() -> None:
-    answer = compare(window(p99=20.0), QUESTION)
+    answer = compare(window(p99=20.0, seconds=LONG), QUESTION)
     assert answer.reason == Reason.SLOWER
     assert "p99 20 ms, of the stable revision 9 ms" in answer.message
+
+
+def test_a_tail_of_the_last_minute_is_looked_at_once_a_minute() -> None:
+    """Forty values of forty seconds are of the same requests, those of the start among them."""
+    assert compare(window(p99=20.0), QUESTION).verdict == "good"
+    assert compare(window(p99=20.0, seconds=10 * 60), QUESTION).verdict == "good", "nine minutes that count"
+    slow_start = window(seconds=LONG)
+    first = tuple(replace(one, traffic={**one.traffic, "new": replace(one.traffic["new"], p99=200.0)})
+                  for one in slow_start.rounds[:60])  # fmt: skip
+    assert compare(replace(slow_start, rounds=first + slow_start.rounds[60:]), QUESTION).verdict == "good"
+
+
+@pytest.mark.parametrize(("watched", "seconds", "verdict"), [
+    (164, 300, "good"),
+    (165, 300, "open"),
+    (165, LONG, "good"),
+])  # fmt: skip
+def test_an_analysis_that_may_take_so_long_waits_for_tails(watched: int, seconds: int, verdict: str) -> None:
+    limits = Limits(watched=watched, patience=1500)
+    answer = compare(window(seconds=seconds), replace(QUESTION, limits=limits))
+    assert answer.verdict == verdict
+    assert ("its p99 is being compared, once a minute" in answer.message) == (verdict == "open")
+    bare = window(seconds=seconds)
+    rounds = tuple(replace(one, traffic={name: replace(part, p99=None) for name, part in one.traffic.items()})
+                   for one in bare.rounds)  # fmt: skip
+    assert compare(replace(bare, rounds=rounds), replace(QUESTION, limits=limits)).verdict == "good", "not exported"
+    impatient = replace(limits, patience=seconds - 1)
+    assert compare(window(seconds=seconds), replace(QUESTION, limits=impatient)).verdict == "good"
+
+
+def minute_tails(
+    rng: random.Random, minutes: int, rate: int, *, slower: float = 1.0, cold: int = 0
+) -> list[float | None]:
+    """What Triton exports, seen every five seconds: p99 of ``rate`` requests a second over the last minute; ``cold``
+    requests of the first second take ten times as long."""
+    seconds: deque[list[float]] = deque(maxlen=60)
+    found: list[float | None] = []
+    for second in range(60 * minutes):
+        took = [slower * rng.lognormvariate(math.log(10), 0.5) for _ in range(rate)]
+        if not second:
+            took[:cold] = [10 * one for one in took[:cold]]
+        seconds.append(took)
+        recent = sorted(one for part in seconds for one in part) if second % 5 == 0 else []
+        found.append(recent[int(0.99 * len(recent))] if recent else None)
+    return found
+
+
+@pytest.mark.study
+@pytest.mark.parametrize(("rate", "slower", "cold", "refused"), [
+    (2, 1.0, 0, 0), (2, 1.0, 2, 0), (5, 1.0, 5, 0), (5, 2.0, 5, 30),
+])  # fmt: skip
+def test_tails_of_equal_revisions_are_told_from_slow_ones(rate: int, slower: float, cold: int, refused: int) -> None:
+    """Thirty runs of 25 minutes, as long as an analysis may take."""
+    answers = []
+    for seed in range(30):
+        rng = random.Random(seed)
+        mine, theirs = minute_tails(rng, 25, rate, slower=slower, cold=cold), minute_tails(rng, 26, rate)[60:]
+        tail = Tail()
+        low = -math.inf
+        for second, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+            tail.add(float(second), one, other)
+            interval = tail.ratio.interval(ALPHA) if second % 60 == 0 else None
+            low = max(low, interval.low) if interval else low
+        answers.append(low > math.log1p(0.25))
+    assert sum(answers) == refused
 
 
 def test_time_in_the_queue_does_not_count_under_unlike_load() -> None:
@@ -233,7 +303,7 @@ def test_after_promotion_only_failures_count() -> None:
         (window(slower=2.0), QUESTION, Reason.SLOWER),
         (window(failed=10.0), QUESTION, Reason.FAILED_INFERENCES),
         (window(slower=1.2501, seconds=70), asked(patience=60), None),
-        (window(p99=10.9), asked(milliseconds=10), None),
+        (window(p99=10.9, seconds=LONG), asked(milliseconds=10), None),
         (window(probes=ProbeResults(pairs=6, similarities=(0.2,) * 6)), asked(similarity=0.9), None),
         (window(), QUESTION, None),
         (window(seconds=2), QUESTION, None),

@@ -41,7 +41,7 @@ traffic = st.builds(
 )
 rounds_of = st.lists(
     st.dictionaries(st.sampled_from(["old", "new", "other"]), traffic, max_size=3), min_size=1, max_size=120
-).map(lambda seen: tuple(Round(time=float(second), traffic=one) for second, one in enumerate(seen)))
+).map(lambda seen: tuple(Round(time=25.0 * second, traffic=one) for second, one in enumerate(seen)))
 
 
 def plain_interval(values: Sequence[float], weights: Sequence[float]) -> Interval | None:
@@ -123,8 +123,14 @@ def test_the_sums_are_those_of_all_rounds_together(rounds: tuple[Round, ...], lo
     assert found.doubt == pytest.approx(plain_doubt(pairs, TOLERABLE if alone else theirs, alone=alone))
     mirrored = plain_doubt([(other, one) for one, other in pairs], mine)
     assert found.cure == (not alone and mirrored >= -math.log(ALPHA))
-    tails = [(one.traffic["new"].p99, one.traffic["old"].p99) for one in rounds if {"new", "old"} <= set(one.traffic)]
-    known = [(one, other) for one, other in tails if one and other]
+    tails = [(one.time, one.traffic["new"].p99, one.traffic["old"].p99) for one in rounds
+             if {"new", "old"} <= set(one.traffic)]  # fmt: skip
+    known, due = [], None
+    for time, one, other in tails:
+        if one and other:
+            if due is not None and time >= due:
+                known.append((one, other))
+            due = time + 60 if due is None or time >= due else due
     assert found.tail.newest == (known[-1] if known else None)
     even = [1.0] * len(known)
     assert near(found.tail.ratio.interval(ALPHA), plain_interval([math.log(a / b) for a, b in known], even))

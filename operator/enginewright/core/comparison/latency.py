@@ -19,6 +19,8 @@ ENOUGH_REQUESTS: Final = 20.0
 MOST_LOG_RATIO: Final = math.log(8.0)
 # Load a replica may get more or less than the other side's before time in the queue is left out.
 FAIR_LOAD: Final = 1.5
+# Of the quantiles that Triton exports: prometheus-cpp's default for a summary (max_age of its Summary).
+TAIL_WINDOW: Final = 60.0
 
 
 class Part:
@@ -83,15 +85,26 @@ def _log_ratio(candidate: Part, stable: Part) -> float:
 
 @dataclass
 class Tail:
-    """Logarithms of both sides' p99 in milliseconds, and of their ratio, of rounds that have both."""
+    """Logarithms of both sides' p99 in milliseconds, and of their ratio, once in ``TAIL_WINDOW`` seconds.
+
+    Triton's p99 is that of the last minute, so that the values of one minute are of the same requests: one alone
+    counts. The first is left out, since the first requests of a replica that has just started are in it.
+    """
 
     candidate: Series = field(default_factory=Series)
     stable: Series = field(default_factory=Series)
     ratio: Series = field(default_factory=Series)
     newest: tuple[float, float] | None = None
+    due: float | None = None
 
-    def add(self, mine: float | None, theirs: float | None) -> None:
-        if mine and theirs:
+    def add(self, time: float, mine: float | None, theirs: float | None) -> None:
+        """Of a round at ``time``, in seconds; only one that has both counts."""
+        if not (mine and theirs):
+            return
+        if self.due is None:
+            self.due = time + TAIL_WINDOW
+        elif time >= self.due:
+            self.due = time + TAIL_WINDOW
             self.newest = mine, theirs
             self.candidate.add(math.log(mine))
             self.stable.add(math.log(theirs))

@@ -86,7 +86,7 @@ class Tally:
             if mine is not None:
                 self._watched = (self._watched[0] if self._watched else one.time, one.time)
             if mine is not None and theirs is not None:
-                self._tail.add(mine.p99, theirs.p99)
+                self._tail.add(one.time, mine.p99, theirs.p99)
             self._add(mine or NOTHING, theirs or NOTHING, alone)
         self.rounds = rounds
 

@@ -6,16 +6,19 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from enginewright.core.comparison.latency import ALPHA, Tail
+from enginewright.core.comparison.latency import ALPHA, TAIL_WINDOW, Tail
 from enginewright.core.comparison.outputs import COMPARED_PAIRS, disagreement, uncompared
 from enginewright.core.comparison.question import Answer, Limits, Question
 from enginewright.core.comparison.tally import Sums, sums_of
 from enginewright.core.comparison.words import as_ratio, failures, figures
 from enginewright.core.observed import SignalWindow
 from enginewright.core.reasons import Reason
+from enginewright.core.sequential import FEWEST_VALUES
 
 # Evidence of more failures (as odds) that is not enough to give up but too much to promote.
 DOUBT: Final = math.log(8.0)
+# Until both sides' tails can be told apart: as many as a series needs, and the first, which is left out.
+TAIL_SECONDS: Final = (FEWEST_VALUES + 1) * TAIL_WINDOW
 
 
 def compare(window: SignalWindow | None, question: Question) -> Answer:
@@ -140,7 +143,15 @@ def _missing(window: SignalWindow, sums: Sums, limits: Limits) -> str:
     awaited = limits.similarity is not None and not uncompared(window.probes, limits)
     if awaited and len(window.probes.similarities) < COMPARED_PAIRS:
         return "its outputs are being compared"
+    if _tail_is_awaited(sums, limits):
+        return "its p99 is being compared, once a minute"
     return f"it is watched for {limits.watched:.0f} s at least" if sums.seconds < limits.watched else ""
+
+
+def _tail_is_awaited(sums: Sums, limits: Limits) -> bool:
+    """Where it is exported, and the analysis may take as long as it needs: a quarter of that is ``watched``."""
+    time = 4 * limits.watched >= TAIL_SECONDS and sums.waited < limits.patience
+    return time and sums.tail.due is not None and sums.tail.ratio.count < FEWEST_VALUES
 
 
 def _fewest(sums: Sums) -> float:
