@@ -106,8 +106,10 @@ def valid_specs(draw: st.DrawFn) -> Raw:
         serving=_serving,
         rollout=_optional(strategy=st.sampled_from(["Canary", "BlueGreen", "Recreate"]), maxSurge=st.integers(1, 4),
                           gateway=_gateway),
-        quality=_optional(sampleShare=st.floats(0.001, 1), maxSamplesPerMinute=st.integers(1, 600),
-                          window=st.just(100_000), rollback=st.booleans(), resources=_resources),
+        # A window that shows the tightest tolerance.
+        quality=st.fixed_dictionaries({"window": st.just(100_000)}, optional={
+            "sampleShare": st.floats(0.001, 1), "maxSamplesPerMinute": st.integers(1, 600), "rollback": st.booleans(),
+            "resources": _resources}),
         store=st.builds(lambda uri: {"uri": uri}, st.sampled_from(["pvc://store", "pvc://store/a/b"])),
         suspend=st.booleans()))
     least = 1 if "gateway" in spec.get("rollout", {}) else 0
