@@ -93,6 +93,17 @@ class SourceRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SignatureRequest:
+    """How the source must be signed. ``key_path`` is where the key, or the trusted certificates, are mounted,
+    ``key_name`` what the user calls them; ``path`` is the signature's, relative to the source, or empty."""
+
+    key_path: str
+    key_name: str
+    method: Literal["key", "certificate"] = "key"
+    path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataRequest:
     """Calibration or evaluation data; ``samples`` 0 means all of it."""
 
@@ -174,7 +185,7 @@ class RuntimeRequest:
 class BuildRequest:
     """All that a build depends on. ``model_name`` is who asks, for the report; an engine has no name. ``mounts`` maps a
     claim of ``pvc://CLAIM/path`` to where it is mounted. ``keep_reference`` publishes the source model as ONNX beside
-    the engine."""
+    the engine. ``signature`` is asked for of a resolve step, which records the digest that a build is held to."""
 
     model_name: str
     source: SourceRequest
@@ -190,6 +201,7 @@ class BuildRequest:
     store_path: str = ""
     mounts: Mapping[str, str] = field(default_factory=dict)
     keep_reference: bool = False
+    signature: SignatureRequest | None = None
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
@@ -203,16 +215,16 @@ class BuildRequest:
     def fingerprint(self) -> str:
         """64 hex digits over everything that changes the engine or the proof, and nothing else.
 
-        Left out: who asks, where things are mounted, the time budget, the URIs (their digests count), and all that
-        concerns only replicas. Where the source may be served for want of time, the budget counts: more of it is
-        another wish. An engine with its reference is another than one without. Raises :class:`ContractError` while a
-        digest is still unresolved: equal fingerprints must mean equal content.
+        Left out: who asks, who signed the source, where things are mounted, the time budget, the URIs (their digests
+        count), and all that concerns only replicas. Where the source may be served for want of time, the budget counts:
+        more of it is another wish. An engine with its reference is another than one without. Raises
+        :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal content.
         """
         for name, digest in self._digests().items():
             if not digest:
                 raise ContractError(f"{name}: digest is not resolved yet, so there is no fingerprint")
         body = to_plain(self)
-        for key in ("model_name", "store_path", "mounts", "version"):
+        for key in ("model_name", "store_path", "mounts", "signature", "version"):
             del body[key]
         if self.engine.fallback == "none":
             del body["engine"]["build_budget_seconds"], body["engine"]["fallback"]

@@ -27,6 +27,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import FetchContext, fetch, places
 from enginewright_builder.sources.formats import Located, locate, size_bytes
+from enginewright_builder.sources.signature import check_signature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,8 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
         checked(request.interface)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest))
+    if request.signature is not None:
+        check_signature(path, request.signature)
     located = locate(path, request.source.format)
     metric_graph = find_metric(request.accuracy.metric, path)
     evaluation, evaluation_digest = _data(request, request.accuracy.evaluation, EVALUATION,

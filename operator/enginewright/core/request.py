@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
@@ -14,13 +15,16 @@ from enginewright_builder.contract import BuildRequest, ResolvedSource
 # Where Jobs find things. Claims that are only read lie below SOURCES, each under its name.
 STORE_PATH = "/store"
 SOURCES_PATH = "/sources"
+SIGNATURE_PATH = "/signature"
 
 
 def source_key(spec: Spec) -> str:
     """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts) and the store
     that it tries: status keeps it beside what was resolved, so that a changed source is resolved anew."""
     data = [spec.engine.calibration, spec.accuracy.evaluation]
-    read = [spec.source.model_dump(), spec.store.uri, *(item.model_dump() if item else None for item in data)]
+    # An object from before signatures goes on to have the key that it had.
+    source = spec.source.model_dump(exclude=None if spec.source.signature else {"signature"})
+    read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data)]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
 
 
@@ -37,7 +41,7 @@ def build_key(spec: Spec) -> str:
 
 def resolve_request(name: str, spec: Spec, config: OperatorConfig) -> BuildRequest:
     """The request of a resolve Job: no device, no digests but those the user stated."""
-    return _request(name, spec, None, contract.DeviceRequest(), config)
+    return replace(_request(name, spec, None, contract.DeviceRequest(), config), signature=_signature(spec))
 
 
 def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Placement,
@@ -100,6 +104,16 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},
         keep_reference=spec.quality is not None,
     )
+
+
+def _signature(spec: Spec) -> contract.SignatureRequest | None:
+    signature = spec.source.signature
+    if signature is None:
+        return None
+    key = signature.key_from
+    return contract.SignatureRequest(method=signature.method, path=signature.path,
+                                     key_path=f"{SIGNATURE_PATH}/{key.key}",
+                                     key_name=f"{key.kind} {key.name}/{key.key}")
 
 
 def server_image(spec: Spec, config: OperatorConfig) -> str:

@@ -166,6 +166,15 @@ def test_replicas_whose_live_answers_are_held_against_the_source_model() -> None
     check_golden(HERE / "cpu" / "deployment_with_monitor.yaml", children.all()["deployment"])
 
 
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+def test_a_source_that_must_be_signed(kind: str) -> None:
+    signature = {"keyFrom": {"kind": kind, "name": "release-keys", "key": "models.pub"}}
+    source = {"uri": "pvc://models/all-minilm-l6-v2", "signature": signature}
+    children = children_of("minilm", {**CPU, "source": source}, CONFIGS["cpu"])
+    check_golden(HERE / "cpu" / f"resolve_job_signed_{kind.lower()}.yaml", children.all()["resolve_job"])
+    assert children.fingerprint == OBJECTS["cpu"].fingerprint, "who signed it makes no other engine"
+
+
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -176,5 +185,6 @@ def test_no_golden_is_left_over() -> None:
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
                "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",
+               "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",
                "fleet/member_cpu.yaml", "fleet/service.yaml", "fleet/deployment.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

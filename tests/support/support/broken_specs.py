@@ -44,6 +44,12 @@ BROKEN = (
            "spec.replicas", "2", "remove it", "spec.replicas and spec.autoscaling exclude each other"),
     Broken("min above max", {**SOURCE, "autoscaling": {"minReplicas": 4, "maxReplicas": 2}},
            "spec.autoscaling.minReplicas", "4", "raise maxReplicas", "minReplicas is greater than maxReplicas"),
+    Broken("a signature of one file that is fetched", {"source": {"uri": "https://host.example/m.onnx", "signature": {
+        "keyFrom": {"name": "keys", "key": "a.pub"}}}},
+           "spec.source.signature", "keys", "copy the model and its signature"),
+    Broken("a signature elsewhere", {"source": {"uri": "pvc://models/a", "signature": {
+        "keyFrom": {"name": "keys", "key": "a.pub"}, "path": "a/../../b.sig"}}},
+           "spec.source.signature.path", "a/../../b.sig", "without . and .."),
     Broken("a window too short for the tolerance", {**SOURCE, "quality": {"window": 200}},
            "spec.quality.window", "200", "write at least 1376"),
     Broken("a sidecar of the monitor's name", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {

@@ -33,7 +33,8 @@ SHARED_MEMORY = "2Gi"  # a server and its load generator run side by side in a b
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """``deadline`` in seconds, of a pod that runs. ``kind`` is also the name of the container."""
+    """``deadline`` in seconds, of a pod that runs. ``kind`` is also the name of the container. ``volumes`` and
+    ``mounts`` are beside those that every step has."""
 
     kind: str
     name: str
@@ -44,6 +45,8 @@ class Step:
     queue: str = ""
     extra_labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
+    volumes: tuple[JSON, ...] = ()
+    mounts: tuple[JSON, ...] = ()
 
 
 def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
@@ -78,7 +81,7 @@ def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     claims = source_claims(spec)
     volumes = [{"name": "request", "configMap": {"name": step.name}},
                *(claim_volume(f"source-{index}", claim) for index, claim in enumerate(claims)),
-               claim_volume("store", store_claim(spec)),
+               claim_volume("store", store_claim(spec)), *step.volumes,
                *scratch_volumes(SHARED_MEMORY)]
     return {
         "restartPolicy": "Never",
@@ -99,7 +102,7 @@ def _container(spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     mounts = [{"name": "request", "mountPath": REQUEST_PATH, "readOnly": True},
               *({"name": f"source-{index}", "mountPath": f"{SOURCES_PATH}/{claim}", "readOnly": True}
                 for index, claim in enumerate(source_claims(spec))),
-              {"name": "store", "mountPath": STORE_PATH},
+              {"name": "store", "mountPath": STORE_PATH}, *step.mounts,
               *scratch_mounts()]
     return {
         "name": step.kind,

@@ -6,7 +6,7 @@ from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
-from enginewright.core.request import source_key
+from enginewright.core.request import SIGNATURE_PATH, source_key
 from enginewright.core.spec import Spec
 
 
@@ -20,5 +20,24 @@ def resolve_job(owner: Owner, spec: Spec, config: OperatorConfig) -> JSON:
     can be written, before a device is spent on an engine that could not be kept."""
     key = source_key(spec)
     step = Step(kind=labels.COMPONENT_RESOLVE, name=resolve_job_name(owner.name, key), deadline=config.resolve_deadline,
-                default_resources=config.resolve_resources, annotations={labels.SOURCE_KEY: key})
+                default_resources=config.resolve_resources, annotations={labels.SOURCE_KEY: key},
+                volumes=_key_volumes(spec), mounts=_key_mounts(spec))
     return job(owner, spec, step, config)
+
+
+def _key_volumes(spec: Spec) -> tuple[JSON, ...]:
+    """Optional: of a key that is missing the builder says what is, a pod that waits for it says nothing."""
+    signature = spec.source.signature
+    if signature is None:
+        return ()
+    key = signature.key_from
+    held = {"items": [{"key": key.key, "path": key.key}], "optional": True}
+    source = {"configMap": {"name": key.name, **held}} if key.kind == "ConfigMap" else {
+        "secret": {"secretName": key.name, **held}}
+    return ({"name": "signature-key", **source},)
+
+
+def _key_mounts(spec: Spec) -> tuple[JSON, ...]:
+    if spec.source.signature is None:
+        return ()
+    return ({"name": "signature-key", "mountPath": SIGNATURE_PATH, "readOnly": True},)

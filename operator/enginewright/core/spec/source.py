@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from enginewright.core.spec.base import MAX_NAME, Digest, Remedy, SourceUri, SpecModel
+from enginewright.core.spec.base import MAX_NAME, MAX_TEXT, Digest, Remedy, SourceUri, SpecModel
 
 Dtype = Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
                 "float16", "bfloat16", "float32", "float64", "string"]
@@ -32,6 +32,30 @@ class DataSpec(SpecModel):
     """SHA-256 of the content, checked before use. Resolved and recorded in status when absent."""
 
 
+class KeyReference(SpecModel):
+    """An entry of a ConfigMap or Secret in the object's namespace."""
+
+    kind: Literal["ConfigMap", "Secret"] = "ConfigMap"
+    """Kind of the object that holds it."""
+    name: str = Field(min_length=1, max_length=MAX_NAME)
+    """Its name."""
+    key: str = Field(min_length=1, max_length=MAX_NAME, pattern=r"^[-._a-zA-Z0-9]+$")
+    """Name of the entry."""
+
+
+class SignatureSpec(SpecModel):
+    """An OpenSSF model signature, checked before anything of the source is opened."""
+
+    method: Literal["key", "certificate"] = "key"
+    """key: keyFrom has an elliptic-curve public key. certificate: it has the certificates that are trusted to have
+    issued the signer's."""
+    key_from: KeyReference
+    """The public key or certificates, in PEM."""
+    path: str = Field(default="", max_length=MAX_TEXT, pattern=r"^([^/\s][^\s]*)?$")
+    """Where the signature lies, relative to the source's folder. Left out: model.sig in a model's folder, or the
+    model's file name with .sig behind it."""
+
+
 class SourceSpec(SpecModel):
     """The model as it was trained."""
 
@@ -44,6 +68,8 @@ class SourceSpec(SpecModel):
     digest: Digest = ""
     """SHA-256 of the source, as sha256:<64 hex digits>. Checked before use; resolved and recorded in status when
     absent."""
+    signature: SignatureSpec | None = None
+    """How the source must be signed. Absent: no signature is asked for. Not with https:// sources."""
 
 
 class TensorSpec(SpecModel):

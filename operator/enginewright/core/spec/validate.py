@@ -108,6 +108,19 @@ def _accuracy(spec: Spec) -> Iterator[Problem]:
                                                                                f"usual")
 
 
+def _signature(spec: Spec) -> Iterator[Problem]:
+    signature = spec.source.signature
+    if signature is None:
+        return
+    if spec.source.uri.startswith("https://"):
+        yield _problem("spec.source.signature", signature.key_from.name, "needs a source on a volume: what is fetched "
+                       "by https is one file, without its signature",
+                       "copy the model and its signature to a volume, or state spec.source.digest instead")
+    if {"..", "."} & set(signature.path.split("/")):
+        yield _problem("spec.source.signature.path", signature.path, "leaves its folder",
+                       "write the path without . and ..")
+
+
 def _objective(spec: Spec) -> Iterator[Problem]:
     latency = spec.objective.latency
     if latency is not None and latency.milliseconds < 0.05:
@@ -239,5 +252,5 @@ def _pod_template(spec: Spec) -> Iterator[Problem]:
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout,
-    _gateway, _interface, _uris, _resources, _pod_template, quality_problems,
+    _gateway, _interface, _uris, _resources, _pod_template, _signature, quality_problems,
 )
