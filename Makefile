@@ -68,6 +68,10 @@ reality-check: venv ## The simulator beside real Triton replicas under the same 
 	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m reality --engine $(ENGINE) --replicas $(or $(REPLICAS),1) \
 	  --seconds $(or $(SECONDS),60) $(if $(TRACE),--trace $(TRACE)) --output docs/benchmarks/reality.json
 
+.PHONY: batching-study
+batching-study: venv ## Batching that follows the traffic beside fixed settings, into docs/benchmarks/batching.json (SEEDS=20 ROUNDS=3, 0 leaves it out)
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m batching_study --seeds $(or $(SEEDS),20) --rounds $(or $(ROUNDS),3)
+
 .PHONY: planner-study
 planner-study: venv ## The planner beside the optimum, first-fit, best-fit and FGD, into docs/benchmarks/planner.md (10 min)
 	hack/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)

@@ -1,117 +1,168 @@
-"""The same on a real tritonserver: each arm in turn gets the same phases; what the rule wants is loaded under load."""
+"""On a real tritonserver: what the rule does when the traffic shifts, and what its settings are worth.
+
+First the phases one after another, followed. Then, for each kind of traffic, all settings in turn, in short pieces over
+and over: on a machine that others use, only pieces that lie close together can be compared.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import random
+import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
 
-from batching_study.model import WIDTH, perceptron
-from batching_study.study import LONG, SHORT, percentile
+from batching_study.model import write_perceptron, write_stand_in
+from batching_study.study import CURVES, LONG, MAX_BATCH, SHORT, percentile
 from batching_study.traffic import Phase
 from enginewright.clients.model_control import ModelControl
 from enginewright.clients.triton import TritonClient
 from enginewright.core.batching import SafeSet, Setting, State, begin, follow
 from enginewright.core.batching.safe import MICROSECONDS
 from enginewright.core.observed import Spent
-from enginewright_builder.contract import ServingChoice
 from enginewright_builder.load import Channels, Request, closed_loop, encode
 from enginewright_builder.sweep.bench import curve_batches
-from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import HOST, TritonServer
 
-MODEL, MAX_BATCH, SCRAPE = "model", 16, 1.0
+MODEL, SCRAPE = "model", 1.0
 TIMEOUT = 30.0
-# Of a phase, left out of what is called settled: a rule needs some seconds to see the shift.
-SHIFT = 12.0
+# Seconds of a piece, without its first, in which clients fall into step.
+PIECE, WARMUP = 6.0, 1.0
+# One request alone on a stand-in: so long that a busy machine hardly adds to it.
+ALONE_REAL = 0.1
+Say = Callable[[str], None]
 
 
 @dataclass
-class Arm:
-    """``calls`` are (phase, seconds since its start, latency); ``failed`` counts requests without an answer."""
+class Calls:
+    """Seconds of each request that was answered; ``failed`` counts the others."""
 
-    name: str
-    setting: Setting
-    follows: bool = False
-    calls: list[tuple[str, float, float]] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
     failed: int = 0
+
+
+@dataclass
+class Followed:
+    """``chosen`` is what each phase ended with, ``changes`` are told in words."""
+
+    calls: Calls = field(default_factory=Calls)
     loads: list[float] = field(default_factory=list)
-    why: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    chosen: dict[str, Setting] = field(default_factory=dict)
 
 
-async def study(rounds: int, seconds: float, say: Callable[[str], None] = print) -> dict[str, Any]:
+async def study(model: str, rounds: int, seconds: float, say: Say = print) -> dict[str, Any]:
+    """``rounds`` pieces of each setting under each kind of traffic, after phases of ``seconds`` that are followed.
+    ``model`` is ``onnx`` or a curve of :data:`CURVES`, which a stand-in keeps."""
     with tempfile.TemporaryDirectory(prefix="enginewright-batching-") as folder:
         root = Path(folder) / "repository"
-        artifact = perceptron(Path(folder))
-        write_model(root, MODEL, artifact, ServingChoice(max_batch_size=MAX_BATCH), cores=1,
-                    warmup={"x": np.ones((1, WIDTH), np.float32)})  # fmt: skip
+        root.mkdir()
+        if model == "onnx":
+            width = write_perceptron(root, MODEL, MAX_BATCH)
+        else:
+            curve = {batch: times * ALONE_REAL for batch, times in CURVES[model].items()}
+            width = write_stand_in(root, MODEL, MAX_BATCH, curve)
         async with (TritonServer(root, models=(MODEL,)) as server, Channels(server.grpc_url, count=4) as channels,
                     ModelControl() as control, TritonClient() as metrics):  # fmt: skip
-            bench = Bench(server, channels, control, metrics)
+            bench = Bench(server, channels, control, metrics, width)
             safe = await bench.measure()
             say(f"curve, ms: {', '.join(f'{batch}: {one * 1e3:.1f}' for batch, one in safe.curve)}")
-            arms, phases = _arms(safe), _phases(safe, seconds)
-            for number in range(rounds):
-                for arm in arms:
-                    await bench.play(arm, phases, safe, number)
-                    say(f"round {number + 1}: {arm.name}: " + _words(arm))
-            return {"curve_ms": {str(batch): round(one * 1e3, 2) for batch, one in safe.curve},
-                    "phases": [phase.name for phase in phases], "seconds": seconds, "rounds": rounds,
-                    "arms": [_row(arm) for arm in arms]}  # fmt: skip
+            lone, four, eight = _phases(safe, seconds)
+            followed = await bench.follow((lone, four, lone, eight), safe)
+            answered = len(followed.calls.latencies)
+            say("\n".join([*followed.changes, f"{answered} answered, {followed.calls.failed} failed"]))
+            pieces = await bench.compare((lone, four, eight), _settings(safe, followed), rounds, say)
+    return {
+        "curve_ms": {str(batch): one * 1e3 for batch, one in safe.curve},
+        "followed": {"phase_seconds": seconds, "answered": len(followed.calls.latencies),
+                     "failed": followed.calls.failed, "load_seconds": followed.loads, "changes": followed.changes,
+                     "chosen": {name: str(one) for name, one in followed.chosen.items()}},
+        "pieces": {"seconds": PIECE, "rounds": rounds, "failed": sum(one.failed for one in pieces.values()),
+                   "kinds": table(pieces, safe.default)},
+    }  # fmt: skip
 
 
-def _arms(safe: SafeSet) -> list[Arm]:
+def _settings(safe: SafeSet, followed: Followed) -> list[Setting]:
     alone = safe.curve[0][1] * MICROSECONDS
     short, long = round(SHORT * alone), round(LONG * safe.seconds(4) * MICROSECONDS)
     fixed = [safe.default, Setting(delay_us=short), Setting(delay_us=long, preferred=(4, MAX_BATCH)),
              Setting(delay_us=long, preferred=(8, MAX_BATCH))]  # fmt: skip
-    return [*(Arm(f"fixed {one}", one) for one in fixed), Arm("follows", safe.default, follows=True)]
+    return list(dict.fromkeys([*fixed, *followed.chosen.values()]))
 
 
 def _phases(safe: SafeSet, seconds: float) -> list[Phase]:
-    alone = safe.curve[0][1]
-    lone = Phase(name="lone requests", seconds=seconds, rate=0.15 / alone)
+    lone = Phase(name="lone requests", seconds=seconds, rate=0.3 / safe.curve[0][1])
     return [lone, *(Phase(name=f"crowd of {clients}", seconds=seconds, clients=clients) for clients in (4, 8))]
 
 
+def table(pieces: dict[tuple[str, Setting, int], Calls], default: Setting) -> dict[str, Any]:
+    """Medians over the rounds; ratios to the default's piece of the same round."""
+    found: dict[str, Any] = {}
+    for kind, setting in dict.fromkeys((kind, setting) for kind, setting, _ in pieces):
+        mine = {number: calls.latencies for (one, other, number), calls in pieces.items()
+                if (one, other) == (kind, setting)}  # fmt: skip
+        row: dict[str, float] = {}
+        for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+            row[f"{name}_ms"] = statistics.median(percentile(each, share) for each in mine.values())
+            row[f"{name}_over_default"] = statistics.median(
+                percentile(each, share) / percentile(pieces[kind, default, number].latencies, share)
+                for number, each in mine.items())  # fmt: skip
+        found.setdefault(kind, {})[str(setting)] = row
+    return found
+
+
 class Bench:
-    def __init__(self, server: TritonServer, channels: Channels, control: ModelControl, metrics: TritonClient) -> None:
+    def __init__(self, server: TritonServer, channels: Channels, control: ModelControl, metrics: TritonClient,
+                 width: int) -> None:  # fmt: skip
         self._channels, self._control, self._metrics = channels, control, metrics
         self._http, self._scraped = (int(url.rsplit(":", 1)[1]) for url in (server.http_url, server.metrics_address))
         self._load_seconds = server.start_seconds
-        self._request = _request(1)
+        self._width = width
+        self._request = _request(1, width)
 
     async def measure(self) -> SafeSet:
         """As a build does it: each batch alone."""
         curve: list[tuple[int, float]] = []
         for batch in curve_batches(MAX_BATCH):
-            result = await closed_loop(self._channels, [_request(batch)], concurrency=1, seconds=1.0,
+            result = await closed_loop(self._channels, [_request(batch, self._width)], concurrency=1, seconds=1.0,
                                        warmup_seconds=0.3)  # fmt: skip
             curve.append((batch, max(result.p50_ms / 1e3, curve[-1][1] if curve else 0.0)))
         return SafeSet(default=Setting(), curve=tuple(curve), max_batch=MAX_BATCH, load_seconds=self._load_seconds,
                        longest_delay_us=round(2 * curve[-1][1] * MICROSECONDS))  # fmt: skip
 
-    async def play(self, arm: Arm, phases: list[Phase], safe: SafeSet, seed: int) -> None:
-        await self._control.apply(HOST, MODEL, arm.setting, self._http)
-        follower = asyncio.create_task(self._follow(arm, safe)) if arm.follows else None
+    async def follow(self, phases: Sequence[Phase], safe: SafeSet) -> Followed:
+        followed = Followed()
+        follower = asyncio.create_task(self._follow(followed, safe))
         try:
             for number, phase in enumerate(phases):
-                await self._phase(arm, phase, 100 * seed + number)
+                followed.calls = await self._phase(phase, number, followed.calls)
+                followed.chosen[phase.name] = await self._control.batching(HOST, MODEL, self._http)
         finally:
-            if follower is not None:
-                follower.cancel()
-                await asyncio.wait({follower})
+            follower.cancel()
+            await asyncio.wait({follower})
+        return followed
 
-    async def _follow(self, arm: Arm, safe: SafeSet) -> None:
+    async def compare(self, kinds: Sequence[Phase], settings: Sequence[Setting], rounds: int, say: Say
+                      ) -> dict[tuple[str, Setting, int], Calls]:  # fmt: skip
+        pieces = {}
+        for number, kind in itertools.product(range(rounds), kinds):
+            for setting in settings[::-1] if number % 2 else settings:
+                await self._control.apply(HOST, MODEL, setting, self._http)
+                await self._phase(replace(kind, seconds=WARMUP), number, Calls())
+                pieces[kind.name, setting, number] = await self._phase(replace(kind, seconds=PIECE), number, Calls())
+            say(f"round {number + 1}, {kind.name}, p99: " + ", ".join(
+                f"{setting} {percentile(pieces[kind.name, setting, number].latencies):.1f} ms" for setting in settings))
+        return pieces
+
+    async def _follow(self, followed: Followed, safe: SafeSet) -> None:
         began = before_time = time.monotonic()
         before = await self._spent()
         state: State = begin(0.0, safe)
@@ -123,8 +174,9 @@ class Bench:
             if after.setting != state.setting:
                 start = time.monotonic()
                 await self._control.apply(HOST, MODEL, after.setting, self._http)
-                arm.loads.append(time.monotonic() - start)
-                arm.why.append(f"{now - began:.0f} s: {after.setting}: {after.why}")
+                followed.loads.append(time.monotonic() - start)
+            if (after.setting, after.phase) != (state.setting, state.phase):
+                followed.changes.append(f"{now - began:.0f} s, {after.phase}: {after.setting}: {after.why}")
             state = after
 
     async def _spent(self) -> Spent:
@@ -132,7 +184,8 @@ class Bench:
         waited, answered = seen.queued_for / MICROSECONDS, sum(seen.successes.values())
         return Spent(0.0, answered, waited, seen.busy / MICROSECONDS - waited, seen.executions)
 
-    async def _phase(self, arm: Arm, phase: Phase, seed: int) -> None:
+    async def _phase(self, phase: Phase, seed: int, calls: Calls) -> Calls:
+        """Adds to ``calls``."""
         draw, start = random.Random(seed), time.monotonic()  # noqa: S311 - not a secret
         tasks: set[asyncio.Task[None]] = set()
 
@@ -141,9 +194,9 @@ class Bench:
             try:
                 await self._channels.call(self._request.payload, TIMEOUT)
             except grpc.aio.AioRpcError:
-                arm.failed += 1
+                calls.failed += 1
             else:
-                arm.calls.append((phase.name, asked - start, time.monotonic() - asked))
+                calls.latencies.append(time.monotonic() - asked)
 
         async def client() -> None:
             while time.monotonic() - start < phase.seconds:
@@ -152,35 +205,15 @@ class Bench:
 
         if phase.clients:
             await asyncio.gather(*(client() for _ in range(phase.clients)))
-            return
+            return calls
         for offset in phase.arrivals(seed):
             if offset >= phase.seconds:
                 break
             await asyncio.sleep(max(0.0, start + offset - time.monotonic()))
             tasks.add(asyncio.create_task(ask()))
         await asyncio.gather(*tasks)
+        return calls
 
 
-def _request(batch: int) -> Request:
-    return encode(MODEL, {"x": np.random.default_rng(batch).standard_normal((batch, WIDTH)).astype(np.float32)})
-
-
-def _row(arm: Arm) -> dict[str, Any]:
-    names = list(dict.fromkeys(name for name, _, _ in arm.calls))
-    figures: dict[str, Any] = {"arm": arm.name, "requests": len(arm.calls), "failed": arm.failed}
-    for name in names:
-        whole = [latency for one, _, latency in arm.calls if one == name]
-        settled = [latency for one, since, latency in arm.calls if one == name and since >= SHIFT]
-        figures[name] = {
-            "requests": len(whole), "p50_ms": percentile(whole, 0.5), "p99_ms": percentile(whole),
-            "settled_p50_ms": percentile(settled, 0.5), "settled_p95_ms": percentile(settled, 0.95),
-            "settled_p99_ms": percentile(settled),
-        }  # fmt: skip
-    return {**figures, "load_seconds": [round(one, 2) for one in arm.loads], "changes": arm.why}
-
-
-def _words(arm: Arm) -> str:
-    row = _row(arm)
-    return f"{arm.failed} failed; " + "; ".join(
-        f"{name} p50 {one['settled_p50_ms']:.1f}, p95 {one['settled_p95_ms']:.1f}, p99 {one['settled_p99_ms']:.1f} ms"
-        for name, one in row.items() if isinstance(one, dict))  # fmt: skip
+def _request(batch: int, width: int) -> Request:
+    return encode(MODEL, {"x": np.random.default_rng(batch).standard_normal((batch, width)).astype(np.float32)})

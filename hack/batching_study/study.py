@@ -116,6 +116,16 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def by_kind(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """p99 in milliseconds of each kind of traffic under each arm: geometric means over the phases of all seeds."""
+    seen: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in rows:
+        for name, p99 in zip(row["phases"], row["phases_p99_ms"], strict=True):
+            seen.setdefault((row["curve"], name), {}).setdefault(row["arm"], []).append(p99)
+    return [{"curve": curve, "kind": kind, **{arm: _mean(each) for arm, each in arms.items()}}
+            for (curve, kind), arms in sorted(seen.items())]  # fmt: skip
+
+
 def _phases(row: dict[str, Any]) -> float:
     return statistics.geometric_mean(row["phases_p99_ms"])
 

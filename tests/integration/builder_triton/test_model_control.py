@@ -23,6 +23,7 @@ from enginewright_builder.load import Channels, closed_loop, encode
 from enginewright_builder.triton import install
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import HOST, TritonServer, free_ports
+from support.apiserver import eventually
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
 KEY = "a-key-of-this-test"
@@ -73,9 +74,10 @@ async def test_batching_changes_under_load_and_no_request_is_lost(locked: Triton
         assert result.requests > 0
         assert (result.failed, dict(result.errors)) == (0, {})
         # Counters go on, whatever was loaded meanwhile. A request is counted after it was answered.
-        async with asyncio.timeout(30):
-            while await counted() - before != result.requests:
-                await asyncio.sleep(0.05)
+        async def complete() -> bool:
+            return await counted() - before == result.requests
+
+        await eventually(complete)
 
 
 async def test_nothing_but_batching_changes(locked: TritonServer) -> None:

@@ -52,11 +52,12 @@ def test_who_waits_in_vain_is_sent_at_once() -> None:
 @pytest.mark.parametrize(("mix", "safe"), [
     (Mix(taken=0.0041, waited=0.0001, batch=1.0, inside=0.2), FLAT),  # lone requests, and no delay
     (Mix(taken=0.005, waited=0.001, batch=1.4, inside=0.5), LONG),  # neither alone nor together
+    (Mix(taken=0.008, waited=0.004, batch=2.4, inside=2.0), FLAT),  # a busy stream
     (CROWD, STEEP),  # a batch of all takes as long as those of the halves
     (CROWD, replace(FLAT, max_batch=7)),  # more than one batch holds
     (CROWD, replace(FLAT, objective_seconds=0.008)),  # held back in vain they would be late
     (replace(CROWD, inside=40.0, taken=0.05, waited=0.045), FLAT),  # a backlog
-], ids=["lone", "between", "steep", "too many", "objective", "backlog"])
+], ids=["lone", "between", "stream", "steep", "too many", "objective", "backlog"])
 def test_left_alone(mix: Mix, safe: SafeSet) -> None:
     assert candidate(mix, safe) is None
 
@@ -70,14 +71,24 @@ def test_a_slower_machine_gets_longer_delays() -> None:
 
 
 @pytest.mark.parametrize(("mix", "suits"), [
-    (CROWD, False), (replace(CROWD, batch=8.0), True), (replace(CROWD, batch=6.0), True),
-    (replace(CROWD, batch=5.9), False), (replace(CROWD, batch=8.0, inside=12.1), False),
-    (Mix(taken=0.008, waited=0.004, batch=1.0, inside=0.2), False),
+    (CROWD, False), (replace(CROWD, batch=8.0), True), (replace(CROWD, batch=5.2), True),
+    (replace(CROWD, batch=5.1), False), (replace(CROWD, batch=8.0, inside=12.1), False),
+    (replace(CROWD, batch=8.0, taken=0.011), False), (Mix(taken=0.008, waited=0.004, batch=1.0, inside=0.2), False),
 ])
-def test_a_crowd_that_shrank_or_grew_does_not_fit(mix: Mix, suits: bool) -> None:
+def test_a_crowd_that_shrank_or_grew_or_is_another_does_not_fit(mix: Mix, suits: bool) -> None:
     found = candidate(CROWD, FLAT)
     assert found is not None
-    assert found.suits(mix) is suits
+    assert found.suits(mix, 0.0084) is suits
+
+
+@pytest.mark.parametrize(("mix", "suits"), [
+    (Mix(taken=0.02, waited=0.01, batch=4.0, inside=3.0), True),
+    (Mix(taken=0.005, waited=0.001, batch=1.4, inside=0.3), False),
+])
+def test_bursts_may_come_closer_but_not_stay_away(mix: Mix, suits: bool) -> None:
+    found = candidate(Mix(taken=0.007, waited=0.003, batch=3.5, inside=2.0), FLAT)
+    assert found is not None
+    assert (found.suits(mix, 0.005), found.kind) == (suits, 0)
 
 
 mixes = st.builds(

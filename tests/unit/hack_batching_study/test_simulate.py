@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
+from batching_study.model import write_stand_in
+from batching_study.real import Calls, table
 from batching_study.simulate import Replica, play
-from batching_study.study import ALONE, CURVES, Follower, percentile, safe, summary
+from batching_study.study import ALONE, CURVES, Follower, by_kind, percentile, safe, summary
 from batching_study.traffic import Phase, kinds, mixes
 from enginewright.core.batching import Setting
 from enginewright.simulation.curve import Service
 from enginewright.simulation.server import Ledger
 from enginewright.simulation.server import Replica as Simulated
+from enginewright_builder.triton.model_config import parse_text
 
 SETTINGS = [
     Setting(), Setting(delay_us=9000), Setting(delay_us=30_000), Setting(delay_us=20_000, preferred=(4, 16)),
@@ -50,6 +54,7 @@ def _p99(phase: Phase, curve: str, default: Setting, *, following: bool) -> tupl
     return percentile(result.latencies[0]), len(result.changes)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("kind", kinds(ALONE))
 def test_no_kind_of_traffic_is_worse_off(kind: str, curve: str) -> None:
@@ -61,6 +66,7 @@ def test_no_kind_of_traffic_is_worse_off(kind: str, curve: str) -> None:
     assert changes <= 12
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("clients", [4, 8, 12])
 def test_a_crowd_is_better_off_where_batches_are_nearly_free(clients: int) -> None:
     phase = kinds(ALONE)[f"crowd {clients}"](1800.0)
@@ -69,6 +75,20 @@ def test_a_crowd_is_better_off_where_batches_are_nearly_free(clients: int) -> No
     assert followed < 0.85 * base
 
 
+@pytest.mark.study
+def test_one_kind_after_another_is_no_worse_off_than_with_what_shipped() -> None:
+    """What suits one may look as if it suited the next."""
+    made = kinds(ALONE, stalls=0.002)
+    phases = [made[kind](900.0) for kind in ("crowd 4", "fans of 8", "crowd 12", "crowd 8", "lone", "stream")]
+    within = safe("idle device", Setting())
+    base, followed = (play(phases, Replica(within, Setting(), seed=1), rule, seed=1).latencies
+                      for rule in (None, Follower(within)))  # fmt: skip
+    ratios = [percentile(mine) / percentile(theirs) for mine, theirs in zip(followed, base, strict=True)]
+    assert max(ratios) <= 1.05
+    assert sum(ratios) / len(ratios) < 1.0
+
+
+@pytest.mark.study
 def test_lone_requests_do_not_wait_out_a_delay_that_shipped() -> None:
     long = Setting(delay_us=30_000)
     phase, within = kinds(ALONE)["lone"](1800.0), safe("cpu", long)
@@ -89,3 +109,31 @@ def test_ratios_below_one_are_in_favour() -> None:
     assert [one["p99_over_default"] for one in found] == pytest.approx([0.6, 0.9])
     assert found[0]["best_fixed"] == "fixed 9000 µs"
     assert [one["p99_over_best_fixed"] for one in found] == pytest.approx([0.75, 0.9])
+
+
+def test_kinds_are_means_over_all_phases_of_them() -> None:
+    rows = [{"curve": "cpu", "arm": "fixed 0 µs", "phases": ["a", "b", "a"], "phases_p99_ms": [10.0, 7.0, 40.0]},
+            {"curve": "cpu", "arm": "follows from 0 µs", "phases": ["a", "b", "a"], "phases_p99_ms": [10.0, 7.0, 10.0]}]
+    assert by_kind(rows) == [
+        {"curve": "cpu", "kind": "a", "fixed 0 µs": pytest.approx(20.0), "follows from 0 µs": pytest.approx(10.0)},
+        {"curve": "cpu", "kind": "b", "fixed 0 µs": pytest.approx(7.0), "follows from 0 µs": pytest.approx(7.0)},
+    ]
+
+
+def test_pieces_are_held_against_the_default_of_their_own_round() -> None:
+    """The machine was twice as slow in the second round."""
+    default, other = Setting(), Setting(delay_us=100)
+    pieces = {("a", setting, number): Calls([seconds * (number + 1)] * 10)
+              for setting, seconds in ((default, 0.02), (other, 0.01)) for number in range(2)}  # fmt: skip
+    found = table(pieces, default)
+    assert found["a"]["100 µs"]["p99_over_default"] == pytest.approx(0.5)
+    assert found["a"]["0 µs"]["p99_ms"] == pytest.approx(30.0)
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_a_stand_in_is_a_model_that_triton_takes(curve: str, tmp_path: Path) -> None:
+    write_stand_in(tmp_path, "model", 16, {batch: times * 0.02 for batch, times in CURVES[curve].items()})
+    config = parse_text((tmp_path / "model" / "config.pbtxt").read_text())
+    assert (config.backend, config.max_batch_size) == ("python", 16)
+    assert config.HasField("dynamic_batching")
+    compile((tmp_path / "model" / "1" / "model.py").read_text(), "model.py", "exec")

@@ -2,11 +2,11 @@
 
 The default is what the build proved, and all else is on trial:
 
-* Only from the default is a candidate tried, and only where it promises a gain above :data:`PROMISE`.
-* It is kept where requests then take less by :data:`GAIN`, left as soon as it does not suit the traffic any more, and
+* Only from the default is a candidate tried, and only where it promises a gain above :data:`PROMISE` in two looks.
+* It is kept where requests then take less by :data:`GAIN`, left where it does not suit the traffic in two looks, and
   held against the default anew from time to time.
 * Loads, and trials that gained nothing, may take half of the share of requests that may be late, so that the percentile
-  of the objective cannot tell them. The same crowd is not tried again for as long as that share makes one trial last.
+  of the objective cannot tell them. The same is not tried again for twice as long as that share makes one trial last.
 * Between two trials lies a dwell time, of many loads of the model.
 """
 
@@ -26,7 +26,7 @@ WORSE = 1.3
 # Seconds and requests of a window that something is concluded from, fewer to leave a setting; and seconds after which
 # one with too few requests is begun anew.
 LOOK, LEAVE, STALE = 2.0, 1.0, 20.0
-REQUESTS, LEAVE_REQUESTS = 30, 10
+REQUESTS, LEAVE_REQUESTS = 30, 5
 # After a change: batches that began before it are still counted.
 SETTLE = 1.0
 # Between two trials: so many seconds, or so many loads of the model.
@@ -41,9 +41,11 @@ Phase = Literal["default", "trial", "kept"]
 @dataclass(frozen=True, kw_only=True)
 class State:
     """``setting`` is what replicas are to have, and ``why``; ``changed`` when that was decided, ``tried`` when the last
-    trial began. ``seen`` is of ``window`` seconds under it. ``base`` is what a request took before the trial.
-    ``credit`` is seconds of loads and fruitless trials that there still may be; ``barred`` has crowds and until when
-    they are not tried."""
+    trial began. ``seen`` is of ``window`` seconds under it. ``looked`` is the crowd of the look before, ``unfit`` says
+    that the setting did not suit then, ``base`` is what a request took before the trial,
+    ``taken`` what it took when the setting was kept.
+    ``credit`` is seconds of loads and fruitless trials that there still may be; ``barred`` has kinds of candidates
+    and until when they are not tried."""
 
     setting: Setting
     why: str = "as measured by the build"
@@ -54,7 +56,10 @@ class State:
     tried: float | None = None
     seen: Spent = NOTHING
     window: float = 0.0
+    looked: int | None = None
+    unfit: bool = False
     base: float = 0.0
+    taken: float = 0.0
     credit: float
     barred: tuple[tuple[int, float], ...] = ()
 
@@ -82,15 +87,19 @@ def follow(state: State, time: float, spent: Spent | None, safe: SafeSet) -> Sta
 
 def _from_default(state: State, mix: Mix, safe: SafeSet) -> State:
     found = candidate(mix, safe)
-    if found is None or found.expected > (1 - PROMISE) * mix.taken or not _may_try(state, found, safe):
-        return _anew(state)
+    if found is None or found.expected > (1 - PROMISE) * mix.taken:
+        return _anew(replace(state, looked=None))
+    # A window into which the traffic changed shows a crowd that there never was.
+    seen_twice = state.looked is not None and abs(state.looked - found.crowd) <= 1
+    if not (seen_twice and _may_try(state, found, safe)):
+        return _anew(replace(state, looked=found.crowd))
     return _anew(replace(state, setting=found.setting, phase="trial", trying=found, changed=state.time, why=found.why,
                          tried=state.time, base=mix.taken, credit=state.credit - safe.load_seconds))  # fmt: skip
 
 
 def _may_try(state: State, found: Candidate, safe: SafeSet) -> bool:
     rested = state.tried is None or state.time - state.tried >= max(DWELL, DWELL_LOADS * safe.load_seconds)
-    barred = any(crowd == found.crowd and state.time < until for crowd, until in state.barred)
+    barred = any(kind == found.kind and state.time < until for kind, until in state.barred)
     return rested and state.credit >= _cost(safe) and not barred
 
 
@@ -100,14 +109,15 @@ def _on_trial(state: State, mix: Mix, safe: SafeSet) -> State:
     if state.window < LOOK:
         return state
     why = f"{state.why}; now {mix.taken * 1e3:.1f} ms a request, {state.base * 1e3:.1f} ms before"
-    return _anew(replace(state, phase="kept", why=why))
+    return _anew(replace(state, phase="kept", taken=mix.taken, why=why))
 
 
 def _fruitless(state: State, mix: Mix, safe: SafeSet) -> State:
     used = state.time - state.changed
-    crowd = state.trying.crowd if state.trying else 0
-    until = state.time + used / (SHARE * safe.allowed)
-    barred = (*((one, end) for one, end in state.barred if end > state.time and one != crowd), (crowd, until))
+    kind = state.trying.kind if state.trying else 0
+    # What is tried in vain again and again is to leave half of the credit to others.
+    until = state.time + 2 * used / (SHARE * safe.allowed)
+    barred = (*((one, end) for one, end in state.barred if end > state.time and one != kind), (kind, until))
     why = (f"{state.setting} gained nothing: {mix.taken * 1e3:.1f} ms a request, {state.base * 1e3:.1f} ms with the "
            "measured setting")  # fmt: skip
     return _back(replace(state, credit=state.credit - used, barred=barred), why, safe)
@@ -116,16 +126,19 @@ def _fruitless(state: State, mix: Mix, safe: SafeSet) -> State:
 def _while_kept(state: State, mix: Mix, safe: SafeSet) -> State:
     if state.window < LEAVE:
         return state
-    if state.trying is None or not state.trying.suits(mix):
-        return _back(state, f"traffic changed: batches of {mix.batch:.1f}, {mix.inside:.1f} requests inside", safe)
+    if state.trying is None or not state.trying.suits(mix, state.taken):
+        if not state.unfit:
+            return _anew(replace(state, unfit=True))
+        return _back(state, f"traffic changed: batches of {mix.batch:.1f}, {mix.inside:.1f} requests inside, "
+                            f"{mix.taken * 1e3:.1f} ms a request", safe)  # fmt: skip
     if state.time - state.changed >= 2 * _cost(safe) / (SHARE * safe.allowed):
         return _back(state, f"{state.setting} is to be held against the measured setting anew", safe)
-    return _anew(state)
+    return _anew(replace(state, unfit=False))
 
 
 def _back(state: State, why: str, safe: SafeSet) -> State:
-    return _anew(replace(state, setting=safe.default, phase="default", trying=None, changed=state.time, why=why,
-                         credit=state.credit - safe.load_seconds))  # fmt: skip
+    return _anew(replace(state, setting=safe.default, phase="default", trying=None, looked=None, unfit=False,
+                         changed=state.time, why=why, credit=state.credit - safe.load_seconds))  # fmt: skip
 
 
 def _anew(state: State) -> State:

@@ -22,8 +22,8 @@ from enginewright.core.observed import Spent
 
 # Batches of fewer than this are of requests by themselves.
 ALONE = 1.25
-# Batches of at least this show that requests come together.
-TOGETHER = 1.5
+# Batches of at least this show that requests come together; of at least that, in bursts: some meet by chance.
+TOGETHER, BURSTS = 1.5, 2.5
 # A crowd is all inside where that makes at least this share of twice the mean batch.
 INSIDE = 0.7
 # A delay in times of a batch: one half of a crowd is held back for a little longer than the other is computed, so that
@@ -36,7 +36,9 @@ TAIL = 1.15
 ROUNDING = 0.1
 STEP_US = 100
 # While a setting is kept: batches are of this share of the crowd at least; inside are so many times it at most.
-FILLED, OUTGROWN = 0.75, 1.5
+FILLED, OUTGROWN = 0.65, 1.5
+# Nor does a request take so many times what it took when the setting was kept: others may have come that look alike.
+SLOWER = 1.3
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,20 @@ class Candidate:
     expected: float
     why: str
 
-    def suits(self, mix: Mix) -> bool:
-        """Whether traffic seen under this setting is still what it was made for."""
+    @property
+    def kind(self) -> int:
+        """What was tried in vain: this crowd, or 0 for any bursts."""
+        return self.crowd if self.crowd == 1 or self.setting.preferred else 0
+
+    def suits(self, mix: Mix, kept: float) -> bool:
+        """Whether traffic seen under this setting is still what it was made for. ``kept`` is the mean seconds of a
+        request when that was found; of bursts, whose times vary, only that there are some counts."""
         if self.crowd == 1:
             return mix.batch < TOGETHER and mix.waited < mix.computed
         if not self.setting.preferred:
             return mix.batch >= TOGETHER
-        return FILLED * self.crowd <= mix.batch and mix.inside <= OUTGROWN * self.crowd
+        whole = FILLED * self.crowd <= mix.batch and mix.inside <= OUTGROWN * self.crowd
+        return whole and mix.taken <= SLOWER * kept
 
 
 def candidate(mix: Mix, safe: SafeSet) -> Candidate | None:
@@ -102,7 +111,7 @@ def _together(mix: Mix, safe: SafeSet) -> Candidate | None:
     halves = 2 * mix.batch
     waiting = mix.inside >= INSIDE * halves
     crowd = math.ceil(mix.inside - ROUNDING) if waiting else round(halves)
-    if crowd > safe.max_batch:
+    if crowd > safe.max_batch or (not waiting and mix.batch < BURSTS):
         return None
     slower = _slower(mix, safe)
     seconds = safe.seconds(crowd) * slower
