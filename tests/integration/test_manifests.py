@@ -28,6 +28,11 @@ OBJECTS: dict[str, JSON] = {
     "slice": {**BASE, "rollout": {"strategy": "Recreate"}, "store": {"uri": "pvc://engines/team/a"},
               "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb+me", "strategy": "mixed"}}},
     "claim": {**BASE, "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "auto", "dra": {}}}},
+    "watched": {"source": {**BASE["source"], "signature": {"keyFrom": {"name": "keys", "key": "models.pub"}}},
+                "placement": {"accelerator": "cpu"}, "quality": {}},
+    "sealed": {"source": {**BASE["source"], "signature": {
+        "method": "certificate", "path": "s/a.sig", "keyFrom": {"kind": "Secret", "name": "k", "key": "c.pem"}}},
+               "placement": {"gpu": {"products": [H100]}}, "quality": {"resources": {"limits": {"memory": "8Gi"}}}},
     "additions": {**BASE, "placement": {"accelerator": "cpu"}, "serving": {"podTemplate": {
         "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "hello"}},
         "spec": {
