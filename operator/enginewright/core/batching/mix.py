@@ -31,7 +31,7 @@ INSIDE = 0.7
 MEET, GATHER = 1.05, 0.2
 # Who is held back for all of it, in vain, may take so many times what the mean request takes now: about what one in a
 # hundred takes now, so that the tail is no worse.
-TAIL = 1.15
+TAIL = 1.2
 # A crowd is whole: what is a little above it is the edge of a window.
 ROUNDING = 0.1
 STEP_US = 100
