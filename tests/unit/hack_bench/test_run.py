@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     from bench import cells, run
 
     monkeypatch.setattr(run, "CELL_SECONDS", 0.0)
@@ -18,7 +18,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "BATCHES", (1, 4))
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("quick")
 def test_every_candidate_is_measured_at_every_batch(tmp_path: Path) -> None:
     import torch
 
@@ -36,8 +36,9 @@ def test_every_candidate_is_measured_at_every_batch(tmp_path: Path) -> None:
         module = torch.nn.Sequential(*layers, torch.nn.Linear(64, 8))
         return TorchModel(module.eval(), interface, name="small", device=device)
 
-    found = run.benchmark(Entry("small", "random", load, samples=400), tmp_path, tmp_path / "scratch", tmp_path / "caches",
-                          DeviceRequest(), 300.0, run.chosen_engines("fp32,int8-dynamic"))
+    small = Entry("small", "random", load, samples=400)
+    found = run.benchmark(small, tmp_path, tmp_path / "scratch", tmp_path / "caches", DeviceRequest(), 300.0,
+                          run.chosen_engines("fp32,int8-dynamic"))
     assert [cell["batch"] for cell in found.record["cells"]] == [1, 4]
     for cell in found.record["cells"]:
         assert "onnxruntime fp32" in cell["candidates"]
