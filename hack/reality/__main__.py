@@ -1,8 +1,9 @@
 """``make reality-check ENGINE=DIR``: the same requests to real Triton replicas and to simulated ones.
 
-``ENGINE`` is an engine of a store, as ``enginewright-build`` leaves it. Its replicas are started here, on loopback; the
-simulator takes its service curve from the engine's own report. Prints one row for each load, and writes them with the
-hardware to ``--output``.
+``ENGINE`` is an engine of a store, as ``enginewright-build`` leaves it, built for as many cores as a replica has here
+(with ``taskset``). Its replicas are started on loopback, each on cores of its own, apart from the client. The simulator
+takes the time of each batch as measured on such a replica, the rest from the engine's report. Prints one row for each
+load, and writes them with the hardware to ``--output``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -20,7 +22,7 @@ from rich.table import Table
 from enginewright.simulation.report import read_report
 from enginewright.simulation.trace import read_trace
 from grids.record import hardware
-from reality.compare import Row, compare, offered
+from reality.compare import Row, compare, measured, offered, places
 
 # Of what one replica answers a second when it is never idle, times the replicas.
 LOADS = (0.3, 0.5, 0.7)
@@ -28,19 +30,22 @@ LOADS = (0.3, 0.5, 0.7)
 
 def main() -> int:
     options = _parser().parse_args()
-    measured = read_report(options.engine / "build-report.json")
+    where = places(sorted(os.sched_getaffinity(0)), options.replicas)
+    os.sched_setaffinity(0, where.client)
+    service = asyncio.run(measured(options.engine, read_report(options.engine / "build-report.json").service, where))
     trace = read_trace(options.trace).arrivals if options.trace else None
     rows = []
     for load in options.loads:
-        rate = load * measured.service.capacity * options.replicas
+        rate = load * service.capacity * options.replicas
         arrivals = offered(trace, rate, options.seconds, options.seed)
-        rows.append(asyncio.run(compare(options.engine, measured.service, arrivals, options.replicas, options.seed)))
+        rows.append(asyncio.run(compare(options.engine, service, arrivals, where, options.seed)))
     _show(rows)
     if options.output:
         found = {"command": shlex.join(["make", "reality-check", *_settings(options)]), "hardware": hardware(()),
                  "trace": options.trace.name if options.trace else "poisson", "replicas": options.replicas,
+                 "cores_of_a_replica": len(where.replicas[0]),
                  "service_ms": {str(batch): round(seconds * 1e3, 3) for batch, seconds
-                                in enumerate(measured.service.seconds) if batch}, "rows": rows}  # fmt: skip
+                                in enumerate(service.seconds) if batch}, "rows": rows}  # fmt: skip
         options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -29,3 +29,14 @@ def test_without_a_trace_arrivals_are_poissons() -> None:
 def test_a_simulated_replica_answers_in_the_order_of_the_arrivals() -> None:
     service = Service(seconds=(0.0, 1.0), instances=1)
     assert compare._simulated([0.0, 0.5, 5.0], service) == pytest.approx([1.0, 1.5, 1.0])
+
+
+@pytest.mark.parametrize(("cores", "replicas", "client", "each"), [
+    ([0, 1], 1, {0}, [{1}]),
+    ([0, 1, 2, 3, 4], 2, {0}, [{1, 2}, {3, 4}]),
+    ([0, 1], 2, {0, 1}, [{0, 1}, {0, 1}]),
+])  # fmt: skip
+def test_replicas_have_cores_of_their_own_where_there_are_enough(cores: list[int], replicas: int, client: set[int],
+                                                                each: list[set[int]]) -> None:  # fmt: skip
+    found = compare.places(cores, replicas)
+    assert (found.client, list(found.replicas)) == (client, each)
