@@ -30,7 +30,8 @@ from enginewright.core.batching.safe import MICROSECONDS
 from enginewright.core.observed import Spent
 from enginewright_builder.load import Channels, Request, closed_loop, encode
 from enginewright_builder.sweep.bench import curve_batches
-from enginewright_builder.triton.server import HOST, TritonServer
+from enginewright_builder.triton.ports import HOST
+from enginewright_builder.triton.server import TritonServer
 
 MODEL, SCRAPE = "model", 1.0
 TIMEOUT = 30.0

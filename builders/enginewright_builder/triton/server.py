@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import tempfile
 import time
 import uuid
@@ -20,8 +19,8 @@ from tritonclient.grpc import model_config_pb2 as schema
 
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.triton import install, process
+from enginewright_builder.triton.ports import HOST, free_ports
 
-HOST = "127.0.0.1"
 POLL_SECONDS = 0.05
 UNLOAD_SECONDS = 30
 # Nothing is in flight when we stop it: Triton's own drain, in steps of seconds, need not be sat out.
@@ -227,18 +226,6 @@ async def _emptied(group: int) -> None:
         if not process.living(group):
             return
         await asyncio.sleep(POLL_SECONDS)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports free now; all are held while choosing, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for holder in sockets:
-            holder.bind((HOST, 0))
-        return [int(holder.getsockname()[1]) for holder in sockets]
-    finally:
-        for holder in sockets:
-            holder.close()
 
 
 def _error_text(answer: httpx.Response) -> str:

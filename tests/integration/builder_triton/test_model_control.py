@@ -21,8 +21,9 @@ from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.load import Channels, closed_loop, encode
 from enginewright_builder.triton import install
+from enginewright_builder.triton.ports import HOST, free_ports
 from enginewright_builder.triton.repository import write_model
-from enginewright_builder.triton.server import HOST, TritonServer, free_ports
+from enginewright_builder.triton.server import TritonServer
 from support.apiserver import eventually
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]

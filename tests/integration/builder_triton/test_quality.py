@@ -25,9 +25,10 @@ from enginewright_builder.quality.monitor import Monitor
 from enginewright_builder.quality.reference import Reference, keep_reference, read_about
 from enginewright_builder.quality.tap import Tap, TapClosedError
 from enginewright_builder.quality.window import BLOCK, Window
+from enginewright_builder.triton.ports import free_ports
 from enginewright_builder.triton.process import descendants
 from enginewright_builder.triton.repository import write_model
-from enginewright_builder.triton.server import TritonServer, free_ports
+from enginewright_builder.triton.server import TritonServer
 from support.apiserver import eventually
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -14,17 +13,15 @@ import grpc
 import grpc.aio
 from aiohttp import web
 
+from enginewright_builder.triton.ports import HOST, free_ports
+
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
-HOST = "127.0.0.1"
 
 
 def free_port() -> int:
     """Nobody listens there now: a replica comes and goes on it."""
-    with socket.socket() as found:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((HOST, 0))
-        return int(found.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @dataclass
