@@ -51,6 +51,8 @@ class FailureStatus(StatusModel):
     """Why, as one CamelCase word."""
     message: str
     """What went wrong, with the field, its value and the remedy."""
+    device: bool | None = None
+    """Whether it was the device's memory that ran out, not the pod's."""
 
 
 class SourceStatus(StatusModel):
@@ -243,6 +245,8 @@ class TriedProfileStatus(StatusModel):
     """With the measured figures."""
     retry: str | None = None
     """Value of the retry annotation when its build failed: another one tries it again."""
+    spec_key: str | None = None
+    """What of the spec its build depended on: where that changes, it is tried again."""
     attempts: int | None = None
     """Builds that failed on it."""
 
@@ -272,7 +276,7 @@ class QualityStatus(StatusModel):
     metric: str
     """The accuracy gate's metric."""
     agreement: float
-    """Mean score of the answers in the window, 1 for equal ones."""
+    """Mean score of the requests in the windows, 1 for equal answers."""
     low: float
     """It is at least this."""
     high: float
@@ -280,7 +284,7 @@ class QualityStatus(StatusModel):
     required: float
     """What the engine was proven to keep."""
     samples: int
-    """Live answers in the windows of all replicas."""
+    """Sampled requests in the windows of all replicas."""
     replicas: int
     """Replicas that measure."""
     time: str = Field(json_schema_extra=TIME)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright.core import labels, mig
+from enginewright.core.observed import PodView
 from support.cluster import Cluster, built, refused, resolved
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
@@ -145,6 +146,42 @@ def test_memory_of_the_pod_is_no_memory_of_the_slice(text: str) -> None:
     cluster.operate()
     assert profile(cluster) == "1g.10gb"
     assert tried(cluster) == {}
+
+
+@pytest.mark.parametrize("name", ["minilm", "minilm-gpu", "cuda-bert"])
+def test_a_pod_that_was_killed_for_its_own_memory_is_none_of_the_slice_whatever_its_name(name: str) -> None:
+    cluster = Cluster(spec=SPEC, name=name)
+    order: list[str] = []
+    for _ in range(200):
+        cluster.operate()
+        cluster.finish(resolved(), of="resolve")
+        if jobs := cluster.running("-build-"):
+            order.append(profile(cluster))
+            killed = PodView(name=f"{jobs[0].name}-x1", phase="Failed", exit_code=137, terminated_reason="OOMKilled")
+            cluster.fail(of="build", pods=(killed,))
+        cluster.controllers()
+        cluster.wait(20)
+    assert order == ["1g.10gb"] * 3
+    assert tried(cluster) == {}
+    assert cluster.says("EngineBuilt") == "False/OutOfMemory"
+
+
+def test_a_changed_spec_is_another_try_on_the_slice_that_was_too_small() -> None:
+    cluster = Cluster(spec=SPEC)
+    live(cluster, {"1g.10gb": "memory"})
+    cluster.edit(engine={"resources": {"limits": {"memory": "32Gi"}}})
+    assert live(cluster, {}) == ["1g.10gb"]
+    assert profile(cluster) == "1g.10gb"
+    # What a status says that has no key for it, from before there was one, holds.
+    cluster = Cluster(spec=SPEC)
+    live(cluster, {"1g.10gb": "memory"})
+    block = cluster.status["placement"]
+    old = [{name: value for name, value in row.items() if name != "specKey"} for row in block["tried"]]
+    assert old != block["tried"]
+    cluster.status = {**cluster.status, "placement": {**block, "tried": old}}
+    cluster.edit(engine={"resources": {"limits": {"memory": "32Gi"}}})
+    assert live(cluster, {}) == []
+    assert profile(cluster) == "1g.20gb"
 
 
 def test_a_profile_that_is_named_stays() -> None:

@@ -38,7 +38,7 @@ def count(world: World, memory: BuildStatus, failure: JobFailure) -> BuildStatus
     disruptions = (memory.disruptions or 0) + (failure.reason in DISRUPTIONS)
     many = failures - disruptions >= backoff.LIMIT
     final = failure.retry in ("never", "spec") or (failure.retry == "limited" and many)
-    told = FailureStatus(reason=failure.reason, message=failure.message)
+    told = FailureStatus(reason=failure.reason, message=failure.message, device=failure.device or None)
     return memory.model_copy(
         update={
             "attempts": (memory.attempts or 0) + 1,

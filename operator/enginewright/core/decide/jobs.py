@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +35,8 @@ PENDING_REASONS = frozenset(
 # What may come after a failure: wait for a change, wait for a change of the spec (not only of the engine's part of it),
 # try again for ever, try again a few times.
 Retry = Literal["never", "spec", "always", "limited"]
+# How CUDA, TensorRT and ONNX Runtime name the device's memory in what the builder reports.
+_DEVICE = re.compile(r"cuda|gpu", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +49,13 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class JobFailure:
-    """Why a Job ended without a result."""
+    """Why a Job ended without a result. ``device`` says that it was the device's memory that ran out: only the builder
+    knows, and a pod that was killed for its own memory left no report."""
 
     reason: str
     message: str
     retry: Retry
+    device: bool = False
 
 
 def live(job: JobView) -> bool:
@@ -171,7 +176,8 @@ def job_failure(job: JobView, *, never_started: bool, too_slow: str) -> JobFailu
         )
     if error:
         again: Retry = "always" if error.family == "transient" and error.reason != Reason.OUT_OF_MEMORY else "limited"
-        return JobFailure(reason=error.reason, message=explain(error), retry=again)
+        device = error.reason == Reason.OUT_OF_MEMORY and bool(_DEVICE.search(error.message))
+        return JobFailure(reason=error.reason, message=explain(error), retry=again, device=device)
     if end := pod_end(job.pods, too_slow):
         return end
     said = job.failure_message or "it left no result"

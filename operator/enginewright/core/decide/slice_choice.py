@@ -8,22 +8,19 @@ request: what missed is remembered in status, also when its engine has been remo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from enginewright.core import mig
 from enginewright.core.collect import retired
+from enginewright.core.decide import attempts
 from enginewright.core.decide.world import World
 from enginewright.core.placement import Placement, built_for, place
 from enginewright.core.problems import Problem
 from enginewright.core.reasons import Reason
-from enginewright.core.request import build_request, store_claim
+from enginewright.core.request import build_key, build_request, store_claim
 from enginewright.core.status import BuildStatus, TriedProfileStatus
 from enginewright_builder.contract import EngineSummary, ResolvedSource
-
-# How CUDA, TensorRT and ONNX Runtime name the device's memory. A pod that was killed for its own has another text.
-_DEVICE = re.compile(r"cuda|gpu", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +116,21 @@ def _missed(world: World, option: _Option) -> TriedProfileStatus | None:
             return _tried(option, Reason.OUT_OF_MEMORY, taken)
         return None if engine.objective_met else _tried(option, Reason.NOT_MET, _figures(world, engine))
     for told in _remembered(world):
-        if told.fingerprint == option.fingerprint and told.retry in (None, world.retry):
+        if told.fingerprint == option.fingerprint and not _forgiven(world, told):
             return told
     build = world.memory.build
-    failure = build.last_failure if build and build.fingerprint == option.fingerprint else None
-    if failure and failure.reason == Reason.OUT_OF_MEMORY and _DEVICE.search(failure.message):
+    if build is None or build.fingerprint != option.fingerprint or not attempts.forgive(world, build).failures:
+        return None
+    if build.last_failure and build.last_failure.device:
         told = _tried(option, Reason.OUT_OF_MEMORY, f"the build did not fit into {option.profile.gib:g} GiB")
-        return told.model_copy(update={"retry": world.retry, "attempts": build.attempts if build else None})
+        return told.model_copy(update={"retry": world.retry, "spec_key": build_key(world.spec),
+                                       "attempts": build.attempts})  # fmt: skip
     return None
+
+
+def _forgiven(world: World, told: TriedProfileStatus) -> bool:
+    """As failures of builds are; what was measured stays true for the same engine. Older statuses have no key."""
+    return told.retry not in (None, world.retry) or told.spec_key not in (None, build_key(world.spec))
 
 
 def _figures(world: World, engine: EngineSummary) -> str:
