@@ -3,7 +3,8 @@
 #
 #   core/spec (pydantic)      → crds/*.yaml, charts/enginewright/templates/crd.yaml      hack/generate.py
 #   core/spec (pydantic)      → docs/reference/fields.md                                 hack/generate.py
-#   values.yaml, Chart.yaml   → charts/enginewright/README.md, files/defaults.yaml       hack/generate.py
+#   values.yaml, Chart.yaml   → charts/enginewright/README.md                            hack/generate.py
+#   values.yaml and schema    → charts/enginewright/files/defaults.yaml                  hack/generate.py
 #   charts/enginewright       → charts/kustomize/base                                    hack/generate.py
 #
 # Pages that describe code (conditions, metrics) are written by hand; tests/unit/project compares them with it.

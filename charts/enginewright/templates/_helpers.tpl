@@ -1,7 +1,20 @@
 {{/* First of all in every template: values that a release from before did not have yet, which `helm upgrade
---reuse-values` leaves away, are the defaults. (mergeOverwrite, as merge takes a false for nothing.) */}}
+--reuse-values` leaves away, are the defaults. What is there is taken as it is: files/defaults.yaml names whole maps, as
+Helm has taken away what the user set to null in them. */}}
 {{- define "enginewright.defaults" -}}
-{{- $_ := set . "Values" (mergeOverwrite (.Files.Get "files/defaults.yaml" | fromYaml) .Values) }}
+{{- range $path, $default := .Files.Get "files/defaults.yaml" | fromYaml }}
+{{- $names := splitList "." $path }}
+{{- $at := $.Values }}
+{{- range initial $names }}
+{{- if kindIs "invalid" (index $at .) }}
+{{- $_ := set $at . dict }}
+{{- end }}
+{{- $at = index $at . }}
+{{- end }}
+{{- if kindIs "invalid" (index $at (last $names)) }}
+{{- $_ := set $at (last $names) $default }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "enginewright.name" -}}

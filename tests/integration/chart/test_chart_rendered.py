@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 from collections.abc import Callable
@@ -51,15 +52,42 @@ def test_golden(render: Callable[[Values], str], case: str) -> None:
 
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+STRUCTURES = ("images", "crds", "rbac", "config", "serviceAccount", "metrics", "tracing", "networkPolicy")
 
 
 @pytest.mark.parametrize("without", [
     dict.fromkeys(DEFAULTS),
-    {name: dict.fromkeys(value) for name, value in DEFAULTS.items() if isinstance(value, dict) and value},
+    {name: dict.fromkeys(DEFAULTS[name]) for name in STRUCTURES},
 ], ids=["sections", "values"])
 def test_a_value_that_is_not_there_is_the_default(render: Callable[[Values], str], without: Values) -> None:
     """As of a release from before that value, with ``helm upgrade --reuse-values``; Helm takes null values away."""
     assert render(without) == render({})
+
+
+@pytest.mark.parametrize("path", [
+    ("resources", "limits", "memory"), ("resources", "limits"), ("config", "buildResources", "limits", "memory"),
+    ("config", "buildResources", "limits"), ("config", "qualityResources", "limits", "cpu"),
+    ("config", "spotLabels", "karpenter.sh/capacity-type"),
+], ids=".".join)
+def test_null_takes_a_default_away(objects: Objects, path: tuple[str, ...]) -> None:
+    """Out of a map whose keys are the user's own; all else in it stays."""
+    *above, name = path
+    expected = copy.deepcopy({"resources": DEFAULTS["resources"], "config": DEFAULTS["config"]})
+    values: Values = {}
+    at, left = values, expected
+    for step in above:
+        at, left = at.setdefault(step, {}), left[step]
+    at[name] = None
+    del left[name]
+
+    found = objects(values)
+    (container,) = found["Deployment"][0]["spec"]["template"]["spec"]["containers"]
+    settings = yaml.safe_load(found["ConfigMap"][0]["data"]["config.yaml"])
+    assert container["resources"] == expected["resources"]
+    config = expected["config"]
+    assert settings["build_resources"] == config["buildResources"]
+    assert settings["quality_resources"] == config["qualityResources"]
+    assert settings["spot_labels"] == config["spotLabels"]
 
 
 def test_a_default_does_not_win_over_false_or_nothing(objects: Objects) -> None:

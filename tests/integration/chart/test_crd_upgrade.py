@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -119,19 +120,23 @@ async def test_a_release_from_before_adopts_its_crd(release: Release, older: Pat
 
 
 async def test_values_of_a_release_from_before_can_be_reused(release: Release, older: Path, newer: Path) -> None:
-    """It had no ``crds``, no ``tracing`` and fewer settings; what it was told stays."""
+    """It had no ``crds``, no ``tracing`` and fewer settings; what it was told stays, and what it was told to
+    leave out does not come back."""
     values = yaml.safe_load((older / "values.yaml").read_text())
     for name in ("crds", "tracing", "rbac"):
         del values[name]
     del values["config"]["activatorReplicas"]
     (older / "values.yaml").write_text(yaml.safe_dump(values))
     (older / "values.schema.json").unlink()
-    release("install", "enginewright", older, "--create-namespace", "--set", "logLevel=DEBUG")
+    told = "logLevel=DEBUG,resources.limits.memory=null"
+    release("install", "enginewright", older, "--create-namespace", "--set", told)
     release("upgrade", "enginewright", newer, "--reuse-values", "--take-ownership")
     await release.apply_example()
     await release.colour_is_served()
-    container = "jsonpath={.spec.template.spec.containers[0].args}"
-    assert "--log-level=DEBUG" in release.kubectl("get", "deployment", "enginewright", "-n", SYSTEM, "-o", container)
+    container = release.kubectl("get", "deployment", "enginewright", "-n", SYSTEM, "-o",
+                                "jsonpath={.spec.template.spec.containers[0]}")  # fmt: skip
+    assert "--log-level=DEBUG" in json.loads(container)["args"]
+    assert "limits" not in json.loads(container)["resources"]
 
 
 async def test_helm_can_take_it_over_by_itself(release: Release, older: Path, newer: Path) -> None:

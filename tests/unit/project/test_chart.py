@@ -15,6 +15,7 @@ import yaml
 
 import enginewright.clients.kube as kube
 from enginewright.core.config import OperatorConfig
+from generated import defaults
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "enginewright"
@@ -88,6 +89,22 @@ def test_no_rule_is_a_wildcard_and_none_reads_secrets() -> None:
 
 def test_default_values_fit_the_schema() -> None:
     jsonschema.validate(VALUES, SCHEMA)
+
+
+def test_maps_of_the_users_own_keys_are_one_default_each() -> None:
+    """The templates fill up structures, and nothing that somebody may have taken a key out of."""
+    found = defaults.by_path(VALUES, SCHEMA)
+    maps = {path: value for path, value in found.items() if isinstance(value, dict)}
+    assert {"resources", "config.buildResources", "config.spotLabels", "config.prices.perHour", "affinity",
+            "metrics.dashboards.labels"} <= set(maps)
+    assert maps["resources"] == VALUES["resources"]
+    assert found["images.server.tag"] == ""
+    assert not {"config", "images.server", "config.prices", "metrics.dashboards"} & set(found)
+
+
+def test_a_default_that_the_schema_does_not_have_is_told() -> None:
+    with pytest.raises(ValueError, match=r"crds\.instal, which"):
+        defaults.by_path({"crds": {"instal": True}}, SCHEMA)
 
 
 @pytest.mark.parametrize(("path", "value"), [
