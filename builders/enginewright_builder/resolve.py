@@ -6,6 +6,7 @@ No PyTorch: this runs in a small pod, in a second or so plus the time to hash.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,9 +53,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     if request.interface is not None:
         checked(request.interface)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
-                                                         digest=request.source.digest))
-    if request.signature is not None:
-        check_signature(path, request.signature)
+                                                         digest=request.source.digest, check=_signed(request)))
     located = locate(path, request.source.format)
     metric_graph = find_metric(request.accuracy.metric, path)
     evaluation, evaluation_digest = _data(request, request.accuracy.evaluation, EVALUATION,
@@ -75,6 +74,15 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
                             evaluation_digest=evaluation_digest, calibration_digest=calibration_digest)
     return Resolved(request=_with_digests(request, source), located=located, source=source, evaluation=evaluation,
                     calibration=calibration, metric_graph=metric_graph, notes=tuple(notes))
+
+
+def _signed(request: BuildRequest) -> Callable[[Path], None]:
+    """Checks the signature, where one is asked for."""
+    def check(path: Path) -> None:
+        if request.signature is not None:
+            check_signature(path, request.signature)
+
+    return check
 
 
 def _check_numbers(request: BuildRequest) -> None:

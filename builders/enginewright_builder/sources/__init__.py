@@ -39,7 +39,7 @@ def fetcher_for(uri: str, field: str = "spec.source.uri", fetchers: Sequence[Fet
 def fetch(uri: str, context: FetchContext) -> tuple[Path, str]:
     """Makes ``uri`` local, and returns the path with its content digest, checked against ``context.digest``.
 
-    Raises :class:`UserError` ``DigestMismatch`` or what the fetcher raises.
+    Raises :class:`UserError` ``DigestMismatch`` or what the fetcher or ``context.check`` raises.
     """
     if not uri.strip():
         raise UserError("SourceUriInvalid", "no URI is given", field=context.field, value=uri,
@@ -50,6 +50,8 @@ def fetch(uri: str, context: FetchContext) -> tuple[Path, str]:
                         value=context.digest,
                         remedy="write sha256: and 64 lower-case hexadecimal digits")
     path = fetcher_for(uri, context.field).fetch(uri, context)
+    # First: the digest of a graph takes a look into it.
+    context.check(path)
     digest = content_digest(path, field=context.field)
     if context.digest and digest != context.digest:
         raise UserError("DigestMismatch", f"{uri} has digest {digest}, not the stated {context.digest}",

@@ -20,10 +20,15 @@ def _silent(fraction: float, detail: str) -> None:
     """Progress nobody asked for."""
 
 
+def _trusting(path: Path) -> None:
+    """Nobody asked for a check."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FetchContext:
     """``mounts`` maps volume claims to folders. ``scratch`` may be written to. ``field`` names the spec field that
-    holds the URI, for messages. ``digest`` is what the user stated, empty if nothing."""
+    holds the URI, for messages. ``digest`` is what the user stated, empty if nothing. ``check`` raises where what was
+    fetched is not to be opened."""
 
     mounts: Mapping[str, str]
     scratch: Path
@@ -31,6 +36,7 @@ class FetchContext:
     digest: str = ""
     size_limit: int = DEFAULT_SIZE_LIMIT
     progress: Callable[[float, str], None] = _silent
+    check: Callable[[Path], None] = _trusting
 
 
 class Fetcher(Protocol):

@@ -5,6 +5,10 @@ the line ``enginewright-directory-v1``, then one line ``<sha256 of the file>  <p
 file in order of the paths' UTF-8 bytes. Left out: ``.git``, ``lost+found``, and names that begin with ``..`` (the
 kubelet's time-stamped folders in projected volumes, whose content appears once more under plain names). Modes and times
 do not count.
+
+The digest of an ONNX file that takes tensors from files beside it is the SHA-256 of the line ``enginewright-onnx-v1``,
+then the line ``<sha256 of the graph>``, then one line ``<sha256 of the file>  <its name in the graph>`` for each of
+them in order of the names' UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -16,19 +20,34 @@ from pathlib import Path
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.base import CHUNK_BYTES
+from enginewright_builder.sources.external_data import external_files
 
-_HEADER = b"enginewright-directory-v1\n"
+_HEADER, _GRAPH_HEADER = b"enginewright-directory-v1\n", b"enginewright-onnx-v1\n"
+_SOURCE = "spec.source.uri"
 _LEFT_OUT = frozenset({".git", "lost+found"})
 
 
-def content_digest(path: Path, field: str = "spec.source.uri") -> str:
-    """``sha256:<hex>``. Raises :class:`UserError` ``SourceUriInvalid`` where a link leaves the folder."""
+def content_digest(path: Path, field: str = _SOURCE) -> str:
+    """``sha256:<hex>``. Raises :class:`UserError` ``SourceUriInvalid`` where a link leaves the folder, and
+    ``SourceCorrupt`` where a file is missing that an ONNX graph names."""
     if path.is_file():
-        return f"sha256:{file_sha256(path)}"
+        # Sample files are no graphs, and may be larger than one can be.
+        return f"sha256:{_graph_sha256(path, field) if field == _SOURCE else file_sha256(path)}"
     text = hashlib.sha256(_HEADER)
     for relative, file in sorted_files(path, field):
         text.update(f"{file_sha256(file)}  {relative}\n".encode())
     return f"sha256:{text.hexdigest()}"
+
+
+def _graph_sha256(path: Path, field: str) -> str:
+    beside = external_files(path, field)
+    if not beside:
+        return file_sha256(path)
+    text = hashlib.sha256(_GRAPH_HEADER)
+    text.update(f"{file_sha256(path)}\n".encode())
+    for file in beside:
+        text.update(f"{file_sha256(file.path)}  {file.location}\n".encode())
+    return text.hexdigest()
 
 
 def file_sha256(path: Path) -> str:

@@ -1,8 +1,9 @@
 """Is the source what its publisher signed? OpenSSF model signing, before anything of it is opened.
 
 The signature is a file beside the model that names every file with its digest (``model_signing sign key``, or
-``sign certificate``). What is not named is refused as well as what differs. Neither is anything asked of the network:
-the key, or the certificates that are trusted, are given.
+``sign certificate``). What is not named is refused as well as what differs. That of a single file names that file
+alone: a graph that takes tensors from others needs the signature of its folder. Neither is anything asked of the
+network: the key, or the certificates that are trusted, are given.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from enginewright_builder.contract import SignatureRequest
 from enginewright_builder.errors import UserError
+from enginewright_builder.sources.external_data import external_files
 
 # In a model's folder; a single file has its own name with ``.sig`` behind it.
 IN_FOLDER, BESIDE_FILE = "model.sig", ".sig"
@@ -19,7 +21,8 @@ _FIELD = "spec.source.signature"
 
 
 def check_signature(source: Path, request: SignatureRequest) -> None:
-    """Raises :class:`UserError` ``SignatureKeyMissing``, ``SignatureMissing`` or ``SignatureInvalid``."""
+    """Raises :class:`UserError` ``SignatureKeyMissing``, ``SignatureMissing`` or ``SignatureInvalid``, and
+    ``SourceCorrupt`` where a file is missing that a signed graph names."""
     key, signature = Path(request.key_path), signature_path(source, request.path)
     if not key.is_file():
         raise UserError("SignatureKeyMissing", f"{request.key_name} is not there, so the signature cannot be checked",
@@ -38,6 +41,17 @@ def check_signature(source: Path, request: SignatureRequest) -> None:
                         value=signature.name,
                         remedy="find out who changed the source or which key signed it; sign it again if it is right"
                         ) from error
+    if source.is_file():
+        _check_alone(source)
+
+
+def _check_alone(graph: Path) -> None:
+    """Of a single file whose signature is right, so that it may be opened."""
+    if beside := external_files(graph):
+        names = ", ".join(file.location for file in beside[:4]) + (", …" if len(beside) > 4 else "")
+        raise UserError("SignatureInvalid", f"the signature of {graph.name} does not cover {names}, from which it "
+                        "takes weights", field="spec.source.uri", value=graph,
+                        remedy="name the folder in spec.source.uri, and sign all of it")
 
 
 def signature_path(source: Path, given: str) -> Path:
