@@ -66,6 +66,8 @@ CONTAINER_QUALITY = "quality"
 PORT_HTTP, PORT_GRPC, PORT_METRICS = "http", "grpc", "metrics"
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
 PORT_QUALITY, QUALITY_PORT = "quality", 8003
+# Where a server's traces lie for the quality monitor beside it.
+VOLUME_TRACES, TRACES_PATH = "traces", "/traces"
 
 FINGERPRINT_LABEL_LENGTH = 32
 

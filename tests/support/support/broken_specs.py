@@ -62,6 +62,9 @@ BROKEN = (
         "volumes": [{"name": "mine", "emptyDir": {}}],
         "containers": [{"name": "server", "volumeMounts": [{"name": "mine", "mountPath": "/traces/"}]}]}}}},
            "spec.serving.podTemplate.spec.containers", "/traces", "choose another"),
+    Broken("a sidecar on the monitor's port", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {
+        "containers": [{"name": "mine", "image": "a", "ports": [{"containerPort": 8003}]}]}}}},
+           "spec.serving.podTemplate.spec.containers", "8003", "choose another"),
     Broken("a monitor that asks for more than its limit", {**SOURCE, "quality": {
         "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}},
            "spec.quality.resources.requests.cpu", "2", "raise the limit"),

@@ -9,8 +9,6 @@ from enginewright.core.manifests.common import JSON, container_security, resourc
 from enginewright.core.spec.quality import QualitySpec
 from enginewright_builder.contract import REFERENCE_FOLDER
 
-TRACES = "traces"
-TRACES_PATH = "/traces"
 # Text of as many requests as are asked for at once. What does not fit is lost: the folder lies in memory and never
 # grows.
 TRACES_SIZE = "64Mi"
@@ -19,15 +17,15 @@ REFERENCE_PATH = "/reference"
 
 def trace_arguments() -> list[str]:
     """The server is told where traces go, and makes none before somebody asks for some."""
-    return ["--trace-config=mode=triton", f"--trace-config=triton,file={TRACES_PATH}/trace.json"]
+    return ["--trace-config=mode=triton", f"--trace-config=triton,file={labels.TRACES_PATH}/trace.json"]
 
 
 def trace_mounts() -> list[JSON]:
-    return [{"name": TRACES, "mountPath": TRACES_PATH}]
+    return [{"name": labels.VOLUME_TRACES, "mountPath": labels.TRACES_PATH}]
 
 
 def trace_volumes() -> list[JSON]:
-    return [{"name": TRACES, "emptyDir": {"medium": "Memory", "sizeLimit": TRACES_SIZE}}]
+    return [{"name": labels.VOLUME_TRACES, "emptyDir": {"medium": "Memory", "sizeLimit": TRACES_SIZE}}]
 
 
 def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: OperatorConfig) -> JSON:
@@ -37,7 +35,7 @@ def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: Oper
         "image": config.images.builder,
         "imagePullPolicy": config.pull_policy,
         "command": ["python3", "-m", "enginewright_builder.quality"],
-        "args": [REFERENCE_PATH, f"--model={served_as}", f"--traces={TRACES_PATH}",
+        "args": [REFERENCE_PATH, f"--model={served_as}", f"--traces={labels.TRACES_PATH}",
                  f"--share={quality.sample_share:g}", f"--per-minute={quality.max_samples_per_minute}",
                  f"--window={quality.window}", f"--port={labels.QUALITY_PORT}", f"--triton-port={labels.HTTP_PORT}"],
         "ports": [{"name": labels.PORT_QUALITY, "containerPort": labels.QUALITY_PORT, "protocol": "TCP"}],
