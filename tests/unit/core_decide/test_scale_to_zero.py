@@ -194,7 +194,8 @@ def test_zero_replicas_by_hand_need_no_activator() -> None:
     cluster.edit(autoscaling=None, replicas=0)
     cluster.settle()
     assert not cluster.activators
-    assert cluster.says("Ready") == cluster.says("Available") == "False/NoReplica"
+    assert cluster.says("Ready") == "False/NoReplica"
+    assert cluster.says("Available") == "False/ScaledToZero"
 
 
 def test_a_new_spec_at_zero_is_proven_when_a_request_comes() -> None:

@@ -48,11 +48,28 @@ def test_zero_replicas_serve_nothing_and_say_so() -> None:
     cluster.edit(replicas=0)
     cluster.settle()
     assert cluster.says("Ready") == "False/NoReplica"
-    assert cluster.says("Available") == "False/NoReplica"
+    assert cluster.says("Available") == "False/ScaledToZero"
     assert cluster.says("RolloutComplete") == "True/Complete"
+    cluster.edit(engine={"precision": "rubbish"})
+    cluster.operate()
+    assert cluster.says("Ready") == "False/InvalidSpec"
+    assert cluster.says("Available") == "False/ScaledToZero"
+    cluster.edit(**FIRST)
     cluster.edit(replicas=1)
     cluster.settle()
     assert cluster.says("Ready") == "True/Serving"
+
+
+def test_an_outage_is_told_from_no_replica_that_is_wanted() -> None:
+    cluster = serving()
+    cluster.broken[cluster.revision] = CRASH
+    cluster.pods = {}
+    for _ in range(5):
+        move(cluster)
+    assert cluster.says("Available") == "False/NoReplica"
+    cluster.edit(suspend=True)
+    move(cluster)
+    assert cluster.says("Available") == "False/NoReplica"
 
 
 @pytest.mark.parametrize("rollout", ROLLOUTS)

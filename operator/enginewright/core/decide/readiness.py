@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import count
-from enginewright.core.observed import Observed
+from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.reasons import Condition, Reason
 
 
-def available_verdict(serving: Serving, revision: str) -> Verdict:
-    """True while any proven engine answers behind the Service; ``revision`` is the one that the spec asks for."""
+def available_verdict(obj: ObjectView, serving: Serving, revision: str) -> Verdict:
+    """True while any proven engine answers behind the Service; ``revision`` is the one that the spec asks for. Where
+    none is asked for that is no outage: alarms tell them apart by the reason."""
+    if not serving.traffic and _none_asked_for(obj):
+        return bad(Condition.AVAILABLE, Reason.SCALED_TO_ZERO, "spec.replicas is 0: nothing serves, as asked.")
     if not serving.traffic:
         return bad(Condition.AVAILABLE, Reason.NO_REPLICA, "No replica is ready behind the Service.")
     if revision in serving.traffic:
@@ -23,6 +26,12 @@ def available_verdict(serving: Serving, revision: str) -> Verdict:
         Reason.SERVING_PREVIOUS,
         f"Revision {others} answers; that of the current spec does not yet.",
     )
+
+
+def _none_asked_for(obj: ObjectView) -> bool:
+    """By hand: what autoscaling or the suspension of a rollout leaves without a replica is not meant to stay so. The
+    spec may be any rubbish."""
+    return obj.spec.get("replicas") == 0 and not obj.spec.get("autoscaling")
 
 
 def ready_verdict(

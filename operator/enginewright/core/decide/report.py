@@ -54,7 +54,7 @@ def report(world: World, found: Findings) -> Plan:
     verdicts = (
         ready,
         held_verdict(world, found.serving, found.engine.revision, found.scale.wanted)
-        or available_verdict(found.serving, found.engine.revision),
+        or available_verdict(world.obj, found.serving, found.engine.revision),
         found.source.verdict,
         found.engine.verdict,
         accuracy,
@@ -144,7 +144,7 @@ def refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -
     served = serving.stable.revision if serving.stable else ""
     held = unwatched(observed, serving)
     said = f"{summarise(problems)}.{held}" if held else summarise(problems)
-    verdicts = (bad(Condition.READY, Reason.INVALID_SPEC, said), available_verdict(serving, served))
+    verdicts = (bad(Condition.READY, Reason.INVALID_SPEC, said), available_verdict(obj, serving, served))
     return refused(obj, observed, verdicts)
 
 
