@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,65 @@ def test_what_misses_serves_while_the_next_one_is_built() -> None:
         if profile(cluster) != "1g.10gb":
             assert answered, "the larger one is built when somebody serves"
     assert profile(cluster) == "1g.20gb"
+
+
+def building_the_larger(**changes: Any) -> Cluster:
+    """While the smaller serves."""
+    cluster = Cluster(spec={**SPEC, **changes})
+    for _ in range(60):
+        cluster.operate()
+        cluster.finish(resolved(), of="resolve")
+        if cluster.running("-build-") and profile(cluster) == "1g.10gb":
+            cluster.finish(built(objective_met=False, p99_ms=30.0, memory_bytes=2 * mig.GIB), of="build")
+        elif cluster.running("-build-"):
+            return cluster
+        cluster.controllers()
+        cluster.wait(1)
+    raise AssertionError(cluster.status)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_replica_that_is_not_ready_for_a_moment_ends_no_build(lost: bool) -> None:
+    cluster = building_the_larger()
+    (build,) = cluster.running("-build-")
+    cluster.pods = {name: replace(pod, ready=False) for name, pod in cluster.pods.items()}
+    cluster.deployments = {name: replace(one, available=0) for name, one in cluster.deployments.items()}
+    if lost:
+        cluster.status = {**cluster.status, "build": None}
+    cluster.operate()
+    assert [job.name for job in cluster.running("-build-")] == [build.name]
+    assert profile(cluster) == "1g.20gb"
+
+
+def test_a_lost_status_ends_no_build() -> None:
+    cluster = building_the_larger()
+    (build,) = cluster.running("-build-")
+    cluster.status = {}
+    for _ in range(3):
+        cluster.operate()
+        cluster.finish(resolved(), of="resolve")
+    assert [job.name for job in cluster.running("-build-")] == [build.name]
+
+
+def test_what_misses_and_cannot_start_is_not_waited_for() -> None:
+    """As where no node has a slice of the smaller profile."""
+    cluster = Cluster(spec=SPEC)
+    for _ in range(20):
+        cluster.operate()
+        cluster.finish(resolved(), of="resolve")
+        if cluster.running("-build-") and profile(cluster) == "1g.10gb":
+            cluster.finish(built(objective_met=False, p99_ms=30.0, memory_bytes=2 * mig.GIB), of="build")
+        cluster.deployment_controller()
+        cluster.wait(1)
+    assert profile(cluster) == "1g.10gb"
+    assert cluster.deployments
+    cluster.deployments = {name: replace(one, progress_deadline_exceeded=True)
+                           for name, one in cluster.deployments.items()}  # fmt: skip
+    for _ in range(3):
+        cluster.operate()
+    assert cluster.running("-build-")
+    assert live(cluster, {}) == ["1g.20gb"]
+    assert (profile(cluster), cluster.says("Ready")) == ("1g.20gb", "True/Serving")
 
 
 def test_what_missed_is_not_tried_again_when_its_engine_is_gone() -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enginewright.core import mig
 from enginewright.core.collect import retired
 from enginewright.core.decide import attempts
+from enginewright.core.decide.analysis import starting_trouble
+from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World
 from enginewright.core.placement import Placement, built_for, place
 from enginewright.core.problems import Problem
@@ -78,7 +80,7 @@ def _upwards(world: World, options: list[_Option]) -> SliceChoice:
     for option in options:
         if passed and not _larger(option.profile, passed[-1].profile, tried[-1].reason):
             continue
-        if option.engine is None and (meanwhile := _meanwhile(world, passed)):
+        if option.engine is None and (meanwhile := _meanwhile(world, passed, option)):
             return SliceChoice(placement=meanwhile.placement, tried=tuple(tried), said=_said(tried, None))
         missed = _missed(world, option)
         if missed is None:
@@ -91,14 +93,23 @@ def _upwards(world: World, options: list[_Option]) -> SliceChoice:
                             f"{best.profile.name} is taken.")  # fmt: skip
 
 
-def _meanwhile(world: World, passed: list[_Option]) -> _Option | None:
-    """Where nobody serves yet, an engine that misses the objective serves while the next one is built."""
-    there = [one for one in world.observed.deployments if not one.deleting]
+def _meanwhile(world: World, passed: list[_Option], following: _Option) -> _Option | None:
+    """Where nobody has served yet, an engine that misses the objective serves before the next one is built, unless it
+    does not start. A build that was begun goes on: a replica that is down for a moment, or for want of requests, is no
+    reason to end it."""
     latest = next((option for option in reversed(passed) if option.engine), None)
-    known = {option.fingerprint for option in passed}
-    if latest is None or any(one.available or one.fingerprint not in known for one in there):
+    build = world.memory.build
+    if latest is None or _served(world) or (build and build.fingerprint == following.fingerprint):
         return None
-    return latest
+    alive = (one for one in world.observed.deployments if not one.deleting)
+    deployed = next((one for one in alive if one.fingerprint == latest.fingerprint), None)
+    return None if deployed and starting_trouble(world, deployed, deployed.revision) else latest
+
+
+def _served(world: World) -> bool:
+    """Whether a revision was proven to serve; should status be lost, whether one does."""
+    rollout = world.memory.rollout
+    return bool(rollout.stable if rollout else Serving.of(world.observed, None).stable)
 
 
 def _larger(profile: mig.Profile, than: mig.Profile, reason: str) -> bool:
