@@ -445,6 +445,8 @@ class AutoscalingStatus(StatusModel):
     """When queueDepth was taken; it is refreshed sparingly."""
     desired_replicas: int | None = None
     """Replicas that are wanted."""
+    max_replicas: int | None = None
+    """Most replicas that there may be now, by maxReplicas, schedules and costCeilingPerHour."""
     decisions: tuple[DecisionStatus, ...] = Field(default=(), max_length=MAX_DECISIONS)
     """The last changes, newest first."""
 

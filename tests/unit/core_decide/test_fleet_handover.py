@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.core import labels
+from enginewright.core.config import OperatorConfig, Prices
 from enginewright.core.decide.fleet.handover import _grow, _Heir
 from support.cluster import Cluster, built, deeds, resolved
 from support.fleet_cluster import FLEET, FleetCluster
@@ -21,6 +22,7 @@ GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
 ROUTED = {"analysisSeconds": 0, "gateway": GATEWAY}
 # Inferences a second of one replica.
 SPEEDS = {"gpu": 900.0, "cpu": 100.0, "slice": 300.0}
+PRICED = OperatorConfig(prices=Prices(currency="EUR", per_hour={"cpu": 5.0}))
 
 
 def ready(*classes: Mapping[str, Any], speeds: Mapping[str, float] = SPEEDS, **spec: Any) -> FleetCluster:
@@ -30,7 +32,8 @@ def ready(*classes: Mapping[str, Any], speeds: Mapping[str, float] = SPEEDS, **s
         member.operate()
         member.finish(resolved(), of="resolve")
         member.operate()
-        member.finish(built(throughput=speeds[name]), of="build")
+        member.config = PRICED
+        member.finish(built(throughput=speeds[name], device_class="cpu"), of="build")
     fleet.run(20)
     assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
     return fleet
@@ -132,6 +135,32 @@ def test_what_the_others_may_not_carry_stays_and_is_said() -> None:
     fleet.classes({**CPU, "maxReplicas": 10}, SLICE)
     fleet.run(20)
     assert counts(fleet) == {"cpu": 10, "slice": 1}
+    assert fleet.says("Ready") == "True/Serving"
+
+
+@pytest.mark.parametrize(("limit", "most"), [
+    ({"schedules": [{"name": "always", "start": "0 0 1 1 *", "end": "59 23 31 12 *", "maxReplicas": 3}]}, 3),
+    ({"costCeilingPerHour": 10}, 2),
+])  # fmt: skip
+def test_no_more_is_counted_on_than_schedules_and_prices_allow(limit: dict[str, Any], most: int) -> None:
+    fleet = ready(GPU, CPU, SLICE, rollout=ROUTED, autoscaling={"maxReplicas": 20, "algorithm": "queue", **limit})
+    assert {one.status["autoscaling"]["maxReplicas"] for one in fleet.members.values()} == {most}
+    fleet.classes(CPU, SLICE)
+    fleet.run(20)
+    assert counts(fleet) == {"gpu": 1, "cpu": most, "slice": most}
+    assert fleet.condition("Ready")["message"] == (
+        f"Not in the spec any more: Class gpu serves on because the others cannot make up for it: with their "
+        f"maxReplicas (cpu {most}, slice {most}) they carry {400 * most} of the 1300 inferences/s that all carry "
+        f"together. Raise maxReplicas, autoscaling.schedules or costCeilingPerHour, whichever limits them, or kubectl "
+        f"delete om minilm-gpu to do without.")
+    settled = fleet.status
+    fleet.wait(3600)
+    fleet.run(3)
+    assert fleet.status == settled
+    # What it says helps.
+    fleet.edit(autoscaling={"maxReplicas": 20, "algorithm": "queue"})
+    fleet.run(20)
+    assert "gpu" not in fleet.members
     assert fleet.says("Ready") == "True/Serving"
 
 

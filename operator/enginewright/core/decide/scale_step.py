@@ -70,8 +70,12 @@ def scale_step(world: World, serving: Serving) -> ScaleResult:
         )
     limits = _limits(world, world.spec.autoscaling, price_of(world, stable))
     if stable is None:
-        return _first(world, limits, watch=bool(serving.alive))
-    return _automatic(world, serving, stable, limits)
+        found = _first(world, limits, watch=bool(serving.alive))
+    else:
+        found = _automatic(world, serving, stable, limits)
+    # A fleet counts on no more of its classes.
+    memory = (found.memory or AutoscalingStatus()).model_copy(update={"max_replicas": limits.max_replicas})
+    return replace(found, memory=memory)
 
 
 def _limits(world: World, scaling: AutoscalingSpec, price: float | None) -> ScaleLimits:

@@ -100,7 +100,7 @@ def _plan(world: World, members: tuple[Member, ...], going: tuple[MemberView, ..
     known = memory if memory and (memory.inferences_per_second is not None) == measured else None
     load = _load(known) or _carried(ready, each, gateway=gateway)
     slowest = min((each[member.name] for member in staying), default=1.0)
-    heirs = [_heir(world, member, least, each[member.name] if gateway else slowest) for member in staying]
+    heirs = [_heir(member, least, each[member.name] if gateway else slowest) for member in staying]
     lack = _grow(heirs, load)
     names = tuple(sorted(view.class_name for view in going))
     return Handover(
@@ -134,11 +134,8 @@ def _load(memory: HandoverStatus | None) -> float | None:
     return memory.inferences_per_second if memory.replicas is None else float(memory.replicas)
 
 
-def _heir(world: World, member: Member, least: Mapping[str, int], each: float) -> _Heir:
-    scaling = world.spec.autoscaling
-    wanted = member.wanted_replicas
-    most = member.entry.max_replicas or (scaling.max_replicas if scaling else wanted)
-    name = member.entry.name
+def _heir(member: Member, least: Mapping[str, int], each: float) -> _Heir:
+    name, wanted, most = member.entry.name, member.wanted_replicas, member.max_replicas
     return _Heir(name=name, before=wanted, replicas=min(max(wanted, least.get(name, 0)), most), most=most, each=each)
 
 
@@ -166,9 +163,11 @@ def _why(staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...
         limits = ", ".join(f"{heir.name} {heir.most}" for heir in heirs)
         unit = "inferences/s" if measured else "replicas"
         objects = ", ".join(view.name for view in going)
+        held = any(member.max_replicas != member.spec_max_replicas for member in staying)
+        others = ", autoscaling.schedules or costCeilingPerHour, whichever limits them," if held else ""
         return (f"because the others cannot make up for it: with their maxReplicas ({limits}) they carry "
-                f"{load - lack:.0f} of the {load:.0f} {unit} that all carry together. Raise maxReplicas, or kubectl "
-                f"delete om {objects} to do without")
+                f"{load - lack:.0f} of the {load:.0f} {unit} that all carry together. Raise maxReplicas{others or ','} "
+                f"or kubectl delete om {objects} to do without")
     wanted = {heir.name: heir.replicas for heir in heirs}
     short = [f"{member.entry.name} has {member.ready_replicas} of {wanted[member.entry.name]}" for member in staying
              if member.ready_replicas < wanted[member.entry.name]]  # fmt: skip

@@ -85,10 +85,25 @@ class Member:
 
     @property
     def wanted_replicas(self) -> int:
-        scaling = status.read(status.AutoscalingStatus, self.status.get("autoscaling"))
-        if scaling and scaling.desired_replicas is not None:
-            return scaling.desired_replicas
-        return self.entry.min_replicas or 1
+        if self._scaling.desired_replicas is not None:
+            return self._scaling.desired_replicas
+        asked = self.wanted.get("autoscaling") or {}
+        return int(asked.get("minReplicas") or self.wanted.get("replicas") or 1)
+
+    @property
+    def max_replicas(self) -> int:
+        """Of maxReplicas, schedules and what replicas may cost only its own scaler knows the outcome; before it has
+        told, what the spec says."""
+        return self.spec_max_replicas if self._scaling.max_replicas is None else self._scaling.max_replicas
+
+    @property
+    def spec_max_replicas(self) -> int:
+        asked = self.wanted.get("autoscaling") or {}
+        return int(asked.get("maxReplicas") or self.wanted_replicas)
+
+    @cached_property
+    def _scaling(self) -> status.AutoscalingStatus:
+        return status.read(status.AutoscalingStatus, self.status.get("autoscaling")) or status.AutoscalingStatus()
 
     def verdict(self, kind: Condition) -> Verdict:
         """What the object says of the wanted spec."""
