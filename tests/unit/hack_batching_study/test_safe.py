@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.batching import SafeSet, Setting, safe_set
+from batching_study.rule import SafeSet, Setting, safe_set
 from enginewright.core.observed import EngineRecord
 from enginewright.core.spec.engine import LatencySpec, ObjectiveSpec
 from enginewright_builder.contract import BatchTime, ServingChoice

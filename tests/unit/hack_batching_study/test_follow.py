@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.batching import SafeSet, Setting, State, begin, follow
-from enginewright.core.batching.follow import DWELL, DWELL_LOADS, LOOK, SETTLE, SHARE
+from batching_study.rule import SafeSet, Setting, State, begin, follow
+from batching_study.rule.follow import DWELL, DWELL_LOADS, LOOK, SETTLE, SHARE
 from enginewright.core.observed import Spent
 
 SAFE = SafeSet(default=Setting(), curve=((1, 0.004), (8, 0.0042), (16, 0.0044)), max_batch=16, longest_delay_us=4400,

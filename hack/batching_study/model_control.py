@@ -17,9 +17,9 @@ from typing import Any, Final, Self
 
 import aiohttp
 
+from batching_study.rule import Setting
 from enginewright.clients.errors import RefusedError, TransientError, UnexpectedError
 from enginewright.clients.urls import pod_url
-from enginewright.core.batching import Setting
 from enginewright.core.labels import HTTP_PORT
 
 # The header that carries the key. The server is started with the same name.

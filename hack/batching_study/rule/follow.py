@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from enginewright.core.batching.mix import Candidate, Mix, candidate
-from enginewright.core.batching.safe import SafeSet, Setting
+from batching_study.rule.mix import Candidate, Mix, candidate
+from batching_study.rule.safe import SafeSet, Setting
 from enginewright.core.observed import Spent
 
 # Of the time that requests took under the default.
