@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -22,6 +22,8 @@ from enginewright.observe.window import Window
 BERLIN = "Europe/Berlin"
 OFFICE = {"name": "office", "timeZone": BERLIN, "start": "0 8 * * 1-5", "end": "0 18 * * 1-5", "minReplicas": 4}
 NIGHT = {"name": "night", "start": "0 22 * * *", "end": "0 6 * * *", "maxReplicas": 2}
+WEEKEND = {"name": "weekend", "start": "0 0 * * 6,0", "end": "0 0 * * 1", "minReplicas": 2}
+HOURLY = {"name": "hourly", "start": "0 8-17 * * *", "end": "0 18,20 * * *", "minReplicas": 2}
 CLOCK = {"name": "clock", "timeZone": BERLIN, "start": "30 2 * * *", "end": "30 4 * * *", "minReplicas": 3}
 
 
@@ -44,6 +46,17 @@ def at(text: str, zone: str = "UTC") -> datetime:
     (NIGHT, at("2026-11-22T23:00:00"), True),
     (NIGHT, at("2026-11-22T05:59:00"), True),
     (NIGHT, at("2026-11-22T06:00:00"), False),
+    (WEEKEND, at("2026-11-20T23:59:59"), False),
+    (WEEKEND, at("2026-11-21T00:00:00"), True),  # two starts come before one end
+    (WEEKEND, at("2026-11-21T12:00:00"), True),
+    (WEEKEND, at("2026-11-22T12:00:00"), True),
+    (WEEKEND, at("2026-11-23T00:00:00"), False),
+    (HOURLY, at("2026-11-23T09:30:00"), True),
+    (HOURLY, at("2026-11-23T19:00:00"), False),  # and two ends before one start
+    (HOURLY, at("2026-11-23T21:00:00"), False),
+    (NIGHT, at("2026-11-22T21:59:59.900000"), False),
+    (CLOCK, at("2026-10-25T03:30:00", BERLIN), True),  # 02:30 came twice that day
+    (CLOCK, at("2026-10-25T04:30:00", BERLIN), False),
     (CLOCK, at("2026-03-29T03:10:00", BERLIN), True),  # 02:30 did not come that day: 03:00 stands for it
     (CLOCK, at("2026-03-29T01:59:00", BERLIN), False),
     (CLOCK, at("2026-03-29T04:30:00", BERLIN), False),
@@ -51,6 +64,17 @@ def at(text: str, zone: str = "UTC") -> datetime:
 def test_when_a_schedule_holds(schedule: dict[str, Any], now: datetime, holds: bool) -> None:
     found = holding_at((ScheduleSpec.model_validate(schedule),), now)
     assert (found is not None) == holds
+
+
+@given(st.integers(0, 7 * 24 * 4), st.lists(st.integers(0, 23), min_size=1, max_size=4, unique=True),
+       st.lists(st.integers(0, 23), min_size=1, max_size=4, unique=True))
+def test_it_holds_from_each_start_to_the_next_end(quarters: int, starts: list[int], ends: list[int]) -> None:
+    ends = sorted(set(ends) - set(starts)) or [next(hour for hour in range(24) if hour not in starts)]
+    schedule = ScheduleSpec(name="any", start=f"0 {','.join(map(str, starts))} * * *",
+                            end=f"0 {','.join(map(str, ends))} * * *", min_replicas=2)
+    now = at("2026-11-22T00:00:00") + timedelta(minutes=15 * quarters)
+    last = next(hour % 24 for hour in range(now.hour + 24, now.hour, -1) if hour % 24 in {*starts, *ends})
+    assert (holding_at((schedule,), now) is not None) == (last in starts)
 
 
 def test_of_several_the_first_counts() -> None:

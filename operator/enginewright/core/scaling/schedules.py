@@ -1,9 +1,10 @@
-"""Which schedule holds at a moment: the one whose end comes before its next start, as in KEDA's cron scaler."""
+"""Which schedule holds at a moment: the one whose last start came after its last end. (KEDA's cron scaler asks whether
+the next end comes before the next start, which is not so between two starts.)"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
@@ -19,12 +20,14 @@ def holding_at(schedules: Sequence[ScheduleSpec], now: datetime) -> ScheduleSpec
 def _holds(schedule: ScheduleSpec, now: datetime) -> bool:
     try:
         here = now.astimezone(ZoneInfo(schedule.time_zone))
-        return next_time(schedule.end, here) < next_time(schedule.start, here)
+        return _last_time(schedule.start, here) > _last_time(schedule.end, here)
     except (CroniterError, KeyError, ValueError, OSError):  # an object may be older than its validation
         return False
 
 
-def next_time(expression: str, after: datetime) -> datetime:
-    """When ``expression`` comes next after a moment. Raises :class:`CroniterError` where it is none, or never comes."""
-    found: datetime = croniter(expression, after).get_next(datetime)
-    return found
+def _last_time(expression: str, moment: datetime) -> datetime:
+    """When ``expression`` came last, at ``moment`` or before it, which has a time zone. In UTC: wall clocks go back.
+    Raises :class:`CroniterError` where it is none, or never comes."""
+    after = (moment.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=1)).astimezone(moment.tzinfo)
+    found: datetime = croniter(expression, after).get_prev(datetime)
+    return found.astimezone(UTC)
