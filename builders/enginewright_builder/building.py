@@ -81,7 +81,8 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
                              warmup=prepared.evaluation.request(1))
         config = (folder / "config.pbtxt").read_text()
     if request.keep_reference:
-        keep_reference(staging, prepared.exported, request.accuracy, resolved.metric_graph)
+        keep_reference(staging, prepared.exported, request.accuracy, resolved.metric_graph,
+                       map(prepared.source.run, prepared.evaluation.batches))
     with steps.step("verify-load", "loading the finished repository in a fresh tritonserver"):
         proof = _prove(staging, every, prepared, climbed, serving, gpus)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(),

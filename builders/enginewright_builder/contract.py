@@ -480,16 +480,17 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class QualityReport:
-    """What a replica's quality monitor says of live traffic. ``samples`` rows of the newest requests are in its window,
-    their scores by the accuracy gate's ``metric`` (0 to 1, 1 for equal answers) add up to ``total``; the engine was
-    proven to lose at most ``tolerance``. ``requests`` were sampled since it began. ``problem`` says why nothing can be
-    measured; empty where it can."""
+    """What a replica's quality monitor says of live traffic. The newest ``samples`` requests are in its window, their
+    scores by the accuracy gate's ``metric`` (0 to 1, 1 for equal answers) add up to ``total``; the engine was proven to
+    lose at most ``tolerance``. ``requests`` were sampled since it began, the newest of the window ``age_seconds`` ago.
+    ``problem`` says why nothing can be measured now; empty where it can."""
 
     metric: str
     tolerance: float
     samples: int = 0
     total: float = 0.0
     requests: int = 0
+    age_seconds: float = 0.0
     problem: str = ""
     version: int = CONTRACT_VERSION
 

@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 Score = Callable[[Array, Array, float], Floats]
 
 # Below this share of the typical size an answer counts as zero.
-_NEXT_TO_ZERO = 1e-3
+NEXT_TO_ZERO = 1e-3
 _SMALLEST = 1e-300
 # Fewer entries than this have no ranks worth comparing: they are ranked across the samples instead.
 MIN_RANKS = 3
@@ -45,7 +45,7 @@ def norms(array: Array) -> Floats:
 def cosine(reference: Array, candidate: Array, typical: float) -> Floats:
     one, other = rows(reference), rows(candidate)
     here, there = np.linalg.norm(one, axis=1), np.linalg.norm(other, axis=1)
-    zero = _NEXT_TO_ZERO * typical
+    zero = NEXT_TO_ZERO * typical
     product = here * there
     found = np.einsum("ij,ij->i", one, other) / np.where(product == 0, 1.0, product)
     return np.where((here <= zero) & (there <= zero), 1.0, np.clip(found, 0.0, 1.0))
@@ -54,7 +54,7 @@ def cosine(reference: Array, candidate: Array, typical: float) -> Floats:
 def relative_error(reference: Array, candidate: Array, typical: float) -> Floats:
     one, other = rows(reference), rows(candidate)
     distance = np.linalg.norm(other - one, axis=1)
-    size = np.maximum(np.linalg.norm(one, axis=1), max(_NEXT_TO_ZERO * typical, _SMALLEST))
+    size = np.maximum(np.linalg.norm(one, axis=1), max(NEXT_TO_ZERO * typical, _SMALLEST))
     scores: Floats = np.clip(1.0 - distance / size, 0.0, 1.0)
     return scores
 

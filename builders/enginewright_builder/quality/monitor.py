@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import resource
 import threading
 import time
@@ -19,6 +20,7 @@ from enginewright_builder.contract import ContractError, QualityReport
 from enginewright_builder.quality.page import Told, served
 from enginewright_builder.quality.reference import About, Reference, read_about
 from enginewright_builder.quality.tap import Tap, TapClosedError
+from enginewright_builder.quality.trace import Traced
 from enginewright_builder.quality.window import Window
 from enginewright_builder.system import available_cpus
 
@@ -32,14 +34,15 @@ class Monitor:
     def __init__(self, reference: Reference, tap: Tap, window: Window, clock: Callable[[], float]) -> None:
         self._reference, self._tap, self._window, self._clock = reference, tap, window, clock
         self._opened = clock() - PERIOD
-        self._requests = 0
-        self._closed = ""
+        self._requests = self._failed = 0
+        self._newest: float | None = None
+        self._closed = self._failing = ""
 
     def look(self) -> None:
         """Scores what was traced, then lets more be traced: a source model that is slow is asked less often."""
         for traced in self._tap.drain():
-            self._window.add(self._reference.answer(traced.inputs), traced.outputs)
             self._requests += 1
+            self._score(traced)
         now = self._clock()
         try:
             self._tap.open(min(now - self._opened, 2 * PERIOD))
@@ -48,11 +51,28 @@ class Monitor:
             self._closed = str(error)
         self._opened = now
 
+    def _score(self, traced: Traced) -> None:
+        """One request that cannot be scored, be it what ONNX Runtime or a user's metric refuses or want of memory, must
+        not cost the window. Messages of such errors quote values, so that their class alone is told."""
+        try:
+            if self._window.add(self._reference.answer(traced.inputs), traced.outputs):
+                self._newest = self._clock()
+            self._failing = ""
+        except Exception as error:
+            self._failed += 1
+            name = type(error).__name__
+            if name != self._failing:
+                log.warning("a sampled request cannot be scored: %s", name)
+            self._failing = name
+
     def told(self) -> Told:
         about, scores = self._reference.about, tuple(self._window.scores)
+        failing = f"sampled requests cannot be scored: {self._failing}" if self._failing else ""
+        age = 0.0 if self._newest is None else self._clock() - self._newest
         return Told(report=QualityReport(metric=about.metric, tolerance=about.tolerance, samples=len(scores),
-                                         total=sum(scores), requests=self._requests, problem=self._closed),
-                    skipped=self._tap.skipped)
+                                         total=math.fsum(scores), requests=self._requests, age_seconds=round(age, 1),
+                                         problem=self._closed or failing),
+                    skipped=self._tap.skipped + self._failed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _idle(about, f"the source model does not run here: {str(error).strip()[:300]}", options.port)
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
               port=options.triton_port)
-    monitor = Monitor(reference, tap, Window(reference.metric, about.tolerance, options.window), time.monotonic)
+    monitor = Monitor(reference, tap, Window(reference.metric, options.window, about.norms), time.monotonic)
     latest = monitor.told()
     with served(lambda: latest, options.port):
         while True:
@@ -102,7 +122,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--traces", type=Path, required=True, help="folder of the server's trace file, in memory")
     parser.add_argument("--share", type=float, required=True, help="of requests that is sampled, 0 to 1")
     parser.add_argument("--per-minute", type=int, required=True, help="most requests sampled in a minute")
-    parser.add_argument("--window", type=int, required=True, help="newest answers that agreement is taken over")
+    parser.add_argument("--window", type=int, required=True, help="newest requests that agreement is taken over")
     parser.add_argument("--port", type=int, required=True, help="of /quality and /metrics")
     parser.add_argument("--triton-port", type=int, default=8000, help="of the server's HTTP endpoint")
     parser.add_argument("--memory-bytes", type=int, default=0, help="most that it may allocate; 0: no limit")

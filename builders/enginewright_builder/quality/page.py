@@ -16,7 +16,7 @@ READ_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """The newest report, and how many traces could not be read."""
+    """The newest report, and how many traces could not be read or scored."""
 
     report: QualityReport
     skipped: int = 0
@@ -28,9 +28,10 @@ def metrics(told: Told) -> str:
     mean = report.total / report.samples if report.samples else float("nan")
     figures = (
         ("enginewright_quality_replica_agreement", "gauge", "Mean score of the window, 0 to 1.", mean),
-        ("enginewright_quality_replica_samples", "gauge", "Answers in the window.", report.samples),
+        ("enginewright_quality_replica_samples", "gauge", "Requests in the window.", report.samples),
         ("enginewright_quality_replica_requests_total", "counter", "Requests that were sampled.", report.requests),
-        ("enginewright_quality_replica_skipped_total", "counter", "Traces that could not be read.", told.skipped),
+        ("enginewright_quality_replica_skipped_total", "counter", "Traces that could not be read or scored.",
+         told.skipped),
     )
     return "".join(f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name} {value}\n"
                    for name, kind, text, value in figures)

@@ -47,20 +47,22 @@ class Tap:
         return count
 
     def drain(self) -> Iterator[Traced]:
-        """What was traced since the last time. A file that cannot be read is left once, as it may be half-written."""
+        """What was traced since the last time. A file without an end is left once, as it may be half-written. Others
+        are removed before they are parsed: what cannot be is not met again, nor do its tensors stay."""
         odd, self._odd = self._odd, set()
         for path in sorted(self._folder.iterdir()):
-            try:
-                if path.stat().st_size > MOST_BYTES:
-                    raise UnreadableTraceError("too large")
-                found = list(read_traces(path.read_bytes()))
-            except (UnreadableTraceError, OSError):
-                if path not in odd:
-                    self._odd.add(path)
-                    continue
-                self.skipped += 1
-                found = []
+            text = _bytes(path)
+            if not text.endswith(b"]") and path not in odd:
+                self._odd.add(path)
+                continue
             path.unlink(missing_ok=True)
+            try:
+                found = list(read_traces(text))
+            except (UnreadableTraceError, MemoryError, RecursionError):
+                self.skipped += 1
+                continue
+            finally:
+                del text
             yield from found
 
     def _set(self, settings: dict[str, object]) -> None:
@@ -75,3 +77,11 @@ class Tap:
             connection.close()
         if answer.status != client.OK:
             raise TapClosedError(f"the server does not trace: {answer.status} {said[:200].decode(errors='replace')}")
+
+
+def _bytes(path: Path) -> bytes:
+    """Nothing where it is too large or cannot be read."""
+    try:
+        return path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
+    except (OSError, MemoryError):
+        return b""

@@ -1,89 +1,87 @@
-"""Scores of the newest sampled answers by the accuracy gate's own metric, in bounded memory."""
+"""Scores of the newest sampled requests by the accuracy gate's own metric, in bounded memory."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from collections.abc import Mapping
 
 import numpy as np
 
-from enginewright_builder.accuracy.gate import Metric, compare
+from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.guards import magnitude_asked
-from enginewright_builder.engines.base import Tensors
-from enginewright_builder.errors import UserError
+from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, entries, norms, rows
+from enginewright_builder.engines.base import Array, Tensors
 
-# Rows that are scored together: next to nothing is judged by the others' size, ranks over samples need some.
-BLOCK: Final = 16
-# Answers that wait for others of their shape. The largest group is scored as it is where they are more.
-MOST_WAITING: Final = 16 << 20
-Shape = tuple[tuple[str, tuple[int, ...]], ...]
-
-
-class _Group:
-    """Answers of one shape that wait."""
-
-    def __init__(self) -> None:
-        self.pairs: list[tuple[Tensors, Tensors]] = []
-        self.rows = self.size = 0
-
-    def add(self, reference: Tensors, answer: Tensors) -> None:
-        self.pairs.append((reference, answer))
-        self.rows += len(next(iter(reference.values())))
-        self.size += sum(array.nbytes for one in (reference, answer) for array in one.values())
+# The gate holds the mean of its magnitudes to a limit, of which this is the laxest: one answer may be further out.
+LEAST_MAGNITUDE = magnitude_asked(1.0)
 
 
 class Window:
-    """The last ``length`` scores. An answer that is NaN, of another shape, or of a size that the gate would refuse,
-    scores 0: such are wrong whatever the metric is blind to. The gate's guard of contrast is left out: live requests
-    may be all alike, and small noise would then drown what sets them apart."""
+    """The last ``length`` scores, each the mean of one request's rows: rows of a request have too much in common to
+    count as several. ``typical`` is the norm of each output on the evaluation data, where that is known.
 
-    def __init__(self, metric: str | Metric, tolerance: float, length: int) -> None:
-        self._metric, self._tolerance = metric, tolerance
+    A row that is NaN or, for the gate's four metrics, of another size than the source's scores 0, as does a request
+    whose tensors have other names or shapes. A row to which the source answers next to nothing has no direction, class
+    or ranks: it is held against the typical norm. Spearman leaves out outputs that are too narrow for ranks of their
+    own, and the gate's guard of contrast is left out: both look at how samples differ, and live requests may be all
+    alike, where small noise drowns that."""
+
+    def __init__(self, metric: str | Metric, length: int, typical: Mapping[str, float] | None = None) -> None:
+        self._metric, self._typical = metric, typical or {}
         self.scores: deque[float] = deque(maxlen=length)
-        self._waiting: dict[Shape, _Group] = {}
 
-    def add(self, reference: Tensors, answer: Tensors) -> None:
-        """The source model's answers and the engine's to the same request. Raises what a user's metric raises."""
-        shape: Shape = tuple((name, array.shape[1:]) for name, array in sorted(reference.items()))
-        if any(name not in answer or answer[name].shape != array.shape for name, array in reference.items()):
-            self.scores.extend([0.0] * len(next(iter(reference.values()))))
-            return
-        group = self._waiting.setdefault(shape, _Group())
-        group.add(reference, {name: answer[name] for name in reference})
-        if group.rows >= BLOCK:
-            self._score(shape)
-        while sum(one.size for one in self._waiting.values()) > MOST_WAITING:
-            self._score(max(self._waiting, key=lambda one: self._waiting[one].size))
+    def add(self, reference: Tensors, answer: Tensors) -> bool:
+        """The source model's answers and the engine's to the same request; whether there was anything to compare.
+        Raises what a user's metric raises."""
+        score = self._score(reference, answer)
+        if score is not None:
+            self.scores.append(score)
+        return score is not None
 
-    def _score(self, shape: Shape) -> None:
-        group = self._waiting.pop(shape)
-        reference, answer = ({name: np.concatenate([pair[side][name] for pair in group.pairs])
-                              for name, _ in shape} for side in (0, 1))
+    def _score(self, reference: Tensors, answer: Tensors) -> float | None:
         sound = _finite(reference)  # where the source itself answers NaN there is nothing to hold anything against
-        kept = sound & _finite(answer)
-        self.scores.extend([0.0] * int((sound & ~kept).sum()))
-        if kept.any():
-            self.scores.extend(self._block({name: array[kept] for name, array in reference.items()},
-                                           {name: array[kept] for name, array in answer.items()}))
+        if not sound.any():
+            return None
+        if any(name not in answer or answer[name].shape != array.shape for name, array in reference.items()):
+            return 0.0
+        kept = sound & _finite({name: answer[name] for name in reference})
+        if not kept.any():
+            return 0.0
+        of_kept = self._rows({name: array[kept] for name, array in reference.items()},
+                             {name: answer[name][kept] for name in reference})
+        return None if of_kept is None else float(of_kept.sum() / sound.sum())
 
-    def _block(self, reference: Tensors, answer: Tensors) -> list[float]:
-        rows = len(next(iter(reference.values())))
-        try:
-            found = compare(self._metric, [reference], [answer])
-        except UserError as error:
-            if error.reason == "EvaluationEmpty":
-                return []
-            raise
-        if isinstance(self._metric, str) and abs(found.scale - 1) > 1 - magnitude_asked(self._tolerance):
-            return [0.0] * rows
-        # Spearman of outputs that are too narrow for ranks of their own has one value for all.
-        return [min(max(score, 0.0), 1.0) for score in found.scores or [found.value] * rows]
+    def _rows(self, reference: Tensors, answer: Tensors) -> Array | None:
+        """``[batch]``; of several outputs the worst counts."""
+        if not isinstance(self._metric, str):
+            return np.clip(self._metric(reference, answer), 0.0, 1.0)
+        each = [found for name in reference
+                if (found := self._output(name, reference[name], answer[name])) is not None]
+        return np.min(each, axis=0) if each else None
+
+    def _output(self, name: str, reference: Array, answer: Array) -> Floats | None:
+        metric, here, there = str(self._metric), norms(reference), norms(answer)
+        typical = self._typical.get(name) or typical_norm(here)
+        if not typical or (metric == "spearman" and entries(reference) < MIN_RANKS):
+            return None
+        magnitude = 1 - np.abs(there - here) / np.maximum(np.maximum(here, there), typical)
+        scores = np.where(magnitude < LEAST_MAGNITUDE, 0.0, SCORES[metric](reference, answer, typical))
+        nothing = here <= NEXT_TO_ZERO * typical
+        away = np.linalg.norm(rows(answer) - rows(reference), axis=1) / typical
+        found: Floats = np.clip(np.where(nothing, 1 - away, scores), 0.0, 1.0)
+        return found
+
+
+def typical_norm(found: Floats) -> float:
+    """Median of the norms that are not 0; 0 where all are."""
+    some = found[found > 0]
+    return float(np.median(some)) if len(some) else 0.0
 
 
 def _finite(tensors: Tensors) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """``[batch]``."""
-    rows = len(next(iter(tensors.values())))
-    every = [np.isfinite(array.reshape(rows, -1)).all(axis=1) if array.dtype.kind == "f" else np.ones(rows, np.bool_)
+    count = len(next(iter(tensors.values())))
+    every = [np.isfinite(array.reshape(count, -1)).all(axis=1) if array.dtype.kind == "f" else np.ones(count, np.bool_)
              for array in tensors.values()]
     found: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.logical_and.reduce(every)
     return found

@@ -49,7 +49,7 @@ class Exposed(Collector):
                                   labels=(*OBJECT, "currency"))  # fmt: skip
         agreement = GaugeMetricFamily("enginewright_quality_agreement", "Of live answers, as status.quality has it.",
                                       labels=(*OBJECT, "bound"))  # fmt: skip
-        answers = GaugeMetricFamily("enginewright_quality_samples", "Live answers in the windows of all replicas.",
+        answers = GaugeMetricFamily("enginewright_quality_samples", "Sampled requests in the windows of all replicas.",
                                     labels=OBJECT)  # fmt: skip
         for key, shown in self._shown.items():
             for condition in shown.conditions:
@@ -57,7 +57,7 @@ class Exposed(Collector):
             if shown.cost:
                 currency, price = shown.cost
                 costs.add_metric((key.namespace, key.name, currency), price)
-            if shown.quality:
+            if shown.quality and shown.quality["samples"]:  # of none there is no agreement, not one of 0
                 for bound, name in (("mean", "agreement"), ("low", "low"), ("high", "high"), ("required", "required")):
                     agreement.add_metric((key.namespace, key.name, bound), shown.quality[name])
                 answers.add_metric((key.namespace, key.name), shown.quality["samples"])

@@ -163,8 +163,9 @@ class Cluster:
     pod fields that show why. Each replica behind the Service gets ``rate`` requests a second; without, and if
     ``probed``, probes bring some. ``slower`` multiplies a revision's latency, ``failing`` is the share of its
     requests that fail, ``similarity`` how alike it answers. ``scores`` are, by revision, what the monitor of each
-    replica has in its window: live answers, and their mean score. ``backend`` is the revision that the activator's own
-    Service selects, None before there is one; while ``holding`` is False activators never get ready."""
+    replica has in its window: live answers, and their mean score; ``told`` are whole reports, by pod. ``backend`` is
+    the revision that the activator's own Service selects, None before there is one; while ``holding`` is False
+    activators never get ready."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
     name: str = NAME
@@ -202,6 +203,7 @@ class Cluster:
     failing: dict[str, float] = field(default_factory=dict)
     similarity: dict[str, float] = field(default_factory=dict)
     scores: dict[str, tuple[int, float]] = field(default_factory=dict)
+    told: dict[str, QualityReport] = field(default_factory=dict)
 
     # What the operator sees and does.
 
@@ -241,8 +243,9 @@ class Cluster:
     def _quality(self) -> Mapping[str, QualityReport]:
         found = {pod.name: self.scores[pod.revision] for pod in self.pods.values()
                  if pod.ready and pod.revision in self.scores}  # fmt: skip
-        return {name: QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=samples * mean)
-                for name, (samples, mean) in found.items()}
+        reports = {name: QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=samples * mean)
+                   for name, (samples, mean) in found.items()}
+        return {**reports, **self.told}
 
     def _gateway(self) -> GatewayView:
         """As the shell reads it."""

@@ -166,6 +166,8 @@ class TestOnTriton:
         [tensor] = reference.about.interface.inputs
         answers = reference.answer({tensor.name: np.zeros((2, *map(int, tensor.shape[1:])), np.float32)})
         assert all(len(array) == 2 for array in answers.values())
+        assert set(reference.about.norms) == set(answers)
+        assert min(reference.about.norms.values()) > 0
 
     def test_the_source_itself_is_published_where_that_is_allowed(self, request_with_data: BuildRequest, tmp_path: Path,
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:

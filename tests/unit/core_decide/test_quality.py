@@ -8,6 +8,7 @@ import pytest
 
 from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.decide.quality_step import REFRESH_SECONDS
+from enginewright_builder.contract import QualityReport
 from support.cluster import SPEC, Cluster
 
 FIRST, SECOND = ({"engine": {"maxBatchSize": size}} for size in (8, 16))
@@ -45,21 +46,21 @@ def test_off_it_is_nowhere_to_be_seen() -> None:
 
 
 @pytest.mark.parametrize(("samples", "mean", "says", "words"), [
-    (0, 0.0, "Unknown/Measuring", ("At least 688 answers",)),
+    (29, 0.0, "Unknown/Measuring", ("over 29 live answers", "At least 688 answers")),
     (687, 1.0, "Unknown/Measuring", ("over 687 live answers of 1 replica",)),
     (688, 1.0, "True/Agreeing", ("cosine 1.0000", "0.99 is needed")),
     (2000, 0.995, "Unknown/Undecided", ("too near to say", "spec.quality.window")),
     (2000, 0.9, "False/QualityDrifted", ("have drifted: cosine 0.9000", "rollback-to")),
-    (3, 0.0, "False/QualityDrifted", ("cosine 0.0000 with the source model (0.0000 to 0.9000;",)),
+    (30, 0.0, "False/QualityDrifted", ("cosine 0.0000 with the source model (0.0000 to 0.2057;",)),
 ], ids=lambda value: str(value).replace("/", "-"))
 def test_what_is_said(samples: int, mean: float, says: str, words: tuple[str, ...]) -> None:
     cluster = serving()
     assert said(cluster, samples, mean) == says
     assert all(word in cluster.condition("QualityHeld")["message"] for word in words), cluster.condition("QualityHeld")
     assert cluster.says("Ready") == "True/Serving", "who serves is not in question"
-    told = cluster.status["quality"]
-    assert (told["samples"], told["agreement"], told["revision"]) == (samples, mean, cluster.revision)
-    assert told["low"] <= told["agreement"] <= told["high"]
+    figures = cluster.status["quality"]
+    assert (figures["samples"], figures["agreement"], figures["revision"]) == (samples, mean, cluster.revision)
+    assert figures["low"] <= figures["agreement"] <= figures["high"]
 
 
 def test_without_a_monitor_that_answers_it_is_not_measured_and_nobody_is_bothered() -> None:
@@ -67,6 +68,63 @@ def test_without_a_monitor_that_answers_it_is_not_measured_and_nobody_is_bothere
     assert cluster.says("QualityHeld") == "Unknown/NotMeasured"
     assert "quality" not in cluster.status
     assert not [line for line in cluster.log if "NotMeasured" in line]
+
+
+def told(cluster: Cluster, *reports: QualityReport) -> str:
+    """As the replicas of what serves report."""
+    cluster.told = dict(zip(sorted(pod.name for pod in cluster.pods.values()), reports, strict=True))
+    cluster.wait(REFRESH_SECONDS)
+    cluster.step()
+    return cluster.says("QualityHeld")
+
+
+def report(samples: int, mean: float, **fields: Any) -> QualityReport:
+    return QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=samples * mean, **fields)
+
+
+def test_without_a_sample_there_is_no_figure() -> None:
+    cluster = serving()
+    assert told(cluster, report(0, 0.0)) == "Unknown/Measuring"
+    assert cluster.condition("QualityHeld")["message"] == (
+        "No live answer has been scored yet. At least 688 answers are needed to say.")
+    assert "quality" not in cluster.status
+
+
+def test_what_can_never_be_measured_is_not_said_to_be_measured() -> None:
+    cluster = serving()
+    assert told(cluster, report(0, 0.0, problem="tensors of this type: x (float16)")) == "Unknown/NotMeasured"
+    assert "tensors of this type: x (float16)." in cluster.condition("QualityHeld")["message"]
+    assert "quality" not in cluster.status
+
+
+@pytest.mark.parametrize(("samples", "mean", "says"), [
+    (10, 1.0, "Unknown/Measuring"), (2000, 1.0, "True/Agreeing"), (2000, 0.995, "Unknown/Undecided"),
+    (2000, 0.5, "False/QualityDrifted"),
+])
+def test_a_problem_is_shown_whatever_is_said(samples: int, mean: float, says: str) -> None:
+    cluster = serving()
+    assert told(cluster, report(samples, mean, problem="the server does not trace")) == says
+    assert cluster.condition("QualityHeld")["message"].endswith(" the server does not trace.")
+
+
+@pytest.mark.parametrize(("age", "minutes"), [(601.0, 10), (1199.0, 10), (1201.0, 20), (3600.0, 40)])
+def test_a_window_of_long_ago_says_nothing_of_now(age: float, minutes: int) -> None:
+    cluster = serving()
+    assert told(cluster, report(2000, 0.5, age_seconds=600.0)) == "False/QualityDrifted"
+    assert told(cluster, report(2000, 0.5, age_seconds=age)) == "Unknown/NotMeasured"
+    assert f"no sampled traffic for more than {minutes} minutes." in cluster.condition("QualityHeld")["message"]
+
+
+def test_one_bad_replica_of_three_is_named_and_no_revision_is_given_up_for_it() -> None:
+    cluster, _, second = drifted(replicas=3)
+    cluster.scores = {}
+    move(cluster, 60)
+    good = report(2000, 0.9999)
+    assert told(cluster, good, good, report(30, 0.0)) == "Unknown/Undecided"
+    bad = max(pod.name for pod in cluster.pods.values())
+    assert f"Replica {bad} alone has drifted: 0.0000 (0.0000 to 0.2" in cluster.condition("QualityHeld")["message"]
+    move(cluster, 60)
+    assert cluster.replicas() == {second: 3}
 
 
 def test_what_agreed_goes_on_to_agree_while_nothing_speaks_against_it() -> None:
@@ -82,8 +140,8 @@ def test_only_a_drift_and_its_end_are_news() -> None:
     cluster = serving()
     for samples, mean in ((10, 1.0), (2000, 1.0), (2000, 0.5), (2000, 0.5), (2000, 1.0)):
         said(cluster, samples, mean)
-    told = [line.partition(":")[0] for line in cluster.log if "Agreeing" in line or "Quality" in line]
-    assert told == ["Normal Agreeing", "Warning QualityDrifted", "Normal Agreeing"]
+    news = [line.partition(":")[0] for line in cluster.log if "Agreeing" in line or "Quality" in line]
+    assert news == ["Normal Agreeing", "Warning QualityDrifted", "Normal Agreeing"]
 
 
 def test_figures_are_refreshed_sparingly() -> None:
@@ -107,9 +165,9 @@ def test_it_looks_again_though_nothing_happens() -> None:
     assert serving().plan().requeue_after == 30.0
 
 
-def drifted(rollout: dict[str, Any] | None = None) -> tuple[Cluster, str, str]:
+def drifted(rollout: dict[str, Any] | None = None, **spec: Any) -> tuple[Cluster, str, str]:
     """A second revision that serves and has drifted; the first one's name and the second's."""
-    cluster = serving({"rollback": True}, rollout=rollout or {"analysisSeconds": 60})
+    cluster = serving({"rollback": True}, rollout=rollout or {"analysisSeconds": 60}, **spec)
     first = cluster.revision
     cluster.edit(**SECOND)
     cluster.settle()
@@ -180,12 +238,12 @@ def test_the_first_revision_of_all_has_nowhere_to_go_back_to() -> None:
 def test_a_last_good_one_that_does_not_start_leaves_the_other_serving_and_is_not_tried_for_ever() -> None:
     cluster, first, second = drifted()
     cluster.broken[first] = CRASH
-    told = set()
+    messages = set()
     for _ in range(40):
         move(cluster)
-        told.add(cluster.condition("RolloutComplete")["message"])
+        messages.add(cluster.condition("RolloutComplete")["message"])
     assert cluster.replicas() == {second: 1}
-    assert [words for words in told if "have drifted" in words and "The way back failed" in words]
+    assert [words for words in messages if "have drifted" in words and "The way back failed" in words]
     tried = next(entry for entry in cluster.status["revisions"] if entry["revision"] == first)
     assert (tried["outcome"], tried["reason"]) == ("RolledBack", "Crashing")
     assert cluster.says("QualityHeld") == "False/QualityDrifted"

@@ -46,6 +46,8 @@ def test_how_far_live_answers_agree() -> None:
              for bound in ("mean", "low", "high", "required")}
     assert found == {"mean": 0.995, "low": 0.99, "high": 0.999, "required": 0.98}
     assert registry.get_sample_value("enginewright_quality_samples", OF_IT) == 700
+    exposed.remember(KEY, {**status("True", "Serving"), "quality": {**told, "agreement": 0.0, "samples": 0}})
+    assert registry.get_sample_value("enginewright_quality_agreement", {**OF_IT, "bound": "mean"}) is None
     exposed.remember(KEY, status("True", "Serving"))
     assert registry.get_sample_value("enginewright_quality_samples", OF_IT) is None
 

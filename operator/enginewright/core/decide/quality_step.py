@@ -6,16 +6,19 @@ otherwise, or :mod:`~enginewright.core.decide.drift_back` does where that is ask
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from enginewright.core.conditions import Verdict, bad, find, good, parse_timestamp, timestamp, unknown
 from enginewright.core.decide.serving import Serving, pods_of
 from enginewright.core.decide.world import LOOK_AGAIN, World, count
-from enginewright.core.quality import Finding, samples_needed
+from enginewright.core.quality import STALE_SECONDS, Finding, problems, silent_seconds
 from enginewright.core.quality import find as find_agreement
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import QualityStatus
+from enginewright_builder.contract import QualityReport
 
 # Figures move with every sample, and every write of status wakes the object: they are refreshed this often.
 REFRESH_SECONDS = 60.0
@@ -36,14 +39,14 @@ def quality_step(world: World, serving: Serving) -> QualityResult:
         return QualityResult()
     stable = serving.stable
     names = {pod.name for pod in pods_of(world.observed, stable.revision)} if stable else set()
-    found = find_agreement({pod: report for pod, report in world.observed.quality.items() if pod in names})
+    reports = {pod: report for pod, report in world.observed.quality.items() if pod in names}
+    found = find_agreement(reports)
+    trouble = "".join(f" {one}." for one in problems(reports.values()))
     if stable is None or found is None:
-        problems = sorted({report.problem for pod, report in world.observed.quality.items()
-                           if pod in names and report.problem})
-        why = f" {'; '.join(problems)}." if problems else ""
-        said = f"No replica that serves measures agreement with the source model.{why}"
+        said = f"No replica that serves measures agreement with the source model{_silence(reports)}.{trouble}"
         return QualityResult(verdict=unknown(Condition.QUALITY_HELD, Reason.NOT_MEASURED, said), requeue=LOOK_AGAIN)
     verdict = _verdict(world, stable.revision, found)
+    verdict = replace(verdict, message=f"{verdict.message}{_worst(found)}{trouble}")
     memory = _memory(world, stable.revision, found)
     kept = _kept(world, verdict, stable.revision)
     if kept:
@@ -55,31 +58,40 @@ def quality_step(world: World, serving: Serving) -> QualityResult:
 def _verdict(world: World, revision: str, found: Finding) -> Verdict:
     kind, figures = Condition.QUALITY_HELD, _figures(found)
     if found.drifted:
-        return bad(kind, Reason.QUALITY_DRIFTED, f"Live answers of revision {revision} have drifted: {_worst(found)} "
+        return bad(kind, Reason.QUALITY_DRIFTED, f"Live answers of revision {revision} have drifted: {figures} "
                    f"{_remedy(world)}")
     if found.held or (_said(world, revision) == Reason.AGREEING and not found.few
                       and found.agreement.mean >= found.required):
         return good(kind, Reason.AGREEING, figures)
     if found.few:
-        needed = samples_needed(found.tolerance)
-        trouble = f" {'; '.join(found.problems)}." if found.problems else ""
-        return unknown(kind, Reason.MEASURING, f"{figures} At least {needed} answers are needed to say.{trouble}")
+        return unknown(kind, Reason.MEASURING, f"{figures} At least {found.needed} answers are needed to say.")
     return unknown(kind, Reason.UNDECIDED, f"{figures} That is too near to say; more answers (spec.quality.window) or "
                    "more time may.")
 
 
 def _figures(found: Finding) -> str:
     of = found.agreement
+    if not of.samples:
+        return "No live answer has been scored yet."
     return (f"{found.metric} {of.mean:.4f} with the source model ({of.low:.4f} to {of.high:.4f}; {found.required:g} is "
             f"needed) over {count(of.samples, 'live answer')} of {count(found.replicas, 'replica')}.")
 
 
 def _worst(found: Finding) -> str:
-    if found.worst_agreement is None or found.agreement.high < found.required:
-        return _figures(found)
     alone = found.worst_agreement
-    return (f"{found.metric} {alone.mean:.4f} ({alone.low:.4f} to {alone.high:.4f}) over "
-            f"{count(alone.samples, 'live answer')} of replica {found.worst} alone. {_figures(found)}")
+    if alone is None:
+        return ""
+    return (f" Replica {found.worst} alone has drifted: {alone.mean:.4f} ({alone.low:.4f} to {alone.high:.4f}) over "
+            f"{count(alone.samples, 'live answer')}; look at its node and device, or delete the pod.")
+
+
+def _silence(reports: Mapping[str, QualityReport]) -> str:
+    """In steps that double, as every other wording is a write of status."""
+    silent = silent_seconds(reports.values())
+    if not silent:
+        return ""
+    steps = int(math.log2(silent / STALE_SECONDS))
+    return f": no sampled traffic for more than {int(STALE_SECONDS / 60) << steps} minutes"
 
 
 def _remedy(world: World) -> str:
@@ -97,8 +109,11 @@ def _said(world: World, revision: str) -> str:
     return str(find(world.obj.status.get("conditions"), Condition.QUALITY_HELD).get("reason") or "")
 
 
-def _memory(world: World, revision: str, found: Finding) -> QualityStatus:
+def _memory(world: World, revision: str, found: Finding) -> QualityStatus | None:
+    """Nothing where nothing was scored: an agreement of 0 would be taken for one."""
     of = found.agreement
+    if not of.samples:
+        return None
     return QualityStatus(revision=revision, metric=found.metric, agreement=round(of.mean, 6), low=round(of.low, 6),
                          high=round(of.high, 6), required=round(found.required, 6), samples=of.samples,
                          replicas=found.replicas, time=timestamp(world.now))

@@ -16,7 +16,7 @@ class QualitySpec(SpecModel):
     max_samples_per_minute: int = Field(default=60, ge=1, le=600)
     """Most requests of each replica that are sampled in a minute."""
     window: int = Field(default=2000, ge=100, le=100_000)
-    """Newest answers of each replica that agreement is taken over. A batch in one request counts as several."""
+    """Newest sampled requests of each replica that agreement is taken over. A batch in one request counts as one."""
     resources: ResourcesSpec = Field(default_factory=ResourcesSpec)
     """CPU and memory of the monitor beside each server; memory has to hold the source model in full precision."""
     rollback: bool = False
