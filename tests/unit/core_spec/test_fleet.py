@@ -60,6 +60,27 @@ def test_limits_of_a_class_go_before_those_of_all() -> None:
             for name, scaling in found.items()} == {"h100": (1, 8, 2), "slice": (2, 8, 2), "cpu": (1, 3, 2)}
 
 
+@pytest.mark.parametrize(("limits", "own", "expected"), [
+    ({"minReplicas": 3, "maxReplicas": 12}, {}, (3, 12)),
+    ({"minReplicas": 3, "maxReplicas": 12}, {"maxReplicas": 2}, (2, 2)),
+    ({"minReplicas": 3}, {"maxReplicas": 2}, (2, None)),
+    ({"maxReplicas": 1}, {"minReplicas": 2}, (None, 2)),
+    ({"minReplicas": 1, "maxReplicas": 9}, {"minReplicas": 2, "maxReplicas": 4}, (2, 4)),
+    ({"minReplicas": 3, "maxReplicas": 4}, {"minReplicas": 2, "maxReplicas": 6}, (3, 4)),
+])
+def test_a_schedule_moves_between_the_limits_of_a_class(
+    limits: dict[str, int], own: dict[str, int], expected: tuple[int | None, int | None]
+) -> None:
+    schedule = {"name": "day", "start": "0 8 * * *", "end": "0 18 * * *", **limits}
+    raw = {**FLEET, "autoscaling": {"maxReplicas": 8, "schedules": [schedule]},
+           "placement": {"classes": [{"name": "gpu", **own}, {"name": "other", "accelerator": "cpu"}]}}
+    assert validate(parsed(raw)) == ()
+    found = members(raw)
+    (held,) = found["gpu"]["autoscaling"]["schedules"]
+    assert (held.get("minReplicas"), held.get("maxReplicas")) == expected
+    assert found["other"]["autoscaling"]["schedules"] == [schedule]
+
+
 def test_without_autoscaling_the_fewest_replicas_are_their_number() -> None:
     raw = {**FLEET, "autoscaling": None, "placement": {"classes": [{"name": "a", "minReplicas": 3}, {"name": "b"}]}}
     found = members({key: value for key, value in raw.items() if value is not None})

@@ -7,6 +7,7 @@ limits of replicas. Node selectors and tolerations beside the classes hold for a
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec, PlacementSpec
 from enginewright.core.spec.rollout import AutoscalingSpec, RolloutSpec
+from enginewright.core.spec.scaling_limits import ScheduleSpec
 
 Check = Callable[[Spec], tuple[Problem, ...]]
 
@@ -74,7 +76,18 @@ def _rollout(rollout: RolloutSpec) -> RolloutSpec:
 
 def _limits(scaling: AutoscalingSpec, entry: PlacementClassSpec) -> AutoscalingSpec:
     own = {"min_replicas": entry.min_replicas, "max_replicas": entry.max_replicas}
-    return scaling.model_copy(update={name: limit for name, limit in own.items() if limit is not None})
+    update: dict[str, Any] = {name: limit for name, limit in own.items() if limit is not None}
+    if scaling.schedules:
+        update["schedules"] = tuple(_within(one, entry) for one in scaling.schedules)
+    return scaling.model_copy(update=update)
+
+
+def _within(schedule: ScheduleSpec, entry: PlacementClassSpec) -> ScheduleSpec:
+    """A schedule is written for all classes: in one that has limits of its own, it moves between those."""
+    given = {"min_replicas": schedule.min_replicas, "max_replicas": schedule.max_replicas}
+    low, high = entry.min_replicas or 0, entry.max_replicas or math.inf
+    return schedule.model_copy(update={name: int(max(low, min(high, limit))) for name, limit in given.items()
+                                       if limit is not None})  # fmt: skip
 
 
 def fleet_problems(spec: Spec, check: Check) -> tuple[Problem, ...]:
