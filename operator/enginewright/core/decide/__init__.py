@@ -54,7 +54,7 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     scale = scale_step(world, serving)
     quality = quality_step(world, serving)
     wish = choose_goal(world, engine)
-    goal = drift_back(fall_back(wish, serving), quality)
+    goal = drift_back(fall_back(wish, serving), serving, quality)
     rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
     scale, rollout, contest = hold_back(world, scale, rollout)
     rollout = with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout))

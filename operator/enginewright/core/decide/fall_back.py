@@ -17,6 +17,7 @@ from enginewright.core.decide.rollout import put_aside
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World
 from enginewright.core.observed import ObjectView
+from enginewright.core.reasons import Reason
 from enginewright.core.status import RevisionStatus, RolledBackStatus, RolloutStatus
 
 
@@ -45,7 +46,8 @@ def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
     world, revision = goal.world, goal.engine.revision
     memory = world.memory.rollout or RolloutStatus()
     if before := put_aside(world, memory, revision):
-        return before
+        # One that has drifted is better than nothing: see drift_back.
+        return before if before.reason != Reason.QUALITY_DRIFTED else None
     if goal.engine.record is None:
         # The next engine is built: on the way back from an earlier one nobody need wait for it.
         return memory.rolled_back if serving.stable is None else None

@@ -30,7 +30,8 @@ LIVE = ("replicas", "autoscaling", "rollout", "suspend", "revisionHistoryLimit")
 @dataclass(frozen=True, kw_only=True)
 class Goal:
     """What is to be rolled out: ``engine``, made as ``world.spec`` says. ``problem`` is why a wish is not followed,
-    ``note`` what is to be said of one that is or was. With ``given_up`` it stands in for that revision."""
+    ``note`` what is to be said of one that is or was. With ``given_up`` it stands in for that revision; with
+    ``way_back_failed`` it serves on, or again, as that revision, which was to stand in for it, does not start."""
 
     world: World
     engine: EngineResult
@@ -39,6 +40,7 @@ class Goal:
     problem: str = ""
     note: str = ""
     given_up: RolledBackStatus | None = None
+    way_back_failed: RolledBackStatus | None = None
 
 
 def choose_goal(world: World, engine: EngineResult) -> Goal:
@@ -64,6 +66,10 @@ def say(goal: Goal, rollout: RolloutResult) -> RolloutResult:
     verdict = rollout.verdict
     if goal.given_up:
         return _back_again(goal, goal.given_up, rollout)
+    if failed := goal.way_back_failed:
+        told = f"{failed.message} Revision {goal.engine.revision} is to serve again: {verdict.message}"
+        return replace(rollout, verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLED_BACK, told),
+                       memory=rollout.memory.model_copy(update={"rolled_back": failed}))
     if goal.problem:
         verdict = bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLBACK_TARGET_UNKNOWN, f"{goal.problem} {verdict.message}")
     elif goal.pinned and verdict.ok:

@@ -1,0 +1,116 @@
+"""Where live answers have drifted: which revision is gone back to, and what serves if that one does not start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.cluster import SPEC, Cluster
+
+FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
+CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
+DRIFTED = (2000, 0.5)
+
+
+def move(cluster: Cluster, rounds: int = 1) -> list[str]:
+    """What Available said in each round."""
+    said = []
+    for _ in range(rounds):
+        cluster.operate()
+        cluster.settle_jobs()
+        cluster.controllers()
+        cluster.wait(5)
+        said.append(cluster.says("Available"))
+    return said
+
+
+def serving(quality: dict[str, Any] | None, **rollout: Any) -> Cluster:
+    cluster = Cluster(spec={**SPEC, **FIRST, "replicas": 1, "quality": quality,
+                            "rollout": {"analysisSeconds": 60, **rollout}})
+    cluster.settle()
+    return cluster
+
+
+def edited(cluster: Cluster, **spec: Any) -> str:
+    """The revision that an edit leads to, when it serves."""
+    before = cluster.revision
+    cluster.edit(**spec)
+    cluster.settle()
+    move(cluster, 60)
+    assert cluster.revision != before
+    assert cluster.says("Ready") == "True/Serving"
+    return cluster.revision
+
+
+@pytest.mark.parametrize("crash", [CRASH, {"phase": "Running", "restarts": 7, "exit_code": 137}])
+def test_recreate_returns_to_what_has_drifted_where_the_last_good_one_does_not_start(crash: dict[str, Any]) -> None:
+    cluster = serving({"rollback": True}, strategy="Recreate")
+    first = cluster.revision
+    second = edited(cluster, **SECOND)
+    cluster.scores[second] = DRIFTED
+    cluster.broken[first] = crash
+    told = set()
+    for _ in range(40):
+        move(cluster)
+        told.add(cluster.condition("RolloutComplete")["message"])
+    assert any(f"Revision {second} is to serve again" in words and "The way back failed: Replica" in words
+               for words in told), told
+    assert cluster.replicas() == {second: 1}
+    assert set(move(cluster, 100)) == {"True/Serving"}, "the way back is not tried for ever"
+    assert cluster.says("QualityHeld") == "False/QualityDrifted"
+    assert cluster.says("RolloutComplete") == "True/Complete"
+    tried = next(entry for entry in cluster.status["revisions"] if entry["revision"] == first)
+    assert (tried["outcome"], tried["reason"]) == ("RolledBack", "Crashing")
+
+
+def test_recreate_does_not_leave_the_way_back_once_it_has_served() -> None:
+    cluster = serving({"rollback": True}, strategy="Recreate")
+    first = cluster.revision
+    second = edited(cluster, **SECOND)
+    cluster.scores[second] = DRIFTED
+    move(cluster, 40)
+    assert cluster.replicas() == {first: 1}
+    assert cluster.says("Ready") == "False/RolledBack"
+    cluster.broken[first] = CRASH
+    cluster.pods = {}
+    move(cluster, 40)
+    assert cluster.replicas() == {first: 1}
+    cluster.broken.clear()
+    cluster.pods = {}
+    assert move(cluster, 10)[-1] == "True/ServingPrevious"
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "Recreate"])
+def test_the_same_engine_is_nothing_to_go_back_to(strategy: str) -> None:
+    cluster = serving({"rollback": True}, strategy=strategy)
+    fingerprint = cluster.status["fingerprint"]
+    second = edited(cluster, quality={"rollback": True, "window": 4000})
+    assert cluster.status["fingerprint"] == fingerprint, "the window is the monitor's own"
+    cluster.scores[second] = DRIFTED
+    assert "False/NoReplica" not in move(cluster, 60)
+    assert cluster.replicas() == {second: 1}
+    assert cluster.says("Ready") == "True/Serving"
+    assert cluster.says("QualityHeld") == "False/QualityDrifted"
+
+
+def test_an_older_engine_is_gone_back_to_past_the_same_one() -> None:
+    cluster = serving({"rollback": True})
+    first = cluster.revision
+    edited(cluster, **SECOND)
+    third = edited(cluster, quality={"rollback": True, "window": 4000})
+    cluster.scores[third] = DRIFTED
+    move(cluster, 60)
+    assert cluster.replicas() == {first: 1}
+    assert cluster.says("Ready") == "False/RolledBack"
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "Recreate"])
+def test_an_engine_that_nobody_measures_is_not_gone_back_to(strategy: str) -> None:
+    cluster = serving(None, strategy=strategy)
+    second = edited(cluster, **SECOND, quality={"rollback": True})
+    cluster.scores[second] = DRIFTED
+    assert "False/NoReplica" not in move(cluster, 60)
+    assert cluster.replicas() == {second: 1}
+    assert cluster.says("QualityHeld") == "False/QualityDrifted", "the alarm stays on"
+    assert cluster.says("Ready") == "True/Serving"
