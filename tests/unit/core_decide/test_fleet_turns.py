@@ -15,6 +15,13 @@ SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig":
 NEW = {"maxBatchSize": 8}
 
 
+class NoNode(dict[str, Any]):
+    """For replicas of any revision."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return {"phase": "Pending", "unschedulable": "0/3 nodes"}
+
+
 def ready(*classes: dict[str, Any]) -> FleetCluster:
     fleet = FleetCluster(spec={**FLEET, "placement": {"classes": list(classes)},
                                "rollout": {"analysisSeconds": 0, "maxSurge": 0}})
@@ -78,6 +85,35 @@ def test_the_others_wait_for_a_class_that_does_not_answer() -> None:
     assert stable(fleet)["cpu"] == old["cpu"]
     gpu.building = False
     fleet.run(30)
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet)[name] != old[name] for name in old)
+
+
+def test_the_others_do_not_wait_for_ever() -> None:
+    fleet = ready(GPU, CPU, SLICE)
+    old = stable(fleet)
+    fleet.members["gpu"].broken = NoNode()
+    fleet.run(3)
+    fleet.edit(engine=NEW)
+    fleet.run(10)
+    assert fleet.says("RolloutComplete") == "False/WaitingForClasses"
+    assert fleet.condition("RolloutComplete")["message"].startswith(
+        "cpu, slice can start, and promoted in all classes together: until 2026-11-21T")
+    since = fleet.status["rollout"]["stepStartTime"]
+    fleet.wait(1800)
+    fleet.run(3)
+    assert fleet.status["rollout"]["stepStartTime"] == since
+    fleet.wait(20_000)
+    fleet.run(3)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    assert "s after the first class began to wait. Class gpu: " in fleet.condition("RolloutComplete")["message"]
+    assert stable(fleet) == old
+    assert down(fleet) == {"gpu"}
+    fleet.members["gpu"].broken = {}
+    fleet.run(20)
+    assert down(fleet) == set()
+    fleet.annotations[labels.RETRY] = "with a node"
+    fleet.run(40)
     assert fleet.says("Ready") == "True/Serving"
     assert all(stable(fleet)[name] != old[name] for name in old)
 

@@ -115,24 +115,32 @@ def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, r
 
 
 def _wait(world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
-    """Nobody is promoted yet. The clock runs from the first candidate that is proven."""
-    waiting = [member for member in members if member.standing in (Standing.PROVEN, Standing.PROMOTING)]
+    """Nobody is promoted yet. The clock runs from the first candidate that is proven, or waits for its turn to be."""
+    proven = [member for member in members if member.standing in (Standing.PROVEN, Standing.PROMOTING)]
+    queued = [member for member in members if _queued(member)]
     left = [member for member in members if member.standing is Standing.PENDING]
     reason = left[0].verdict(Condition.ROLLOUT_COMPLETE).reason
-    if not waiting or world.spec.suspend:
+    if not (proven or queued) or world.spec.suspend:
         return Agreement(memory=_step(world, memory, revision, STARTING), wishes=_wishes(world, members),
                          verdict=bad(Condition.ROLLOUT_COMPLETE, reason, _told(left)))
     step = _step(world, memory, revision, AWAITING)
     until = (parse_timestamp(step.step_start_time) or world.now) + patience(world)
-    said = (f"Proven in {_names(waiting)}, and promoted in all classes together: until {timestamp(until)} for "
-            f"{_names(left)}, else all go back. {_told(left)}")
+    so_far = f"Proven in {_names(proven)}" if proven else f"{_names(queued)} can start"
+    said = (f"{so_far}, and promoted in all classes together: until {timestamp(until)} for {_names(left)}, else all go "
+            f"back. {_told(left)}")
     return Agreement(memory=step, wishes=_wishes(world, members),
                      requeue=max(1.0, (until - world.now).total_seconds()),
                      verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_CLASSES, said))
 
 
+def _queued(member: Member) -> bool:
+    """Whether it has an engine to start, and it is not its turn."""
+    return (member.standing is Standing.PENDING
+            and member.verdict(Condition.ROLLOUT_COMPLETE).reason == Reason.WAITING_FOR_CLASSES)
+
+
 def patience(world: World) -> timedelta:
-    """How long the first proven candidate waits for those of other classes: as long as a build, its margin and an
+    """How long the first candidate that waits does so for those of other classes: as long as a build, its margin and an
     analysis that is unclear to its end may take, and some slack."""
     rollout = world.spec.rollout
     steps = [rollout.analysis_seconds if step.analysis_seconds is None else step.analysis_seconds
@@ -164,7 +172,7 @@ def _given_up(
     left = [member for member in members if member.standing is Standing.PENDING]
     if not left or world.now - since < patience(world):
         return None
-    late = f"{patience(world).total_seconds():.0f} s after the first class"
+    late = f"{patience(world).total_seconds():.0f} s after the first class began to wait"
     said = f"No proven candidate of {_names(left)} {late}. {_told(left)}"
     return RolledBackStatus(revision=revision, reason=Reason.WAITING_FOR_CLASSES, message=said,
                             time=timestamp(world.now), retry=world.retry)
