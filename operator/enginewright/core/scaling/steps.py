@@ -50,9 +50,10 @@ def _held_back(found: ScaleDecision, replicas: int, current: int, what: str, ste
     if replicas != current:
         return replace(found, replicas=replicas, message=f"{found.message} {replicas_text(replicas)} for now: {rule}.")
     # Without the figures of the moment: the text stands in status.
-    more = "More" if found.replicas > current else "Fewer"
-    return replace(found, replicas=replicas, reason=Reason.AT_LIMIT,
-                   message=f"{more} replicas are asked for, and have to wait: {rule}.")  # fmt: skip
+    up = found.replicas > current
+    # Who goes slowly lacks nothing: that is no limit that anybody need raise.
+    return replace(found, replicas=replicas, reason=Reason.AT_LIMIT if up else Reason.SCALING,
+                   message=f"{'More' if up else 'Fewer'} replicas are asked for, and have to wait: {rule}.")  # fmt: skip
 
 
 def _with_bounds(found: ScaleDecision, current: int, limits: ScaleLimits) -> ScaleDecision:
