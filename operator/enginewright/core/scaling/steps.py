@@ -52,8 +52,8 @@ def _held_back(found: ScaleDecision, replicas: int, current: int, what: str, ste
     # Without the figures of the moment: the text stands in status.
     up = found.replicas > current
     # Who goes slowly lacks nothing: that is no limit that anybody need raise.
-    return replace(found, replicas=replicas, reason=Reason.AT_LIMIT if up else Reason.SCALING,
-                   message=f"{'More' if up else 'Fewer'} replicas are asked for, and have to wait: {rule}.")  # fmt: skip
+    message = f"{'More' if up else 'Fewer'} replicas are asked for, and have to wait: {rule}."
+    return replace(found, replicas=replicas, reason=Reason.AT_LIMIT if up else Reason.SCALING, message=message)
 
 
 def _with_bounds(found: ScaleDecision, current: int, limits: ScaleLimits) -> ScaleDecision:
