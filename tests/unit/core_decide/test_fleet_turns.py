@@ -118,6 +118,53 @@ def test_the_others_do_not_wait_for_ever() -> None:
     assert all(stable(fleet)[name] != old[name] for name in old)
 
 
+def test_one_that_is_lost_does_not_keep_the_others_from_going_back() -> None:
+    fleet = ready(GPU, CPU, SLICE)
+    old = stable(fleet)
+    fleet.members["slice"].building = True
+    fleet.edit(engine=NEW)
+    fleet.run(12)
+    assert new_ones(fleet, old) == {"gpu", "cpu"}
+    fleet.members["gpu"].broken = NoNode()
+    fleet.run(3)
+    fleet.wait(20_000)
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    assert new_ones(fleet, old) == set()
+    assert down(fleet) == {"gpu"}
+    assert fleet.fewest == 1
+    fleet.members["gpu"].broken = {}
+    fleet.run(20)
+    assert down(fleet) == set()
+    assert {name: one.replicas() for name, one in fleet.members.items()} == {name: {old[name]: 1} for name in old}
+
+
+def test_the_only_one_that_answers_does_not_stop_to_go_back() -> None:
+    fleet = ready(GPU, CPU, SLICE)
+    old = stable(fleet)
+    fleet.members["slice"].building = True
+    fleet.edit(engine=NEW)
+    fleet.run(12)
+    assert new_ones(fleet, old) == {"gpu", "cpu"}
+    fleet.members["gpu"].broken = fleet.members["slice"].broken = NoNode()
+    fleet.run(3)
+    fleet.wait(20_000)
+    for _ in range(20):
+        fleet.step()
+        assert down(fleet) == {"gpu", "slice"}
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    fleet.members["slice"].broken = {}
+    fleet.run(20)
+    assert new_ones(fleet, old) == set()
+    assert down(fleet) == {"gpu"}
+
+
+def new_ones(fleet: FleetCluster, old: dict[str, str]) -> set[str]:
+    """Classes with a replica of another revision that answers."""
+    return {name for name, member in fleet.members.items()
+            if any(pod.ready and pod.revision != old[name] for pod in member.pods.values())}  # fmt: skip
+
+
 def test_with_a_replica_to_spare_nobody_waits() -> None:
     fleet = FleetCluster()
     fleet.run(20)

@@ -15,7 +15,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide.fleet.standing import Member, Standing, told
-from enginewright.core.decide.fleet.turns import in_turns, ways_back
+from enginewright.core.decide.fleet.turns import SLACK, in_turns, ways_back
 from enginewright.core.decide.pin import LIVE
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.world import World
@@ -27,8 +27,6 @@ from enginewright.core.status import RolledBackStatus, RolloutStatus
 STARTING, AWAITING, WAITING, EXPANDING, COMPLETE, ROLLED_BACK = (
     "Starting", "WaitingForClasses", "WaitingForPromotion", "Expanding", "Complete", "RolledBack",
 )  # fmt: skip
-# Beside what a build and an analysis may take: pulling images, waiting for nodes.
-SLACK = timedelta(minutes=30)
 AGREED = (Standing.PROVEN, Standing.PROMOTING, Standing.DONE)
 
 

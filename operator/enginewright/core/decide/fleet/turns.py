@@ -7,11 +7,16 @@ One whose candidate is proven answers with that, and the next one starts. The wa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from enginewright.core import labels
+from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.decide.fleet.standing import Member, Standing
 from enginewright.core.decide.world import World
+from enginewright.core.reasons import Condition
 
+# For pulling images and waiting for nodes.
+SLACK = timedelta(minutes=30)
 Wishes = Mapping[str, Mapping[str, str]]
 
 
@@ -32,16 +37,21 @@ def starts(world: World, members: tuple[Member, ...]) -> Wishes:
 
 def ways_back(world: World, members: tuple[Member, ...], wishes: Wishes) -> Wishes:
     """Those of ``wishes`` to go back that are due: of classes that are back or have nothing running that would stop,
-    and of one more when every other one answers."""
+    and of one more when every other one answers. One that has not answered for long, and is asked already, may never
+    be back: others go as long as somebody else answers."""
     if not in_turns(world):
         return wishes
     moving = [member for member in members if member.entry.name in wishes and _runs(member) and not _is_back(member)]
-    others = [member for member in members if member not in moving or _asked(member)]
-    moving.sort(key=lambda member: (not _asked(member), member.available))
-    due = moving[:1]
-    if due and not _asked(due[0]) and due[0].available and not all(member.available for member in others):
-        due = []
-    late = {member.entry.name for member in moving if member not in due}
+    settled = [member for member in members if member not in moving or _asked(member)]
+    lost = [member for member in settled if _lost(world, member)]
+    left = sorted((member for member in moving if member not in lost),
+                  key=lambda member: (not _asked(member), member.available))
+    due = left[:1]
+    if due and not _asked(due[0]) and due[0].available:
+        answer = all(member.available for member in settled if member not in lost)
+        if not answer or (lost and not any(member.available for member in members if member is not due[0])):
+            due = []
+    late = {member.entry.name for member in left if member not in due}
     return {name: wish for name, wish in wishes.items() if name not in late}
 
 
@@ -55,6 +65,11 @@ def _asked(member: Member) -> bool:
     """Whether it is asked to go back, or stay."""
     return bool(member.base) and member.view is not None and (
         member.view.annotations.get(labels.ROLLBACK_TO) == member.base)
+
+
+def _lost(world: World, member: Member) -> bool:
+    since = parse_timestamp(find(member.status.get("conditions"), Condition.AVAILABLE).get("lastTransitionTime"))
+    return not member.available and since is not None and world.now - since >= SLACK
 
 
 def _is_back(member: Member) -> bool:
