@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enginewright.core import status
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan, Scale
 from enginewright.core.request import source_claims, store_claim
@@ -29,12 +30,18 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
         question=plan.question,
         capacity=capacity_asked_for(spec, observed.records.get(alone.fingerprint)) if alone else None,
         starting=_starting(observed),
-        current=scaled.get(alone.name, alone.spec_replicas) if alone else len(replicas),
+        current=scaled.get(alone.name, alone.spec_replicas) if alone else _wanted(plan, len(replicas)),
         limits=plan.limits if alone else None,
         activators={pod.name: pod.ip for pod in observed.activators if pod.ready and pod.ip},
         prometheus=prometheus.url if prometheus else "",
         matchers=prometheus.labels if prometheus else "",
     )
+
+
+def _wanted(plan: Plan, ready: int) -> int:
+    """What is asked for of the model, of however many revisions: pods of two are no step that the scaler took."""
+    told = status.read(status.AutoscalingStatus, plan.status.get("autoscaling"))
+    return ready if told is None or told.desired_replicas is None else told.desired_replicas
 
 
 def _starting(observed: Observed) -> tuple[float, ...]:
