@@ -217,6 +217,23 @@ def test_a_class_that_answers_nobody_leaves_nothing_to_make_up_for() -> None:
     assert "handover" not in fleet.status
 
 
+def test_a_peak_meanwhile_is_no_floor_when_it_is_over() -> None:
+    fleet = ready(GPU, SLICE, CPU, rollout=ROUTED)
+    fleet.classes(SLICE, CPU)
+    fleet.operate()
+    planned = least(fleet)
+    assert planned == {"gpu": "", "slice": "4", "cpu": "3"}
+    cpu = fleet.members["cpu"]
+    cpu.live()
+    cpu.queue(100)
+    cpu.live()
+    assert cpu.status["autoscaling"]["desiredReplicas"] == 8
+    fleet.run(10)
+    assert "gpu" not in fleet.members
+    assert counts(fleet)["cpu"] == 8
+    assert {"gpu": "", **least(fleet)} == planned
+
+
 def test_one_that_is_asked_for_again_ends_it() -> None:
     few = [{**SLICE, "maxReplicas": 1}, {**CPU, "maxReplicas": 1}]
     fleet = ready(GPU, *few)

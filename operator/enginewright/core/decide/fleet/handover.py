@@ -136,7 +136,8 @@ def _load(memory: HandoverStatus | None) -> float | None:
 
 def _heir(member: Member, least: Mapping[str, int], each: float) -> _Heir:
     name, wanted, most = member.entry.name, member.wanted_replicas, member.max_replicas
-    return _Heir(name=name, before=wanted, replicas=min(max(wanted, least.get(name, 0)), most), most=most, each=each)
+    # What a peak adds meanwhile is no part of it: it would stay when the peak is over.
+    return _Heir(name=name, before=wanted, replicas=min(least.get(name, wanted), most), most=most, each=each)
 
 
 def _grow(heirs: list[_Heir], load: float) -> float:
