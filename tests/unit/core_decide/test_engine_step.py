@@ -86,9 +86,15 @@ GPU = {
         ),
         (
             {},
-            {"pods": (pod(name="old", phase="Failed", reason="Evicted", message="low on disk"),)},
+            {"pods": (pod(name="old", phase="Failed", reason="Evicted", message="low on disk", disrupted=True),)},
             "False/BuildRetrying",
             ["evicted", "low on disk"],
+        ),
+        (
+            {},
+            {"pods": (pod(name="old", phase="Failed", reason="Evicted", message="over the total limit 2Gi."),)},
+            "False/BuildRetrying",
+            ["evicted for what it stored itself: over the total limit 2Gi; raise", "limits.ephemeral-storage"],
         ),
         ({}, {"pods": (pod(name="old", phase="Failed", reason="NodeLost", node="n7"),)}, "False/BuildRetrying", ["n7"]),
     ],
@@ -258,6 +264,7 @@ def test_refused_build_is_tried_again_only_for_another_fingerprint_or_on_demand(
         ((pod(phase="Failed", exit_code=137, terminated_reason="OOMKilled"),), "BackoffLimitExceeded", "OutOfMemory"),
         ((pod(phase="Failed", exit_code=1),), "BackoffLimitExceeded", "exit code 1"),
         ((), "BackoffLimitExceeded", "BuildFailed"),
+        ((pod(phase="Failed", reason="Evicted"),), "BackoffLimitExceeded", "limits.ephemeral-storage"),
     ],
 )
 def test_what_repeats_itself_is_tried_three_times(pods: tuple[PodView, ...], reason: str, word: str) -> None:
@@ -286,7 +293,7 @@ def test_what_repeats_itself_is_tried_three_times(pods: tuple[PodView, ...], rea
 @pytest.mark.parametrize(
     "pods",
     [
-        (pod(phase="Failed", reason="Evicted"),),
+        (pod(phase="Failed", reason="Evicted", disrupted=True),),
         (pod(phase="Failed", disrupted=True),),
         (pod(phase="Failed", reason="NodeLost"),),
     ],

@@ -242,7 +242,8 @@ class SimulatedCluster(RuleBasedStateMachine):
         self.cluster.finish(outcome, of="build")
 
     @precondition(lambda self: self.cluster.running())
-    @rule(how=st.sampled_from([{"exit_code": 137, "terminated_reason": "OOMKilled"}, {"reason": "Evicted"}]))
+    @rule(how=st.sampled_from([{"exit_code": 137, "terminated_reason": "OOMKilled"}, {"reason": "Evicted"},
+                               {"reason": "Evicted", "disrupted": True}]))
     def job_dies(self, how: dict[str, Any]) -> None:
         self.cluster.fail(pods=(replace(PodView(name="p", phase="Failed"), **how),))
 

@@ -134,8 +134,16 @@ def pod_end(pods: Iterable[PodView], too_slow: str) -> JobFailure | None:
         return JobFailure(
             reason=Reason.NODE_LOST, retry="always", message=f"Node {pod.node} of pod {pod.name} is gone."
         )
-    if pod.reason == "Evicted" or pod.disrupted:
-        why = f": {pod.message.rstrip('.')}" if pod.message else ""
+    why = f": {pod.message.rstrip('.')}" if pod.message else ""
+    if pod.reason == "Evicted" and not pod.disrupted:
+        # The kubelet has the condition DisruptionTarget for every eviction but that of a pod over its own limits.
+        return JobFailure(
+            reason=Reason.BUILD_FAILED,
+            retry="limited",
+            message=f"Pod {pod.name} was evicted for what it stored itself{why}; raise "
+            f"spec.engine.resources.limits.ephemeral-storage.",
+        )
+    if pod.disrupted:
         return JobFailure(reason=Reason.EVICTED, retry="always", message=f"Pod {pod.name} was evicted{why}.")
     if pod.reason == "DeadlineExceeded":
         return JobFailure(
