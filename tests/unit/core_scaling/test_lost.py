@@ -45,6 +45,18 @@ def test_late_is_who_found_more_than_can_be_answered_in_time() -> None:
     assert lost([], TWENTY, 0.25) == 0
 
 
+@pytest.mark.parametrize("throughput", [20.0, 3000.0, 6000.0, 100_000.0])
+def test_who_waits_ten_times_too_long_is_late_however_fast_the_model(throughput: float) -> None:
+    fast = replace(TWENTY, throughput=throughput, curve=((1, 1 / throughput),), objective_seconds=1.0)
+    sample = Sample(time=0.0, ready=1, pending={"a": 10 * throughput}, arrived=throughput)
+    assert lost([replace(sample, queued=found_queued(sample))], fast, 1.0) == pytest.approx(throughput)
+
+
+def test_what_is_kept_is_as_short_as_the_longest_queue() -> None:
+    assert len(found_queued(Sample(time=0.0, ready=1, pending={"a": 9.0}, arrived=1.0))) == 4
+    assert len(found_queued(Sample(time=0.0, ready=1, pending={"a": 1e9}, arrived=1.0))) == 20
+
+
 queues = st.lists(st.floats(0, 100), max_size=6).map(tuple)
 
 

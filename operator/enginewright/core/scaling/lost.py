@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from enginewright.core.observed import Sample
 from enginewright.core.scaling.capacity import Capacity
 
-# Queues of 1, 2, 4, … requests and more.
-SIZES = tuple(2**power for power in range(12))
+# Queues of 1, 2, 4, … requests and more: half a million are a second's work of nobody.
+SIZES = tuple(2**power for power in range(20))
 
 
 def found_queued(sample: Sample) -> tuple[float, ...]:
