@@ -16,7 +16,7 @@ from enginewright.core.observed import FleetView, MemberView
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec import PlacementClassSpec, Spec
 from enginewright.core.spec.fleet import as_raw, classes_of, member_name, member_spec
-from enginewright.core.status import ClassStatus, RolloutStatus
+from enginewright.core.status import AutoscalingStatus, ClassStatus, RolloutStatus
 
 # It has taken over with all its replicas, and the one before it stops.
 DRAINING = "Draining"
@@ -85,8 +85,9 @@ class Member:
 
     @property
     def wanted_replicas(self) -> int:
-        if self._scaling.desired_replicas is not None:
-            return self._scaling.desired_replicas
+        told = self._scaling.desired_replicas
+        if told is not None:
+            return told
         asked = self.wanted.get("autoscaling") or {}
         return int(asked.get("minReplicas") or self.wanted.get("replicas") or 1)
 
@@ -102,8 +103,8 @@ class Member:
         return int(asked.get("maxReplicas") or self.wanted_replicas)
 
     @cached_property
-    def _scaling(self) -> status.AutoscalingStatus:
-        return status.read(status.AutoscalingStatus, self.status.get("autoscaling")) or status.AutoscalingStatus()
+    def _scaling(self) -> AutoscalingStatus:
+        return status.read(AutoscalingStatus, self.status.get("autoscaling")) or AutoscalingStatus()
 
     def verdict(self, kind: Condition) -> Verdict:
         """What the object says of the wanted spec."""
