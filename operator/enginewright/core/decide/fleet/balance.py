@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from enginewright.core.decide.fleet.capacity import evenly, measured
 from enginewright.core.decide.fleet.standing import Member
-from enginewright.core.status import EngineStatus, read
 
 # Of the capacity of all replicas. What is lost below this much is worth a Gateway.
 WORTH_SAYING = 0.8
@@ -42,11 +42,11 @@ class Balance:
 def balance(members: Iterable[Member]) -> Balance | None:
     """Of the ready replicas; None where fewer than two classes have any, or one that has is not measured."""
     ready = [member for member in members if member.ready_replicas]
-    engines = {member.entry.name: read(EngineStatus, member.status.get("engine")) for member in ready}
-    each = {name: engine.throughput for name, engine in engines.items() if engine and engine.throughput}
-    if len(ready) < 2 or len(each) < len(ready):
+    each = measured({member.entry.name: member.status for member in ready})
+    if len(ready) < 2 or each is None:
         return None
-    count, whole = (sum(values) for values in zip(
-        *((member.ready_replicas, member.ready_replicas * each[member.entry.name]) for member in ready), strict=True))
+    counts = {member.entry.name: member.ready_replicas for member in ready}
+    whole = sum(count * each[name] for name, count in counts.items())
     name = min(each, key=each.__getitem__)
-    return Balance(name=name, share=1 / count, capacity=each[name] / whole, carried=count * each[name], whole=whole)
+    return Balance(name=name, share=1 / sum(counts.values()), capacity=each[name] / whole,
+                   carried=evenly(counts, each), whole=whole)

@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.conditions import parse_timestamp, timestamp
+from enginewright.core.decide.fleet.capacity import evenly, measured, ready_of
 from enginewright.core.decide.fleet.standing import Member
 from enginewright.core.decide.world import World
 from enginewright.core.observed import MemberView
 from enginewright.core.scaling.limits import DOWN_WINDOW
-from enginewright.core.status import EngineStatus, HandoverStatus, read
+from enginewright.core.status import HandoverStatus
 
 # What sums of measured figures may be off by in their last digits.
 ROUNDING = 1e-6
@@ -70,7 +70,7 @@ def hand_over(world: World, members: tuple[Member, ...], going: tuple[MemberView
         return _hold(world, memory, least) if memory else Handover()
     if held:
         return Handover(memory=memory, least=least)
-    if memory is None and not any(_ready(view.status) for view in going):
+    if memory is None and not any(ready_of(view.status) for view in going):
         return Handover()
     return _plan(world, members, going, memory, least)
 
@@ -92,39 +92,29 @@ def _window(world: World) -> float:
 def _plan(world: World, members: tuple[Member, ...], going: tuple[MemberView, ...], memory: HandoverStatus | None,
           least: Mapping[str, int]) -> Handover:  # fmt: skip
     staying = [member for member in members if member.available]
-    ready = {**{member.name: _ready(member.status) for member in staying},
-             **{view.name: _ready(view.status) for view in going}}  # fmt: skip
-    each, measured = _each({**{member.name: member.status for member in staying},
-                            **{view.name: view.status for view in going if ready[view.name]}})  # fmt: skip
+    ready = {**{member.name: member.ready_replicas for member in staying},
+             **{view.name: ready_of(view.status) for view in going}}  # fmt: skip
+    found = measured({**{member.name: member.status for member in staying},
+                      **{view.name: view.status for view in going if ready[view.name]}})  # fmt: skip
+    each = dict.fromkeys(ready, 1.0) if found is None else found
     gateway = world.spec.rollout.gateway is not None
-    known = memory if memory and (memory.inferences_per_second is not None) == measured else None
+    known = memory if memory and (memory.inferences_per_second is None) == (found is None) else None
     load = _load(known) or _carried(ready, each, gateway=gateway)
     slowest = min((each[member.name] for member in staying), default=1.0)
     heirs = [_heir(member, least, each[member.name] if gateway else slowest) for member in staying]
     lack = _grow(heirs, load)
     names = tuple(sorted(view.class_name for view in going))
     return Handover(
-        memory=HandoverStatus(classes=names, inferences_per_second=load if measured else None,
-                              replicas=None if measured else round(load)),
+        memory=HandoverStatus(classes=names, inferences_per_second=None if found is None else load,
+                              replicas=round(load) if found is None else None),
         least={**least, **{heir.name: heir.replicas for heir in heirs}},
-        why=_why(staying, heirs, going, lack, load, measured=measured),
+        why=_why(staying, heirs, going, lack, load, unit="replicas" if found is None else "inferences/s"),
     )
 
 
 def _carried(ready: Mapping[str, int], each: Mapping[str, float], *, gateway: bool) -> float:
     """The most that all ready replicas together did in time."""
-    serving = {name: count for name, count in ready.items() if count}
-    if gateway:
-        return sum(count * each[name] for name, count in serving.items())
-    return sum(serving.values()) * min((each[name] for name in serving), default=0.0)
-
-
-def _each(statuses: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping[str, float], bool]:
-    """What one replica of each does, and whether that was measured for all: in inferences a second, else 1."""
-    engines = {name: read(EngineStatus, status.get("engine")) for name, status in statuses.items()}
-    found = {name: engine.throughput for name, engine in engines.items() if engine and engine.throughput}
-    measured = len(found) == len(engines)
-    return (found if measured else dict.fromkeys(statuses, 1.0)), measured
+    return sum(count * each[name] for name, count in ready.items() if count) if gateway else evenly(ready, each)
 
 
 def _load(memory: HandoverStatus | None) -> float | None:
@@ -159,10 +149,9 @@ def _growth(heir: _Heir) -> float:
 
 
 def _why(staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...], lack: float, load: float, *,
-         measured: bool) -> str:  # fmt: skip
+         unit: str) -> str:  # fmt: skip
     if lack:
         limits = ", ".join(f"{heir.name} {heir.most}" for heir in heirs)
-        unit = "inferences/s" if measured else "replicas"
         objects = ", ".join(view.name for view in going)
         held = any(member.max_replicas != member.spec_max_replicas for member in staying)
         others = ", autoscaling.schedules or costCeilingPerHour, whichever limits them," if held else ""
@@ -178,7 +167,3 @@ def _why(staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...
 def _remembered(world: World, members: Iterable[Member]) -> Mapping[str, int]:
     told = {row.name: row.least_replicas for row in world.memory.classes if row.least_replicas}
     return {member.entry.name: told[member.entry.name] for member in members if member.entry.name in told}
-
-
-def _ready(status: Mapping[str, Any]) -> int:
-    return int(status.get("readyReplicas") or 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 from enginewright.core.conditions import bad
 from enginewright.core.decide.fleet.agreement import Agreement
+from enginewright.core.decide.fleet.capacity import measured, ready_of
 from enginewright.core.decide.fleet.departure import Departure
 from enginewright.core.decide.fleet.standing import Member
 from enginewright.core.decide.gateway import remove_routes, route_actions
@@ -20,7 +21,6 @@ from enginewright.core.manifests import ROUTE_API_VERSION
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.routing import Weights, answerable
-from enginewright.core.status import EngineStatus, read
 
 # Of a weight before it becomes a hundredth: small capacities are not rounded away.
 FINE = 10_000
@@ -59,13 +59,10 @@ def route(world: World, members: Iterable[Member], departure: Departure, agreed:
 def shares(statuses: Mapping[str, Mapping[str, Any]]) -> Weights:
     """Hundredths by class; empty while no class has a ready replica. Where one of those that have is not measured, all
     replicas count alike."""
-    ready = {name: int(status.get("readyReplicas") or 0) for name, status in statuses.items()}
-    engines = {name: read(EngineStatus, statuses[name].get("engine")) for name, count in ready.items() if count}
-    measured = {name: engine.throughput for name, engine in engines.items() if engine and engine.throughput}
-    if len(measured) < len(engines):
-        measured = dict.fromkeys(engines, 1.0)
-    total = sum(count * measured[name] for name, count in ready.items() if count)
-    wanted = {name: max(1, round(FINE * count * measured[name] / total)) for name, count in ready.items() if count}
+    ready = {name: ready_of(status) for name, status in statuses.items()}
+    each = measured({name: statuses[name] for name, count in ready.items() if count}) or dict.fromkeys(ready, 1.0)
+    total = sum(count * each[name] for name, count in ready.items() if count)
+    wanted = {name: max(1, round(FINE * count * each[name] / total)) for name, count in ready.items() if count}
     return answerable(wanted, ready)
 
 
