@@ -51,3 +51,16 @@ def test_names_that_children_cannot_be_made_from(name: str) -> None:
     assert problem is not None
     assert problem.field == "metadata.name"
     assert "at most 40" in problem.remedy
+
+
+@pytest.mark.parametrize(("start", "end"), [
+    ("0 8 * MAR-APR THU,FRI", "0 18 * * *"),  # names that begin with R or H do not, these only have them
+    ("0 0 * * 6,0", "0 0 * * MON"),
+    ("0 0 * * MON#1", "0 0 * * MON#2"),
+    ("0 0 L * *", "0 0 1 * *"),
+    ("*/30 8 * * *", "15-59/30 8 * * *"),
+])
+def test_a_schedule_may_be_written_in_any_way_of_cron(start: str, end: str) -> None:
+    schedule = {"name": "any", "start": start, "end": end, "minReplicas": 2}
+    raw = {"source": {"uri": "pvc://models/minilm"}, "autoscaling": {"maxReplicas": 4, "schedules": [schedule]}}
+    assert validate(parsed(raw)) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
@@ -17,11 +18,17 @@ from enginewright.core.spec.scaling_limits import CRON_EXAMPLE, ScheduleSpec
 
 # Any moment will do to see whether a time ever comes.
 SOME_TIME = datetime(2024, 1, 1)
+# Not of cron: croniter draws a new number for R whenever it reads one, and H wants a seed.
+RANDOM = re.compile(r"[rh](\(\S*\))?(/\S*)?", re.IGNORECASE)
 
 
 def schedule_problems(spec: Spec) -> Iterator[Problem]:
     if spec.autoscaling is None:
         return
+    names = [one.name for one in spec.autoscaling.schedules]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        yield Problem(field="spec.autoscaling.schedules", value=show(twice), message="has a name twice",
+                      remedy="give each schedule a name of its own: decisions name the one that holds")
     for index, one in enumerate(spec.autoscaling.schedules):
         field = f"spec.autoscaling.schedules[{index}]"
         yield from _times(field, one)
@@ -30,10 +37,14 @@ def schedule_problems(spec: Spec) -> Iterator[Problem]:
 
 def _times(field: str, one: ScheduleSpec) -> Iterator[Problem]:
     for name, given in (("start", one.start), ("end", one.end)):
-        if not _comes(given):
+        if drawn := [part for part in re.split(r"[ ,]+", given) if RANDOM.fullmatch(part)]:
+            yield Problem(field=f"{field}.{name}", value=show(given),
+                          message=f"has a random {drawn[0]}, which would be another time whenever it is read",
+                          remedy=f"write numbers, such as {CRON_EXAMPLE}")
+        elif not _comes(given):
             yield Problem(field=f"{field}.{name}", value=show(given), message="is no time that ever comes",
                           remedy=f"write minute, hour, day of month, month and day of week, such as {CRON_EXAMPLE}")
-    if one.start == one.end:
+    if _same(one.start, one.end):
         yield Problem(field=f"{field}.end", value=show(one.end), message="is the start, too: the limits never hold",
                       remedy="write another time")
     if not _known(one.time_zone):
@@ -63,6 +74,17 @@ def _comes(expression: str) -> bool:
     except (CroniterError, ValueError):
         return False
     return True
+
+
+def _same(start: str, end: str) -> bool:
+    """Whether both are the same times, however they are written: MON is 1, and 08 is 8."""
+    return start == end or (_comes(start) and _comes(end) and _expanded(start) == _expanded(end))
+
+
+def _expanded(expression: str) -> tuple[list[set[str]], dict[int, set[str]]]:
+    """The values of each field, and which of a month's days of the week (MON#1) are meant."""
+    fields, nth = croniter.expand(expression)
+    return [set(map(str, field)) for field in fields], {day: set(map(str, which)) for day, which in nth.items()}
 
 
 @lru_cache(maxsize=256)
