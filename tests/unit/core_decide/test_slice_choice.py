@@ -175,6 +175,20 @@ def test_what_missed_is_not_tried_again_when_its_engine_is_gone() -> None:
     assert (profile(cluster), tried(cluster)) == ("1g.20gb", kept)
 
 
+def test_what_missed_is_remembered_while_a_source_is_resolved() -> None:
+    cluster = Cluster(spec=SPEC)
+    live(cluster, {"1g.10gb": False})
+    (missed,) = cluster.status["placement"]["tried"]
+    del cluster.records[missed["fingerprint"]]
+    # The same content at another place.
+    cluster.edit(source={"uri": "pvc://models/moved"})
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "Unknown/WaitingForSource"
+    assert cluster.status["placement"]["tried"] == [missed]
+    assert live(cluster, {}) == []
+    assert profile(cluster) == "1g.20gb"
+
+
 def test_another_try_is_another_try_on_the_slice_that_was_too_small() -> None:
     cluster = Cluster(spec=SPEC)
     live(cluster, {"1g.10gb": "memory"})

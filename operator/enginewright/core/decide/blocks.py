@@ -137,10 +137,11 @@ def shipped_words(candidates: Iterable[CandidateSummary]) -> str | None:
 
 
 def placement_block(
-    placement: Placement | None, tried: tuple[TriedProfileStatus, ...] = ()
+    world: World, placement: Placement | None, tried: tuple[TriedProfileStatus, ...] = ()
 ) -> PlacementStatus | None:
+    """While a source is resolved nothing is chosen: what was stays said, and with it which profiles do not do."""
     if placement is None:
-        return None
+        return world.memory.placement
     device = placement.device
     return PlacementStatus(
         accelerator=device.accelerator,

@@ -102,7 +102,7 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
         "source": found.source.memory,
         "build": found.engine.memory,
         "engine": engine,
-        "placement": blocks.placement_block(found.engine.placement, found.engine.tried),
+        "placement": blocks.placement_block(world, found.engine.placement, found.engine.tried),
         "rollout": found.rollout.memory,
         "pin": found.pin,
         "contest": found.contest,
