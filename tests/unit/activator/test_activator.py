@@ -17,7 +17,8 @@ from enginewright.activator.serve import Options, Running, activator
 from enginewright.clients.activator import ActivatorClient
 from enginewright.clients.errors import TransientError
 from enginewright.clients.signals import NoSignalError
-from support.stand_in import HOST, INFER, STREAM, StandIn
+from enginewright_builder.triton.ports import HOST
+from support.stand_in import INFER, STREAM, StandIn
 
 PATIENCE = 30.0
 
