@@ -10,15 +10,14 @@ requests of the model's warm-up in its metrics, at each load.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Self
-
-import aiohttp
+from typing import Any, Final
 
 from batching_study.rule import Setting
-from enginewright.clients.errors import RefusedError, TransientError, UnexpectedError
+from enginewright.clients.errors import RefusedError, UnexpectedError
+from enginewright.clients.pods import PodClient, answered, body_of
+from enginewright.clients.probe import CONNECTIONS
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import HTTP_PORT
 
@@ -27,18 +26,12 @@ KEY_HEADER: Final = "enginewright-model-control"
 LARGEST_ANSWER: Final = 1 << 20
 
 
-class ModelControl:
+class ModelControl(PodClient):
     """``deadline`` is seconds for one call: loading takes as long as at the replica's start."""
 
     def __init__(self, key: str = "", *, deadline: float = 60.0) -> None:
-        self._deadline = deadline
-        self._session = aiohttp.ClientSession(headers={KEY_HEADER: key} if key else {}, trust_env=False)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._session.close()
+        super().__init__(deadline=deadline, connections=CONNECTIONS)
+        self._headers = {KEY_HEADER: key} if key else {}
 
     async def batching(self, address: str, model: str, port: int = HTTP_PORT) -> Setting:
         """What the replica does now. The maximum alone is what Triton makes of no preferred sizes, and counts as none.
@@ -74,19 +67,15 @@ class ModelControl:
 
     async def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> bytes:
         call = f"{method} {url}"
-        try:
-            async with asyncio.timeout(self._deadline), self._session.request(method, url, json=body) as response:
-                answer = await response.content.read(LARGEST_ANSWER)
-                while not response.content.at_eof() and len(answer) <= LARGEST_ANSWER:
-                    answer += await response.content.read(LARGEST_ANSWER)
-                if response.status != 200:
-                    said = answer[:300].decode("utf-8", "replace")
-                    raise RefusedError(f"answered {response.status}: {said}", call=call, status=response.status)
-                return answer
-        except TimeoutError as error:
-            raise TransientError(f"no answer within {self._deadline:g} s", call=call) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
+        async with (
+            answered(self._deadline, call),
+            self._session.request(method, url, json=body, headers=self._headers) as response,
+        ):
+            answer = await body_of(response, LARGEST_ANSWER)
+            if response.status != 200:
+                said = answer[:300].decode("utf-8", "replace")
+                raise RefusedError(f"answered {response.status}: {said}", call=call, status=response.status)
+            return answer
 
 
 def _setting(config: Mapping[str, Any]) -> Setting:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final, Self
+from typing import Final
 
-import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from enginewright.clients.errors import TransientError
+from enginewright.clients.pods import PodClient
 from enginewright.clients.signals import NoSignalError
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
@@ -16,34 +14,17 @@ from enginewright.core.labels import METRICS_PORT
 PENDING: Final = "enginewright_activator_pending"
 
 
-class ActivatorClient:
+class ActivatorClient(PodClient):
     """``deadline`` is seconds that an answer may take beyond those that it was asked to wait for a request."""
 
     def __init__(self, *, deadline: float = 0.8) -> None:
-        self._deadline = deadline
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._session.close()
+        super().__init__(deadline=deadline, connections=0)
 
     async def held(self, address: str, wait: float = 0.0, port: int = METRICS_PORT) -> float:
         """Requests that are held: as soon as there is one, after ``wait`` seconds at the latest. Raises
         :class:`TransientError` without an answer, :class:`NoSignalError` where it does not tell."""
         url = pod_url(address, port, "/metrics")
-        try:
-            async with (
-                asyncio.timeout(wait + self._deadline), self._session.get(url, params={"wait": f"{wait:g}"}) as answer
-            ):  # fmt: skip
-                if answer.status != 200:
-                    raise TransientError(f"answered {answer.status}", call=f"GET {url}", status=answer.status)
-                page = await answer.text()
-        except TimeoutError as error:
-            raise TransientError(f"no answer within {wait + self._deadline:g} s", call=f"GET {url}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransientError(f"{type(error).__name__}: {error}", call=f"GET {url}") from error
+        page = (await self._page(url, wait=wait, params={"wait": f"{wait:g}"})).decode("utf-8", "replace")
         return _pending(page, url)
 
 

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
-import aiohttp
-
-from enginewright.clients.errors import TransientError
+from enginewright.clients.pods import PodClient, answered, body_of
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import HTTP_PORT
 from enginewright.core.probe import ProbeError, Request, Tensor, read_answer
 
 # Bytes. What is larger is not compared: that is done number by number, in the loop that serves all objects.
 LARGEST_ANSWER: Final = 1 << 20
+# aiohttp's own default.
+CONNECTIONS: Final = 100
 
 
-class ProbeClient:
+class ProbeClient(PodClient):
     """``deadline`` is seconds for one request."""
 
     def __init__(self, *, deadline: float = 10.0) -> None:
-        self._deadline = deadline
-        self._session = aiohttp.ClientSession(trust_env=False)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._session.close()
+        super().__init__(deadline=deadline, connections=CONNECTIONS)
 
     async def metadata(self, address: str, model: str, port: int = HTTP_PORT) -> Mapping[str, Any]:
         """Raises :class:`TransientError` when the replica does not answer, :class:`ProbeError` when not with what was
@@ -55,23 +47,15 @@ class ProbeClient:
     async def _ask(
         self, method: str, url: str, data: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[bytes, int | None]:
-        call = f"{method} {url}"
-        try:
-            async with (
-                asyncio.timeout(self._deadline),
-                self._session.request(method, url, data=data, headers=headers) as response,
-            ):
-                body = await response.content.read(LARGEST_ANSWER)
-                while not response.content.at_eof() and len(body) <= LARGEST_ANSWER:
-                    body += await response.content.read(LARGEST_ANSWER)
-                length = response.headers.get("Inference-Header-Content-Length")
-                if response.status != 200:
-                    said = body[:300].decode("utf-8", "replace")
-                    raise ProbeError(f"it answered {response.status}: {said}")
-        except TimeoutError as error:
-            raise TransientError(f"no answer within {self._deadline:g} s", call=call) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
+        async with (
+            answered(self._deadline, f"{method} {url}"),
+            self._session.request(method, url, data=data, headers=headers) as response,
+        ):
+            body = await body_of(response, LARGEST_ANSWER)
+            length = response.headers.get("Inference-Header-Content-Length")
+            if response.status != 200:
+                said = body[:300].decode("utf-8", "replace")
+                raise ProbeError(f"it answered {response.status}: {said}")
         return body, int(length) if length and length.isdigit() else None
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final, Self
+from typing import Final
 
-import aiohttp
-
-from enginewright.clients.errors import TransientError
+from enginewright.clients.pods import PodClient
 from enginewright.clients.signals import NoSignalError
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import QUALITY_PORT
@@ -16,31 +13,14 @@ from enginewright_builder.contract import ContractError, QualityReport
 MOST_BYTES: Final = 64 << 10
 
 
-class QualityClient:
-    """``deadline`` is seconds that an answer may take."""
-
+class QualityClient(PodClient):
     def __init__(self, *, deadline: float = 2.0) -> None:
-        self._deadline = deadline
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._session.close()
+        super().__init__(deadline=deadline, connections=0)
 
     async def report(self, address: str, port: int = QUALITY_PORT) -> QualityReport:
         """Raises :class:`TransientError` without an answer, :class:`NoSignalError` for one that makes no sense."""
         url = pod_url(address, port, "/quality")
-        try:
-            async with asyncio.timeout(self._deadline), self._session.get(url) as answer:
-                if answer.status != 200:
-                    raise TransientError(f"answered {answer.status}", call=f"GET {url}", status=answer.status)
-                body = await answer.content.read(MOST_BYTES)
-        except TimeoutError as error:
-            raise TransientError(f"no answer within {self._deadline:g} s", call=f"GET {url}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransientError(f"{type(error).__name__}: {error}", call=f"GET {url}") from error
+        body = (await self._page(url, MOST_BYTES))[:MOST_BYTES]
         try:
             found = QualityReport.from_json(body.decode())
         except (ContractError, UnicodeDecodeError) as error:

@@ -7,16 +7,14 @@ survives and a mean would not.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator
-from typing import Final, Self
+from typing import Final
 
-import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as MetricSample
 
-from enginewright.clients.errors import TransientError
+from enginewright.clients.pods import LARGEST_PAGE, PodClient
 from enginewright.clients.signals import (
     DURATION,
     EXECUTIONS,
@@ -31,48 +29,23 @@ from enginewright.clients.signals import (
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
 
-LARGEST_PAGE: Final = 4 << 20
 _WANTED: Final = (PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, EXECUTIONS, SUMMARY)
 
 
-class TritonClient:
+class TritonClient(PodClient):
     """``deadline`` is seconds for one scrape; connections are kept between scrapes."""
 
     def __init__(self, *, deadline: float = 0.8, connections: int = 64) -> None:
-        self._deadline = deadline
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections), auto_decompress=True, trust_env=False
-        )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._session.close()
+        super().__init__(deadline=deadline, connections=connections)
 
     async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
         """Raises :class:`TransientError` when the replica does not answer in time, :class:`NoSignalError` when its
         answer holds no queue depth: an unknown queue must not look like an empty one."""
         url = pod_url(address, port, "/metrics")
-        try:
-            async with asyncio.timeout(self._deadline), self._session.get(url) as response:
-                if response.status != 200:
-                    raise TransientError(f"answered {response.status}", call=f"GET {url}", status=response.status)
-                page = await _read(response.content, url)
-        except TimeoutError as error:
-            raise TransientError(f"no answer within {self._deadline:g} s", call=f"GET {url}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransientError(f"{type(error).__name__}: {error}", call=f"GET {url}") from error
-        return parse_metrics(page.decode("utf-8", "replace"))
-
-
-async def _read(content: aiohttp.StreamReader, url: str) -> bytes:
-    page = bytearray()
-    async for chunk in content.iter_any():
-        page += chunk
+        page = await self._page(url, LARGEST_PAGE)
         if len(page) > LARGEST_PAGE:
             raise NoSignalError(f"metrics page is larger than {LARGEST_PAGE} bytes", call=f"GET {url}")
-    return bytes(page)
+        return parse_metrics(page.decode("utf-8", "replace"))
 
 
 def parse_metrics(page: str) -> ReplicaMetrics:

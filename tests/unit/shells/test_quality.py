@@ -41,6 +41,21 @@ async def test_a_report_comes_whole() -> None:
     assert await asked(REPORT.to_json()) == REPORT
 
 
+async def test_a_report_in_pieces_comes_whole() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for byte in REPORT.to_json().encode():
+            await response.write(bytes([byte]))
+            await asyncio.sleep(0)
+        return response
+
+    app = web.Application()
+    app.router.add_get("/quality", answer)
+    async with serving(app, 0) as port, QualityClient() as client:
+        assert await client.report("127.0.0.1", port) == REPORT
+
+
 @pytest.mark.parametrize(("body", "status", "says"), [
     ("", 500, "answered 500"), ("{", 200, "not JSON"), ('{"metric":1}', 200, "expected str"),
     (QualityReport(metric="m", tolerance=0.1, samples=2, total=2.5).to_json(), 200, "cannot add up to 2.5"),
