@@ -182,3 +182,17 @@ class FleetCluster:
 
 
 __all__ = ["FLEET", "FleetCluster", "MemberCluster", "built", "resolved"]
+
+
+def unequal(**rollout: Any) -> FleetCluster:
+    """Ready, and its GPU does nine times what its CPU does."""
+    fleet = FleetCluster(spec={**FLEET, "rollout": {"analysisSeconds": 0, **rollout}})
+    fleet.operate()
+    for name, member in fleet.members.items():
+        member.operate()
+        member.finish(resolved(), of="resolve")
+        member.operate()
+        member.finish(built(throughput=900.0 if name == "gpu" else 100.0), of="build")
+    fleet.run(20)
+    assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
+    return fleet

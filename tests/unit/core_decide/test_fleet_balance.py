@@ -14,8 +14,7 @@ from enginewright.core.decide.fleet.balance import balance
 from enginewright.core.decide.fleet.standing import Member
 from enginewright.core.observed import MemberView
 from enginewright.core.spec import PlacementClassSpec
-from support.cluster import built, resolved
-from support.fleet_cluster import FLEET, FleetCluster
+from support.fleet_cluster import FLEET, unequal
 
 GPU, CPU = FLEET["placement"]["classes"]
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
@@ -64,16 +63,7 @@ def test_no_more_is_carried_than_there_is(classes: list[tuple[int, float]]) -> N
 
 @pytest.mark.parametrize("gateway", [False, True])
 def test_ready_says_it_without_a_gateway(gateway: bool) -> None:
-    rollout = {"analysisSeconds": 0, **({"gateway": GATEWAY} if gateway else {})}
-    fleet = FleetCluster(spec={**FLEET, "rollout": rollout})
-    fleet.operate()
-    for name, one in fleet.members.items():
-        one.operate()
-        one.finish(resolved(), of="resolve")
-        one.operate()
-        one.finish(built(throughput=900.0 if name == "gpu" else 100.0), of="build")
-    fleet.run(20)
-    assert fleet.says("Ready") == "True/Serving"
+    fleet = unequal(**({"gateway": GATEWAY} if gateway else {}))
     said = ("Behind the Service a replica of cpu gets 50 % of the requests and has 10 % of the capacity: it is at its "
             "end when all together get 200 of the 1000 inferences/s that they can do. Through a Gateway "
             "(spec.rollout.gateway) classes are sent requests by capacity.")  # fmt: skip

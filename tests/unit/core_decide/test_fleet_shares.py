@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from enginewright.core.decide.fleet.shares import shares
 from enginewright.core.manifests import GRPC_ROUTE, HTTP_ROUTE
-from support.cluster import built, deeds, resolved
-from support.fleet_cluster import FLEET, FleetCluster
+from support.cluster import deeds
+from support.fleet_cluster import FLEET, FleetCluster, unequal
 
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
 GPU, CPU = FLEET["placement"]["classes"]
@@ -47,17 +47,7 @@ def test_shares_are_a_whole_of_those_that_answer(classes: dict[str, tuple[int, f
 
 
 def ready(**rollout: Any) -> FleetCluster:
-    """The GPU does nine times what the CPU does."""
-    fleet = FleetCluster(spec={**FLEET, "rollout": {"analysisSeconds": 0, "gateway": GATEWAY, **rollout}})
-    fleet.operate()
-    for name, member in fleet.members.items():
-        member.operate()
-        member.finish(resolved(), of="resolve")
-        member.operate()
-        member.finish(built(throughput=900.0 if name == "gpu" else 100.0), of="build")
-    fleet.run(20)
-    assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
-    return fleet
+    return unequal(**{"gateway": GATEWAY, **rollout})
 
 
 def test_routes_follow_capacity_and_replicas() -> None:
