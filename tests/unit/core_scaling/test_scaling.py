@@ -187,6 +187,18 @@ def test_the_limit_binds_when_all_that_it_allows_answer(ages: tuple[float, ...],
     assert (decision.replicas, decision.reason) == (8, reason)
 
 
+@pytest.mark.parametrize(("asked", "reason"), [
+    (((-60.0, 3),), Reason.SCALING),  # eight have been asked for since the last look
+    (((-60.0, 3), (-1.0, 8)), Reason.SCALING),  # they have no pods yet
+    (((-60.0, 3), (-11.0, 8)), Reason.AT_LIMIT),
+    (((-60.0, 8), (-11.0, 9)), Reason.AT_LIMIT),
+])
+def test_replicas_that_no_sample_has_yet_are_awaited(asked: tuple[tuple[float, int], ...], reason: Reason) -> None:
+    seen = replace(window(*[even(100, 8)] * 3), asked=asked)
+    decision = decide_replicas(seen, 8, LIMITS, 0)
+    assert (decision.replicas, decision.reason) == (8, reason)
+
+
 def test_a_decision_tells_its_figures_and_a_steady_state_does_not() -> None:
     scaled = decide_replicas(window(*[even(17, 1)] * 3), 1, LIMITS, 0)
     assert scaled.message == "17 queued requests on 1 replica (target 4 each): 5 replicas."

@@ -23,6 +23,8 @@ LEAST_INTERVALS = 5
 SETTLED = 10.0
 # Seconds after which a replica is not expected any more, where no cold start was measured.
 STARTS_WITHIN = 120.0
+# Whether the most that is allowed is too few is seen when all of them have answered for a while.
+AWAITED = "Replicas that were asked for start, or have just become ready: whether they are enough is seen then."
 
 
 def decide_replicas(
@@ -31,21 +33,20 @@ def decide_replicas(
 ) -> ScaleDecision:  # fmt: skip
     """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock. Without
     ``capacity``, or samples that tell arrivals, queue depth alone decides."""
-    found = _until_they_answer(_by_load(window, current, limits, now, capacity, parts), window, now, capacity)
+    found = _by_load(window, current, limits, now, capacity, parts)
+    if found.reason == Reason.AT_LIMIT and window is not None and _awaited(window, current, now, capacity):
+        found = replace(found, reason=Reason.SCALING, message=AWAITED)
     return limited(found, window, current, limits, now)
 
 
-def _until_they_answer(found: ScaleDecision, window: SignalWindow | None, now: float, capacity: Capacity | None
-                       ) -> ScaleDecision:  # fmt: skip
-    """Whether the most that is allowed is too few is seen when all of them have answered for a while."""
-    if found.reason != Reason.AT_LIMIT or window is None:
-        return found
+def _awaited(window: SignalWindow, current: int, now: float, capacity: Capacity | None) -> bool:
+    """Whether replicas that were asked for start, or have just become ready, or are so new that no sample has them
+    yet."""
+    if window.asked and (current > window.asked[-1][1] or now - window.asked[-1][0] <= SETTLED):
+        return True
     overdue = OVERDUE * capacity.cold_start_seconds if capacity else STARTS_WITHIN
     ages = [age for sample in window.samples if now - sample.time <= SETTLED for age in sample.starting]
-    if not any(age <= overdue for age in ages):
-        return found
-    message = "Replicas that were asked for start, or have just become ready: whether they are enough is seen then."
-    return replace(found, reason=Reason.SCALING, message=message)
+    return any(age <= overdue for age in ages)
 
 
 def _by_load(
