@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.clients.errors import TransientError
+from enginewright.clients.pods import LARGEST_PAGE
 from enginewright.clients.signals import NoSignalError
-from enginewright.clients.triton import LARGEST_PAGE, TritonClient, parse_metrics
+from enginewright.clients.triton import TritonClient, parse_metrics
 
 PAGE = """# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
 # TYPE nv_inference_request_success counter
