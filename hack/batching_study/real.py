@@ -21,12 +21,12 @@ import grpc
 import numpy as np
 
 from batching_study.model import write_perceptron, write_stand_in
-from batching_study.model_control import ModelControl
-from batching_study.rule import SafeSet, Setting, State, begin, follow
-from batching_study.rule.safe import MICROSECONDS
 from batching_study.study import CURVES, LONG, MAX_BATCH, SHORT, percentile
 from batching_study.traffic import Phase
+from enginewright.clients.model_control import ModelControl
 from enginewright.clients.triton import TritonClient
+from enginewright.core.batching import SafeSet, Setting, State, begin, follow
+from enginewright.core.batching.safe import MICROSECONDS
 from enginewright.core.observed import Spent
 from enginewright_builder.load import Channels, Request, closed_loop, encode
 from enginewright_builder.sweep.bench import curve_batches

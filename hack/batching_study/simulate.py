@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from batching_study.rule import SafeSet, Setting
-from batching_study.rule.safe import MICROSECONDS
 from batching_study.traffic import Phase
+from enginewright.core.batching import SafeSet, Setting
+from enginewright.core.batching.safe import MICROSECONDS
 from enginewright.core.observed import Spent
 
 # Times of one batch vary by so much (the standard deviation of their logarithm).

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from batching_study.rule import SafeSet, Setting, State, begin, follow
-from batching_study.rule.safe import MICROSECONDS
 from batching_study.simulate import Follow, Replica, Result, play
 from batching_study.traffic import mixes
+from enginewright.core.batching import SafeSet, Setting, State, begin, follow
+from enginewright.core.batching.safe import MICROSECONDS
 from enginewright.core.observed import Spent
 
 # One request alone, seconds; and batches in times of it. On a CPU a batch of 16 costs 2.4 times one, as an MLP of 12 M

@@ -13,10 +13,11 @@ import pytest
 import pytest_asyncio
 from tritonclient.grpc import service_pb2
 
-from batching_study.model_control import KEY_HEADER, ModelControl
-from batching_study.rule import Setting
 from enginewright.clients.errors import RefusedError, TransientError
+from enginewright.clients.model_control import ModelControl
 from enginewright.clients.triton import TritonClient
+from enginewright.core.batching import Setting
+from enginewright.core.labels import KEY_HEADER
 from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.load import Channels, closed_loop, encode

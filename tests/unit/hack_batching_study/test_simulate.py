@@ -9,10 +9,10 @@ import pytest
 
 from batching_study.model import write_stand_in
 from batching_study.real import Calls, table
-from batching_study.rule import Setting
 from batching_study.simulate import Replica, play
 from batching_study.study import ALONE, CURVES, Follower, by_kind, percentile, safe, summary
 from batching_study.traffic import Phase, kinds, mixes
+from enginewright.core.batching import Setting
 from enginewright.simulation.curve import Service
 from enginewright.simulation.server import Ledger
 from enginewright.simulation.server import Replica as Simulated

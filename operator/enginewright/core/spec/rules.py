@@ -102,6 +102,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "self.batching.preferredBatchSizes.all(size, size <= self.engine.maxBatchSize)",
              message="spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize; raise that, or lower "
                      "these", field=".batching.preferredBatchSizes"),
+        Rule(rule="!has(self.batching.adaptive) || !self.batching.adaptive || self.engine.maxBatchSize > 1",
+             message="spec.batching.adaptive needs batches; raise spec.engine.maxBatchSize above 1, or remove adaptive",
+             field=".batching.adaptive"),
         *_FLEET,
     ),
     "spec.batching": (
@@ -110,6 +113,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                      "fixed, or remove them"),
         Rule(rule="self.mode != 'fixed' || has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds)",
              message="mode fixed needs preferredBatchSizes or maxQueueDelayMicroseconds; add one, or set mode to auto"),
+        Rule(rule="!has(self.adaptive) || !self.adaptive || self.mode == 'auto'",
+             message="adaptive begins from what the build measures, and mode fixed measures nothing; set mode to auto, "
+                     "or remove adaptive", field=".adaptive"),
     ),
     "spec.instances": (
         Rule(rule="(self.mode == 'fixed') == has(self.count)",

@@ -9,6 +9,7 @@ from enginewright.core import mig
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME
+from enginewright.core.spec.batching_rules import batching_problems
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
@@ -138,6 +139,7 @@ def _batching(spec: Spec) -> Iterator[Problem]:
     if too_large := [size for size in batching.preferred_batch_sizes if size > spec.engine.max_batch_size]:
         yield _problem("spec.batching.preferredBatchSizes", too_large,
                        f"exceeds spec.engine.maxBatchSize {spec.engine.max_batch_size}", "raise that, or lower these")
+    yield from batching_problems(spec)
     if (spec.instances.mode == "fixed") != (spec.instances.count is not None):
         yield _problem("spec.instances.mode", spec.instances.mode, "goes with count only when it is fixed",
                        "set mode to fixed and give count, or set mode to auto and remove count")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batching_study.rule import Mix, SafeSet, Setting, candidate
-from batching_study.rule.mix import TAIL
+from enginewright.core.batching import Mix, SafeSet, Setting, candidate
+from enginewright.core.batching.mix import TAIL
 from enginewright.core.observed import Spent
 
 FLAT = SafeSet(default=Setting(), curve=((1, 0.004), (8, 0.0042), (16, 0.0044)), max_batch=16, longest_delay_us=4400,

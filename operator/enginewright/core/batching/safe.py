@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from enginewright.core.observed import EngineRecord
-from enginewright.core.scaling.capacity import Capacity
-from enginewright.core.scaling.evidence import capacity_of
-from enginewright.core.spec.engine import ObjectiveSpec
-
 MICROSECONDS = 1e6  # in a second
 
 
@@ -61,26 +56,3 @@ class SafeSet:
             return False
         worst = setting.delay_us / MICROSECONDS + self.seconds(largest)
         return self.objective_seconds is None or worst <= self.objective_seconds
-
-
-def safe_set(record: EngineRecord | None, objective: ObjectiveSpec) -> SafeSet | None:
-    """None where nothing may be adapted: no service curve in the record, or no batches at all.
-
-    A delay is the most that it costs, so that all up to a safe one are safe: the one that shipped was measured within
-    the objective, and two of the largest batches are what a request that just misses one takes anyway.
-    """
-    capacity, serving = capacity_of(record, objective), record.outcome.serving if record else None
-    engine = record.outcome.engine if record else None
-    if capacity is None or serving is None or engine is None or not _batches(capacity, serving.max_batch_size):
-        return None
-    default = Setting(delay_us=serving.max_queue_delay_us, preferred=serving.preferred_batch_sizes)
-    return SafeSet(
-        default=default, curve=capacity.curve, max_batch=serving.max_batch_size,
-        longest_delay_us=max(default.delay_us, int(2 * capacity.curve[-1][1] * MICROSECONDS)),
-        load_seconds=engine.load_seconds, objective_seconds=capacity.objective_seconds, allowed=capacity.allowed,
-    )  # fmt: skip
-
-
-def _batches(capacity: Capacity, max_batch: int) -> bool:
-    """A record without a curve of its own has one point, the median of a closed loop: that says nothing of batches."""
-    return max_batch > 1 and len(capacity.curve) > 1

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batching_study.rule.safe import MICROSECONDS, SafeSet, Setting
+from enginewright.core.batching.safe import MICROSECONDS, SafeSet, Setting
 from enginewright.core.observed import Spent
 
 # Batches of fewer than this are of requests by themselves.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -10,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batching_study.rule import SafeSet, Setting, State, begin, follow
-from batching_study.rule.follow import DWELL, DWELL_LOADS, LOOK, SETTLE, SHARE
+from enginewright.core.batching import SafeSet, Setting, State, begin, follow, loaded, refused
+from enginewright.core.batching.follow import DWELL, DWELL_LOADS, LOOK, REFUSED, SETTLE, SHARE
 from enginewright.core.observed import Spent
 
 SAFE = SafeSet(default=Setting(), curve=((1, 0.004), (8, 0.0042), (16, 0.0044)), max_batch=16, longest_delay_us=4400,
@@ -182,3 +183,30 @@ def test_whatever_comes_only_safe_settings_and_few_fruitless_seconds(
     cost = SETTLE + safe.load_seconds + LOOK
     longest = 20.0 + cost  # one with too few requests to tell
     assert fruitless <= 3 * cost + longest + SHARE * allowed * len(seconds)
+
+
+def test_a_load_that_takes_long_is_waited_for() -> None:
+    """What old batches took, of before the load was done, says nothing of the trial."""
+    *_, trial = itertools.takewhile(lambda state: state.phase == "default", states(crowd, 60))
+    trial = follow(trial, trial.time + 1, HALVES, SAFE)
+    assert trial.phase == "trial"
+    late = trial.time + 30
+    state = loaded(trial, late, SAFE)
+    state = follow(state, late, VAIN, SAFE)
+    state = follow(state, late + SETTLE / 2, VAIN, SAFE)
+    assert (state.phase, state.seen) == ("trial", Spent())
+    for second in range(1, 6):
+        state = follow(state, late + SETTLE + second, WHOLE, SAFE)
+    assert state.phase == "kept"
+
+
+def test_after_a_load_that_failed_nothing_is_tried_for_an_hour() -> None:
+    trial = next(state for state in states(crowd, 60) if state.phase == "trial")
+    state = refused(trial, trial.time, "no memory", SAFE)
+    assert (state.setting, state.phase, state.why) == (SAFE.default, "default", "no memory")
+    tried = None
+    while tried is None and state.time < 2 * REFUSED:
+        state = follow(state, state.time + 1, HALVES, SAFE)
+        tried = state.tried if state.phase == "trial" else None
+    assert tried is not None
+    assert REFUSED <= tried - trial.time <= REFUSED + 10 * LOOK

@@ -8,6 +8,7 @@ The default is what the build proved, and all else is on trial:
 * Loads, and trials that gained nothing, may take half of the share of requests that may be late, so that the percentile
   of the objective cannot tell them. The same is not tried again for twice as long as that share makes one trial last.
 * Between two trials lies a dwell time, of many loads of the model.
+* Where a load fails nothing is tried for an hour: it may fail for want of memory, which those who ask would notice.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from batching_study.rule.mix import Candidate, Mix, candidate
-from batching_study.rule.safe import SafeSet, Setting
+from enginewright.core.batching.mix import Candidate, Mix, candidate
+from enginewright.core.batching.safe import SafeSet, Setting
 from enginewright.core.observed import Spent
 
 # Of the time that requests took under the default.
@@ -33,6 +34,8 @@ SETTLE = 1.0
 DWELL, DWELL_LOADS = 15.0, 20.0
 # Of what may be late, what loads and fruitless trials may use; and how many of them may be made on credit.
 SHARE, CREDIT_TRIALS = 0.5, 3
+# Seconds without a trial after a load that failed.
+REFUSED = 3600.0
 
 NOTHING = Spent()
 Phase = Literal["default", "trial", "kept"]
@@ -45,7 +48,7 @@ class State:
     that the setting did not suit then, ``base`` is what a request took before the trial,
     ``taken`` what it took when the setting was kept.
     ``credit`` is seconds of loads and fruitless trials that there still may be; ``barred`` has kinds of candidates
-    and until when they are not tried."""
+    and until when they are not tried, ``closed`` until when none is."""
 
     setting: Setting
     why: str = "as measured by the build"
@@ -62,6 +65,7 @@ class State:
     taken: float = 0.0
     credit: float
     barred: tuple[tuple[int, float], ...] = ()
+    closed: float = 0.0
 
 
 def begin(time: float, safe: SafeSet) -> State:
@@ -85,6 +89,17 @@ def follow(state: State, time: float, spent: Spent | None, safe: SafeSet) -> Sta
     return _on_trial(state, mix, safe) if state.phase == "trial" else _while_kept(state, mix, safe)
 
 
+def loaded(state: State, time: float, safe: SafeSet) -> State:
+    """Once replicas serve with ``state.setting``: what came before does not count, however long the load took."""
+    return replace(state, changed=time - safe.load_seconds)
+
+
+def refused(state: State, time: float, why: str, safe: SafeSet) -> State:
+    """Where ``state.setting`` could not be loaded, or the replica began anew meanwhile: the default, and for
+    :data:`REFUSED` seconds nothing else."""
+    return _back(replace(state, time=time, closed=time + REFUSED), why, safe)
+
+
 def _from_default(state: State, mix: Mix, safe: SafeSet) -> State:
     found = candidate(mix, safe)
     if found is None or found.expected > (1 - PROMISE) * mix.taken:
@@ -100,6 +115,7 @@ def _from_default(state: State, mix: Mix, safe: SafeSet) -> State:
 def _may_try(state: State, found: Candidate, safe: SafeSet) -> bool:
     rested = state.tried is None or state.time - state.tried >= max(DWELL, DWELL_LOADS * safe.load_seconds)
     barred = any(kind == found.kind and state.time < until for kind, until in state.barred)
+    rested = rested and state.time >= state.closed
     return rested and state.credit >= _cost(safe) and not barred
 
 

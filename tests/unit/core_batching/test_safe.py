@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batching_study.rule import SafeSet, Setting, safe_set
+from enginewright.core.batching import Refusal, SafeSet, Setting, safe_set
 from enginewright.core.observed import EngineRecord
+from enginewright.core.reasons import Reason
 from enginewright.core.spec.engine import LatencySpec, ObjectiveSpec
 from enginewright_builder.contract import BatchTime, ServingChoice
 from support.cluster import built, engine
@@ -28,7 +29,7 @@ def record(curve: tuple[BatchTime, ...] = CURVE, serving: ServingChoice | None =
 
 def test_what_shipped_is_the_default_and_the_curve_bounds_the_rest() -> None:
     found = safe_set(record(), ObjectiveSpec(latency=LatencySpec(percentile=95, milliseconds=12)))
-    assert found is not None
+    assert isinstance(found, SafeSet)
     assert found.allowed == pytest.approx(0.05)
     assert found == SafeSet(
         default=Setting(delay_us=500, preferred=(4,)), curve=((1, 0.004), (4, 0.005), (16, 0.009)), max_batch=16,
@@ -38,16 +39,21 @@ def test_what_shipped_is_the_default_and_the_curve_bounds_the_rest() -> None:
 
 def test_a_longer_delay_that_shipped_is_allowed() -> None:
     found = safe_set(record(serving=replace(SERVING, max_queue_delay_us=20_000)), ObjectiveSpec())
-    assert found is not None
+    assert isinstance(found, SafeSet)
     assert found.longest_delay_us == 20_000
 
 
-@pytest.mark.parametrize("known", [
-    None, record(curve=()), record(curve=CURVE[:1]), record(serving=None),
-    record(serving=replace(SERVING, max_batch_size=1, preferred_batch_sizes=())),
+@pytest.mark.parametrize(("known", "reason"), [
+    (record(curve=()), Reason.BATCHES_NOT_MEASURED),
+    (record(curve=CURVE[:1]), Reason.BATCHES_NOT_MEASURED),
+    (record(serving=None), Reason.NO_BATCHES),
+    (record(serving=replace(SERVING, max_batch_size=1, preferred_batch_sizes=())), Reason.NO_BATCHES),
+    (replace(record(), outcome=replace(record().outcome, engine=None)), Reason.NO_BATCHES),
 ])
-def test_nothing_is_adapted_where_nothing_was_measured_of_batches(known: EngineRecord | None) -> None:
-    assert safe_set(known, ObjectiveSpec()) is None
+def test_nothing_is_adapted_where_nothing_was_measured_of_batches(known: EngineRecord, reason: Reason) -> None:
+    found = safe_set(known, ObjectiveSpec())
+    assert isinstance(found, Refusal)
+    assert found.reason == reason
 
 
 @pytest.mark.parametrize(("batch", "seconds"), [(1, 0.004), (2.5, 0.0045), (4, 0.005), (10, 0.007), (40, 0.009)])

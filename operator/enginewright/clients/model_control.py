@@ -14,15 +14,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from batching_study.rule import Setting
 from enginewright.clients.errors import RefusedError, UnexpectedError
 from enginewright.clients.pods import PodClient, answered, body_of
 from enginewright.clients.probe import CONNECTIONS
 from enginewright.clients.urls import pod_url
-from enginewright.core.labels import HTTP_PORT
+from enginewright.core.batching import Setting
+from enginewright.core.labels import HTTP_PORT, KEY_HEADER
 
-# The header that carries the key. The server is started with the same name.
-KEY_HEADER: Final = "enginewright-model-control"
 LARGEST_ANSWER: Final = 1 << 20
 
 

@@ -1,0 +1,28 @@
+"""What is wrong with batching that is to follow the traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from enginewright.core import labels
+from enginewright.core.problems import Problem
+from enginewright.core.spec.beside import Beside, taken_names
+from enginewright.core.spec.model import Spec
+from enginewright.core.spec.parse import show
+
+BATCHER = Beside(what="the batcher", asked_by="spec.batching.adaptive", container=labels.CONTAINER_BATCHER,
+                 volume=labels.VOLUME_KEY, path=labels.KEY_PATH, port=labels.BATCHING_PORT)  # fmt: skip
+
+
+def batching_problems(spec: Spec) -> Iterator[Problem]:
+    if not spec.batching.adaptive:
+        return
+    field = "spec.batching.adaptive"
+    if spec.batching.mode == "fixed":
+        yield Problem(field=field, value=show(True), message="does not go with mode fixed, which measures nothing to "
+                                                             "begin from",
+                      remedy="set spec.batching.mode to auto, or remove adaptive")  # fmt: skip
+    if spec.engine.max_batch_size < 2:
+        yield Problem(field=field, value=show(True), message="needs batches, and spec.engine.maxBatchSize is 1",
+                      remedy="raise that, or remove adaptive")  # fmt: skip
+    yield from taken_names(spec, BATCHER)
