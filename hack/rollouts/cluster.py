@@ -32,52 +32,53 @@ class Corner:
 
     kube: Kube
     builder: str
+    namespace: str = NAMESPACE
 
     def prepare(self, files: dict[str, Path]) -> None:
         self.remove()
-        self.kube.make_namespace(NAMESPACE)
+        self.kube.make_namespace(self.namespace)
         for claim in CLAIMS:
-            run(CLUSTER, "volume", "create", NAMESPACE, claim, "1Gi")
-        fill(self.kube, NAMESPACE, "models", self.builder, files)
+            run(CLUSTER, "volume", "create", self.namespace, claim, "1Gi")
+        fill(self.kube, self.namespace, "models", self.builder, files)
 
     def remove(self) -> None:
-        self.kube.remove_namespace(NAMESPACE)
+        self.kube.remove_namespace(self.namespace)
         for claim in CLAIMS:
-            run(CLUSTER, "volume", "delete", NAMESPACE, claim)
+            run(CLUSTER, "volume", "delete", self.namespace, claim)
 
     def apply(self, spec: dict[str, Any]) -> int:
         """Applies the model and returns its generation."""
         body = {"apiVersion": labels.API_VERSION, "kind": labels.KIND,
-                "metadata": {"name": MODEL, "namespace": NAMESPACE}, "spec": spec}
+                "metadata": {"name": MODEL, "namespace": self.namespace}, "spec": spec}
         text = self.kube("apply", "-f", "-", "-o", "json", stdin=json.dumps(body))
         return int(json.loads(text)["metadata"]["generation"])
 
     def model(self) -> dict[str, Any]:
-        return self.kube.json("get", "om", MODEL, "-n", NAMESPACE)  # type: ignore[no-any-return]
+        return self.kube.json("get", "om", MODEL, "-n", self.namespace)  # type: ignore[no-any-return]
 
     def wait(self, condition: str, seconds: int) -> None:
         """As a user waits. Raises :class:`StepError`."""
-        self.kube("wait", f"om/{MODEL}", "-n", NAMESPACE, f"--for={condition}", f"--timeout={seconds}s",
+        self.kube("wait", f"om/{MODEL}", "-n", self.namespace, f"--for={condition}", f"--timeout={seconds}s",
                   timeout=seconds + 30)
 
     def open_store(self) -> None:
         """Starts the pod that plants candidates into the store."""
-        self.kube("apply", "-f", "-", stdin=json.dumps(pod_of(NAMESPACE, PLANTER, STORE, self.builder)))
-        self.kube("wait", "-n", NAMESPACE, f"pod/{PLANTER}", "--for=condition=Ready", "--timeout=90s")
+        self.kube("apply", "-f", "-", stdin=json.dumps(pod_of(self.namespace, PLANTER, STORE, self.builder)))
+        self.kube("wait", "-n", self.namespace, f"pod/{PLANTER}", "--for=condition=Ready", "--timeout=90s")
 
     def plant(self, source: str, target: str, fault: str) -> None:
         """Gives fingerprint ``target`` a copy of engine ``source`` with ``fault`` (see :mod:`rollouts.plant`), in the
         store and in its index, as a build would have."""
         code = Path(__file__).with_name("plant.py").read_text()
-        answer = self.kube("exec", "-i", "-n", NAMESPACE, PLANTER, "--", "python3", "-", source, target, fault,
+        answer = self.kube("exec", "-i", "-n", self.namespace, PLANTER, "--", "python3", "-", source, target, fault,
                            stdin=code)
         outcome = Outcome.from_json(answer.strip().splitlines()[-1])
-        found = self.kube.json("get", "pvc", STORE, "-n", NAMESPACE)
+        found = self.kube.json("get", "pvc", STORE, "-n", self.namespace)
         claim = ClaimView(name=STORE, uid=found["metadata"]["uid"], phase="Bound")
-        self.kube("apply", "-f", "-", stdin=json.dumps(engine_record(NAMESPACE, claim, STORE_URI, outcome)))
+        self.kube("apply", "-f", "-", stdin=json.dumps(engine_record(self.namespace, claim, STORE_URI, outcome)))
 
     def servers(self) -> list[dict[str, Any]]:
-        return self.kube.json("get", "pod", "-n", NAMESPACE, "-l", SERVERS)["items"]  # type: ignore[no-any-return]
+        return self.kube.json("get", "pod", "-n", self.namespace, "-l", SERVERS)["items"]  # type: ignore[no-any-return]
 
     def strike(self, pod: dict[str, Any]) -> None:
         """SIGKILL for the pod's server, from the node that this machine is: a crash, without a word to anybody."""
@@ -95,7 +96,8 @@ class Corner:
     def traffic_revisions(self) -> set[str]:
         """Revisions that have a ready endpoint behind the Service."""
         revision_of = {pod["metadata"]["name"]: pod["metadata"]["labels"][labels.REVISION] for pod in self.servers()}
-        slices = self.kube.json("get", "endpointslice", "-n", NAMESPACE, "-l", f"kubernetes.io/service-name={MODEL}")
+        slices = self.kube.json("get", "endpointslice", "-n", self.namespace,
+                                "-l", f"kubernetes.io/service-name={MODEL}")
         return {revision_of.get(endpoint["targetRef"]["name"], "gone")
                 for item in slices["items"] for endpoint in item.get("endpoints") or ()
                 if endpoint["conditions"].get("ready") and not endpoint["conditions"].get("terminating")}

@@ -16,7 +16,7 @@ import onnx
 from onnx import numpy_helper
 
 from enginewright_builder import store
-from enginewright_builder.contract import MANIFEST_FILE, SMOKE_FILE
+from enginewright_builder.contract import MANIFEST_FILE, MODEL_REPOSITORY, SMOKE_FILE
 
 STORE = Path("/data")
 
@@ -59,8 +59,9 @@ def crashing(folder: Path) -> None:
 
 
 def wrong(folder: Path) -> None:
-    """Other weights of the same signature; what the source model answered is still recorded beside them."""
-    (path,) = folder.rglob("*.onnx")
+    """Other weights of the same signature; what the source model answered, and where it is kept the model itself, are
+    still beside them."""
+    (path,) = (folder / MODEL_REPOSITORY).rglob("*.onnx")
     model = onnx.load(path)
     random = np.random.default_rng(7)
     for tensor in model.graph.initializer:

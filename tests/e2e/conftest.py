@@ -14,7 +14,7 @@ import pytest
 from demo import __main__ as demo
 from demo import volumes
 from demo.shell import CLUSTER, ROOT, Kube, run
-from support.bench import CLAIMS, STORE, Bench
+from support.bench import CLAIMS, STORE, WATCHED, Bench
 from support.janitor import Janitor
 from support.models import write_models
 
@@ -89,19 +89,21 @@ def bench(furnished: Furnished) -> Iterator[Bench]:
 
 @pytest.fixture
 def stocked_bench(furnished: Furnished, engines: Path) -> Iterator[Bench]:
-    """The same with a store that has the engines of ``tiny`` and ``other``: for tests of what follows a build."""
+    """The same with a store that has engines of ``tiny``, ``other`` and ``watched``: for tests of what follows a
+    build."""
     with furnished(engines) as bench:
         yield bench
 
 
 @pytest.fixture(scope="session")
 def engines(furnished: Furnished, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in which ``tiny`` and ``other`` were built."""
+    """A store in which ``tiny`` and ``other`` were built, and ``tiny`` once more as ``watched``, with its reference."""
     stock = tmp_path_factory.mktemp("engines")
     with furnished() as bench:
         for name in ("tiny", "other"):
             bench.apply(name, source={"uri": f"pvc://models/{name}.onnx"})
-        for name in ("tiny", "other"):
+        bench.apply("watched", **WATCHED)
+        for name in ("tiny", "other", "watched"):
             bench.wait(name, "condition=EngineBuilt")
         volumes.copy(bench.kube, bench.namespace, STORE, bench.images["operator"], stock)
     return stock

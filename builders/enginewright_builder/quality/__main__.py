@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-LIMIT = Path("/sys/fs/cgroup/memory.max")
+CGROUP = Path("/sys/fs/cgroup")
+LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of cgroup v2, and of v1
 # Of the container's memory, for the monitor: the rest is this process's and the kernel's.
 SHARE = 0.85
 FIRST_PAUSE, LONGEST_PAUSE, SETTLED = 1.0, 300.0, 600.0
@@ -24,12 +25,14 @@ FIRST_PAUSE, LONGEST_PAUSE, SETTLED = 1.0, 300.0, 600.0
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-def memory_bytes(limit: Path = LIMIT) -> int:
+def memory_bytes(cgroup: Path = CGROUP) -> int:
     """What the monitor may allocate; 0 where the container has no limit or does not say."""
-    try:
-        return int(int(limit.read_text()) * SHARE)
-    except (OSError, ValueError):
-        return 0
+    for limit in LIMITS:
+        try:
+            return int(int((cgroup / limit).read_text()) * SHARE)
+        except (OSError, ValueError):
+            continue
+    return 0
 
 
 def keep_running(command: Sequence[str], stop: threading.Event) -> None:

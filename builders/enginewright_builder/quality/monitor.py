@@ -98,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
               port=options.triton_port)
     monitor = Monitor(reference, tap, Window(reference.metric, options.window, about.norms), time.monotonic)
     latest = monitor.told()
+    log.info("scores %s's live answers by %s, %d requests a minute at most", options.model, about.metric,
+             options.per_minute)
     with served(lambda: latest, options.port):
         while True:
             began = time.monotonic()

@@ -14,7 +14,7 @@ from rich.text import Text
 from enginewright.core.conditions import find
 from enginewright.core.reasons import Condition
 from enginewright.core.status import Status, read
-from enginewright.plugin.words import Explanation, explain
+from enginewright.plugin.words import Explanation, beside_ready, explain
 
 COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "P99", "REPLICA/S", "COST/M", "REASON")
 
@@ -25,7 +25,9 @@ def rows(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
-    ready = find((obj.get("status") or {}).get("conditions"), Condition.READY)
+    raw = obj.get("status") or {}
+    ready = find(raw.get("conditions"), Condition.READY)
+    beside = beside_ready(raw) if ready.get("status") == "True" else []
     engine, cost, scaling = status.engine, status.cost, status.autoscaling
     depth = scaling.queue_depth if scaling else None
     return dict(zip(COLUMNS, (
@@ -38,7 +40,7 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         f"{engine.p99_milliseconds:.3g} ms" if engine and engine.p99_milliseconds else "",
         f"{engine.throughput:.4g}" if engine and engine.throughput else "",
         f"{cost.per_million_inferences:g} {cost.currency}" if cost else "",
-        str(ready.get("reason", "")),
+        ", ".join(str(entry.get("reason", "")) for entry in (ready, *beside)),
     ), strict=True))  # fmt: skip
 
 

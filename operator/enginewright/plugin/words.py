@@ -55,9 +55,16 @@ def explain(obj: Mapping[str, Any], now: datetime) -> Explanation:
 def _headline(name: str, status: Status, raw: Mapping[str, Any]) -> str:
     ready, available = (find(raw.get("conditions"), kind) for kind in (Condition.READY, Condition.AVAILABLE))
     if ready.get("status") == "True":
-        return f"{name} serves what its spec asks for."
+        amiss = [f"{entry['type']} is False ({entry.get('reason')})" for entry in beside_ready(raw)]
+        return f"{name} serves{', but ' + ' and '.join(amiss) if amiss else ' what its spec asks for'}."
     serving = "still serves the last proven engine" if available.get("status") == "True" else "does not serve"
     return f"{name} {serving}: {ready.get('message') or ready.get('reason') or 'nothing is known yet.'}"
+
+
+def beside_ready(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Conditions that are False; where Ready is True those that it does not wait for."""
+    entries = (find(raw.get("conditions"), kind) for kind in WAY)
+    return [entry for entry in entries if entry.get("status") == "False"]
 
 
 def _facts(status: Status) -> tuple[str, ...]:
@@ -131,7 +138,8 @@ def _next(name: str, status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:
     if any(labels.RETRY in str(entry.get("message")) for entry in entries.values()):
         found.append(f"Try again what failed, when its cause is mended: kubectl optimisedmodel retry {name}")
     old = [entry.revision for entry in status.revisions if entry.promotion_time and entry.outcome == "Superseded"]
-    if old and find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True":
+    drifted = entries[Condition.QUALITY_HELD].get("status") == "False"
+    if old and (drifted or find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True"):
         found.append(f"Go back to revision {old[0]}, which served before: kubectl optimisedmodel rollback {name}")
     if status.pin and not status.pin.released:
         found.append(f"Follow the spec again: kubectl optimisedmodel rollback {name} --release")

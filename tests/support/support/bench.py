@@ -15,6 +15,11 @@ from demo import volumes
 from demo.shell import CLUSTER, Kube, StepError, run
 
 MODELS, STORE = CLAIMS = ("models", "enginewright-store")
+# Every answer is held against the source model, up to ten a second, and 31 are enough to say that all is well.
+WATCHED: dict[str, Any] = {
+    "quality": {"sampleShare": 1, "maxSamplesPerMinute": 600},
+    "accuracy": {"metric": "cosine", "tolerance": 0.2, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
+}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import pytest
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.engines.base import Tensors
 from enginewright_builder.quality import tap as tap_module
+from enginewright_builder.quality.__main__ import memory_bytes
 from enginewright_builder.quality.monitor import Monitor
 from enginewright_builder.quality.reference import NORM_SAMPLES, About, Reference, typical_norms
 from enginewright_builder.quality.tap import Tap
@@ -161,3 +162,13 @@ def test_norms_are_taken_of_no_more_answers_than_are_needed() -> None:
     assert asked[:2] == [1.0, 2.0]
     assert 7.0 not in asked
     assert typical_norms([]) == {}
+
+
+@pytest.mark.parametrize(("file", "text", "allowed"), [
+    ("memory.max", "2147483648\n", 1825361100), ("memory/memory.limit_in_bytes", "2147483648\n", 1825361100),
+    ("memory.max", "max\n", 0), ("nothing", "1", 0)])
+def test_the_containers_limit_is_found_in_both_versions_of_cgroups(file: str, text: str, allowed: int,
+                                                                   tmp_path: Path) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text)
+    assert memory_bytes(tmp_path) == allowed

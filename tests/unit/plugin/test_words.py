@@ -65,6 +65,21 @@ def test_one_that_serves() -> None:
     assert not said.next
 
 
+def test_one_that_serves_and_answers_wrongly_is_not_said_to_be_well() -> None:
+    cluster = serving()
+    cluster.edit(quality={})
+    cluster.settle()
+    assert screen.rows([seen(cluster)])[0]["REASON"] == "Serving"
+    cluster.scores[cluster.revision] = (500, 0.2)
+    cluster.wait(60)
+    cluster.step()
+    said = told(cluster)
+    assert said.headline == "minilm serves, but QualityHeld is False (QualityDrifted)."
+    old = cluster.status["revisions"][1]["revision"]
+    assert said.next == (f"Go back to revision {old}, which served before: kubectl optimisedmodel rollback minilm",)
+    assert screen.rows([seen(cluster)])[0]["REASON"] == "Serving, QualityDrifted"
+
+
 def test_one_engine_of_several_names_them_all() -> None:
     cluster = serving()
     status = {**cluster.status, "engine": {**cluster.status["engine"], "ships": "a @1 to batch 1, b to 32"}}
