@@ -19,11 +19,13 @@ USUAL_RPS = 20.0
 class Service:
     """One replica. ``seconds[b]`` is what a batch of ``b`` takes from start to answer while all ``instances`` work,
     ``seconds[0]`` is 0; its length less one is ``max_batch``. ``pause`` is how long an instance stays taken after it
-    has answered. ``preferred`` and ``queue_delay`` (seconds) are those of Triton's dynamic batcher."""
+    has answered. ``transport`` (seconds) is what a client sees on top while no instance is taken: the wire, and threads
+    that wake up. ``preferred`` and ``queue_delay`` (seconds) are those of Triton's dynamic batcher."""
 
     seconds: tuple[float, ...]
     instances: int = 1
     pause: float = 0.0
+    transport: float = 0.0
     preferred: tuple[int, ...] = ()
     queue_delay: float = 0.0
 

@@ -41,9 +41,10 @@ def read_report(path: Path, max_batch: int | None = None) -> Measured:
     if max_batch is None and preferred and max(preferred) > most:
         raise InputError(f"{path}: serving.preferred_batch_sizes: {max(preferred)} is above max_batch_size {most}, "
                          f"which Triton refuses; write {most} or less")  # fmt: skip
+    points, transport = _points(sweep, path)
     service = Service(
-        seconds=of_points(_points(sweep["service_curve"], path), most, f"{path}: sweep.service_curve"),
-        instances=instances, queue_delay=delay / 1e6, preferred=tuple(size for size in preferred if size <= most),
+        seconds=of_points(points, most, f"{path}: sweep.service_curve"), instances=instances, transport=transport,
+        queue_delay=delay / 1e6, preferred=tuple(size for size in preferred if size <= most),
     )  # fmt: skip
     engine, objective = _part(report, "engine"), _part(report, "objective")
     return Measured(
@@ -72,18 +73,25 @@ def _part(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _points(curve: Any, path: Path) -> dict[int, float]:
-    """Seconds by batch. One batch in flight for each instance: each takes the time that it takes beside the others."""
-    points: dict[int, float] = {}
-    for number, one in enumerate(curve):
+def _points(sweep: Mapping[str, Any], path: Path) -> tuple[dict[int, float], float]:
+    """Seconds by batch that an instance is taken, and those that a client sees on top. One batch in flight for each
+    instance: each takes the time that it takes beside the others. Older reports have the client's figures alone."""
+    seen: dict[int, float] = {}
+    taken: dict[int, float] = {}
+    for number, one in enumerate(sweep["service_curve"]):
         where = f"{path}: sweep.service_curve[{number}]"
         if not isinstance(one, Mapping) or "batch" not in one or "p50_ms" not in one:
             raise InputError(f"{where}: got {json.dumps(one)[:80]}; write batch and p50_ms")
         batch = _whole(one["batch"], f"{where}.batch", 1)
-        if batch in points:
+        if batch in seen:
             raise InputError(f"{where}.batch: {batch} stands there twice; leave one out")
-        points[batch] = _number(one["p50_ms"], f"{where}.p50_ms") / 1e3
-    return points
+        seen[batch] = _number(one["p50_ms"], f"{where}.p50_ms") / 1e3
+        if one.get("compute_ms"):
+            taken[batch] = _number(one["compute_ms"], f"{where}.compute_ms") / 1e3
+    if taken.keys() != seen.keys() or 1 not in taken:
+        return seen, 0.0
+    alone = _number(sweep.get("alone_ms") or seen[1] * 1e3, f"{path}: sweep.alone_ms") / 1e3
+    return taken, max(0.0, alone - taken[1])
 
 
 def _whole(value: Any, where: str, least: int) -> int:

@@ -34,12 +34,13 @@ class Scenario:
 
     @property
     def measured(self) -> Capacity:
-        """What the operator would know of a replica. An instance that stays taken after its answer is one that answers
-        so much later, and may."""
+        """What the operator would know of a replica: a build gives it each batch as a client sees it. An instance that
+        stays taken after its answer is one that answers so much later, and may."""
         seconds, pause = self.service.seconds, self.service.pause
+        seen = self.service.transport + pause
         return Capacity(
             throughput=self.throughput or self.service.capacity,
-            curve=tuple((batch, seconds[batch] + pause) for batch in range(1, len(seconds))),
+            curve=tuple((batch, seconds[batch] + seen) for batch in range(1, len(seconds))),
             instances=self.service.instances, objective_seconds=self.slo + pause, percentile=self.percentile,
             cold_start_seconds=self.cold_start, delay_seconds=self.service.queue_delay,
         )  # fmt: skip

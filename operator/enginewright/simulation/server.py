@@ -82,7 +82,7 @@ class Replica:
 
     def _advance_serially(self, until: float) -> None:
         queue, service = self.queue, self.service
-        alone, taken = service.seconds[1], service.seconds[1] + service.pause
+        alone, taken, transport = service.seconds[1], service.seconds[1] + service.pause, service.transport
         answered, late, slo = self.ledger.latencies.append, self.ledger.late.append, self.ledger.slo
         take = queue.popleft
         free, waited, last, count = self.free[0], 0.0, 0.0, 0
@@ -96,7 +96,7 @@ class Replica:
             last = start - came
             waited += last
             free = start + taken
-            latency = start + alone - came
+            latency = start + alone + transport - came
             answered(latency)
             if latency > slo:
                 late(came)
@@ -166,7 +166,7 @@ class Replica:
         self._executing[instance] = Spent(0.0, len(batch), waited, len(batch) * seconds, 1)
         self._taken += self._executing[instance]
         for came in batch:
-            latency = done - came
+            latency = done + service.transport - came
             ledger.latencies.append(latency)
             if latency > ledger.slo:
                 ledger.late.append(came)

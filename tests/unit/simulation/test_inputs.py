@@ -253,6 +253,19 @@ def test_a_build_report_tells_the_whole_service(written: Any) -> None:
     assert found.service.capacity == pytest.approx(2 * 8 / 0.013)
 
 
+def test_an_instance_is_taken_for_as_long_as_triton_says_and_a_client_sees_more(written: Any) -> None:
+    curve = [{"batch": batch, "p50_ms": 5.0 + batch, "compute_ms": 4.0 + batch} for batch in (1, 2)]
+    sweep = {"service_curve": curve, "alone_ms": 7.5}
+    found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
+    assert (found.seconds, found.transport) == (pytest.approx((0.0, 0.005, 0.006)), pytest.approx(0.0025))
+    del sweep["alone_ms"]
+    assert read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service.transport == (
+        pytest.approx(0.001))  # fmt: skip
+    del curve[1]["compute_ms"]
+    found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
+    assert (found.seconds, found.transport) == (pytest.approx((0.0, 0.006, 0.007)), 0.0)
+
+
 def test_a_model_without_a_batch_dimension_is_served_one_by_one(written: Any) -> None:
     alone = report(serving={"max_batch_size": 0}, objective={"latency_ms": 0.0}, engine={})
     found = read_report(written(json.dumps(alone), "build-report.json"))
@@ -278,6 +291,8 @@ def test_a_curve_that_ends_early_can_be_used_up_to_there(written: Any) -> None:
          '[0].p50_ms: got "5"; write a number'),
         (json.dumps(report(sweep={"service_curve": [{"batch": 1, "p50_ms": 5}] * 2})),
          "[1].batch: 1 stands there twice"),
+        (json.dumps(report(sweep={"service_curve": [{"batch": 1, "p50_ms": 5, "compute_ms": "4"}]})),
+         '[0].compute_ms: got "4"; write a number'),
         (json.dumps(report(serving={"instance_count": 0})), "serving.instance_count: got 0; write a whole number"),
         (json.dumps(report(serving={"max_batch_size": 8, "preferred_batch_sizes": [16]})),
          "preferred_batch_sizes: 16 is above max_batch_size 8"),

@@ -91,6 +91,10 @@ BATCHES = (0.0, 1.0, 1.0, 1.0, 1.0)
         pytest.param(Service(seconds=BATCHES, preferred=(4,)), [0.0] * 3, [1.0] * 3,
                      id="without a delay nothing waits for a preferred size"),
         pytest.param(Service(seconds=(0.0, 0.2), pause=0.8), [0.0, 0.0], [0.2, 1.2], id="taken after it has answered"),
+        pytest.param(Service(seconds=(0.0, 0.2), transport=0.1), [0.0, 0.0, 0.1], [0.3, 0.5, 0.7],
+                     id="one by one, answers are on their way while the next is computed"),
+        pytest.param(Service(seconds=BATCHES, transport=0.1), [0.0, 0.1, 0.2], [1.1, 2.1, 2.1],
+                     id="answers are on their way while the next batch is computed"),
     ],
 )  # fmt: skip
 def test_batches_are_formed_as_tritons_batcher_forms_them(
