@@ -204,6 +204,24 @@ async def test_without_a_replica_to_spare_one_class_answers_while_the_other_star
     assert all(new[name] != old[name] for name in old)
 
 
+async def test_with_recreate_a_class_stops_when_all_have_an_engine_and_the_others_answer(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    await models.create(model(placement={"classes": [GPU, CPU]}, rollout={"strategy": "Recreate"}))
+    await models.wait("Ready", "True")
+    old, before = await stable(models), await answering(models)
+    kubelet.script.models["minilm-gpu"] = Script(build="hold")
+    async with always_answered(models):
+        await models.patch({"spec": {"engine": {"maxBatchSize": 8}}})
+        told = await models.wait("RolloutComplete", "False", "WaitingForClasses")
+        assert told["message"].startswith("Strategy Recreate, one class after the other, cpu can stop and start anew: ")
+        assert await answering(models) == before
+        kubelet.script.models["minilm-gpu"].build = "succeed"
+        await models.wait("Ready", "True", "Serving")
+    new = await stable(models)
+    assert all(new[name] != old[name] for name in old)
+
+
 async def test_what_a_class_carried_is_made_up_for_before_it_goes(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

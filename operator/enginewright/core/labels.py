@@ -43,7 +43,7 @@ UNREFERENCED = f"{GROUP}/unreferenced-since"  # on engine records: since when no
 ENGINES = f"{GROUP}/engines"  # on collector Jobs: the fingerprints that they remove
 MEMBER_KEY = f"{GROUP}/member-key"  # on objects of a fleet's classes: of the spec that they were given
 LEAST_REPLICAS = f"{GROUP}/least-replicas"  # on objects of a fleet's classes, while a class that leaves is made up for
-AFTER = f"{GROUP}/after"  # on objects of a fleet's classes that wait for their turn: the object whose turn it is
+AFTER = f"{GROUP}/after"  # on objects of a fleet's classes that take turns: whose turn it is
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 COMPONENT_RESOLVE = "resolve"

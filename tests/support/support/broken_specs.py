@@ -243,7 +243,10 @@ BROKEN = (
            autoscaling={"minReplicas": 3, "maxReplicas": 4}),
            "spec.placement.classes[0].maxReplicas", "3", "raise maxReplicas"),
     Broken("a fleet that is green and blue", _fleet(rollout={"strategy": "BlueGreen"}),
-           "spec.rollout.strategy", "BlueGreen", "write strategy Canary", "needs spec.rollout.strategy Canary"),
+           "spec.rollout.strategy", "BlueGreen", "write strategy Canary", "that cannot leave candidates out"),
+    Broken("a fleet that recreates when somebody says so",
+           _fleet(rollout={"strategy": "Recreate", "autoPromote": False}),
+           "spec.rollout.autoPromote", "false", "remove it, or write strategy Canary", "nothing is proven beside"),
     Broken("a fleet with HTTP and gRPC at one host name", _fleet(rollout={"gateway": {
         "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["a.example"]}}),
            "spec.rollout.gateway.grpcHostnames", "a.example", "a host name of its own",

@@ -18,7 +18,7 @@ from enginewright.core.manifests import member_key
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
 from support.cluster import refused
-from support.fleet_cluster import FLEET, FleetCluster
+from support.fleet_cluster import FLEET, FleetCluster, MemberCluster
 
 H100 = {"gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -40,9 +40,9 @@ class SimulatedFleet(RuleBasedStateMachine):
     the revisions that an object has served."""
 
     @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1), scaled=st.booleans(),
-                surge=st.sampled_from([1, 0]))  # fmt: skip
-    def start(self, slow: set[str], scaled: bool, surge: int) -> None:
-        self.rollout = {"analysisSeconds": 0, "maxSurge": surge}
+                how=st.sampled_from([{"maxSurge": 1}, {"maxSurge": 0}, {"strategy": "Recreate"}]))  # fmt: skip
+    def start(self, slow: set[str], scaled: bool, how: dict[str, Any]) -> None:
+        self.rollout = {"analysisSeconds": 0, **how}
         self.fleet = FleetCluster(spec={**FLEET, **(SCALED if scaled else {}), "rollout": self.rollout})
         self.asked: list[dict[str, str]] = []
         self.proven: dict[str, set[str]] = {name: set() for name in ENTRIES}
@@ -156,7 +156,7 @@ class SimulatedFleet(RuleBasedStateMachine):
             key = member.annotations.get(labels.MEMBER_KEY, "")
             rollout = member.status.get("rollout") or {}
             current = member.status.get("observedGeneration") == member.generation
-            if current and rollout.get("step") in ("WaitingForPromotion", "Complete"):
+            if current and (rollout.get("step") in ("WaitingForPromotion", "Complete") or self.may_stop(member)):
                 self.proven[name].add(key)
             if current:
                 self.tried.setdefault((member.uid, str(rollout.get("candidate"))), set()).add(key)
@@ -166,6 +166,10 @@ class SimulatedFleet(RuleBasedStateMachine):
         if self.answered:
             assert self.fleet.answering(), "the Service has lost everybody"
         self.answered = self.answered or bool(self.fleet.answering())
+
+    def may_stop(self, member: MemberCluster) -> bool:
+        """With Recreate, which proves nothing beside what serves, a class waits for the engines of the others."""
+        return self.rollout.get("strategy") == "Recreate" and member.says("EngineBuilt").startswith("True/")
 
     def promoted(self, name: str, uid: str, revision: str) -> None:
         """A revision that a class has not served before takes over only where all classes of some spec could."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,9 +23,9 @@ class NoNode(dict[str, Any]):
         return {"phase": "Pending", "unschedulable": "0/3 nodes"}
 
 
-def ready(*classes: dict[str, Any]) -> FleetCluster:
+def ready(*classes: dict[str, Any], **rollout: Any) -> FleetCluster:
     fleet = FleetCluster(spec={**FLEET, "placement": {"classes": list(classes)},
-                               "rollout": {"analysisSeconds": 0, "maxSurge": 0}})
+                               "rollout": {"analysisSeconds": 0, "maxSurge": 0, **rollout}})
     fleet.run(20)
     assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
     return fleet
@@ -53,7 +54,26 @@ def test_one_class_after_the_other_and_promoted_together(classes: tuple[dict[str
     assert fleet.fewest is not None
     assert fleet.fewest >= len(classes) - 1
     assert any("starts after that of OptimisedModel minilm-gpu: without a replica to spare" in one for one in said)
-    assert all(labels.AFTER not in member.annotations for member in fleet.members.values())
+    assert {member.annotations.get(labels.AFTER) for member in fleet.members.values()} == {"minilm"}
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "Recreate"])
+def test_an_upgrade_of_the_operator_takes_turns_as_well(strategy: str) -> None:
+    """No spec changes, and all classes come to another candidate at once."""
+    fleet = ready(GPU, CPU, SLICE, strategy=strategy)
+    old = stable(fleet)
+    images = replace(fleet.config.images, server="registry.example/server:next")
+    fleet.config = replace(fleet.config, images=images)
+    for member in fleet.members.values():
+        member.config = fleet.config
+    for member in fleet.members.values():
+        member.live()
+    assert stable(fleet) == old
+    for _ in range(60):
+        fleet.step()
+        assert len(down(fleet)) <= 1
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet)[name] != old[name] for name in old)
 
 
 @pytest.mark.parametrize("bad", ["gpu", "cpu", "slice"])

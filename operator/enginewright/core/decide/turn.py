@@ -1,4 +1,4 @@
-"""A class of a fleet waits for its turn where a new replica takes the room of an old one."""
+"""A class of a fleet waits for its turn where what serves stops for its candidate."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ def wait_for_turn(world: World, target: Target, serving: Serving, memory: Rollou
     begun = serving.deployment(target.revision) or put_aside(world, memory, target.revision)
     if not (world.obj.fleet and first and stable) or begun or not serving.answers(stable):
         return None
-    said = (f"Revision {target.revision} starts after that of OptimisedModel {first}: without a replica to spare the "
-            f"classes of a fleet take turns. Revision {stable.revision} goes on serving.")
+    when = f"when fleet {first} says so" if first == world.obj.fleet else f"after that of OptimisedModel {first}"
+    why = "with strategy Recreate" if world.spec.rollout.strategy == "Recreate" else "without a replica to spare"
+    said = (f"Revision {target.revision} starts {when}: {why} the classes of a fleet take turns. Revision "
+            f"{stable.revision} goes on serving.")
     return RolloutResult(
         memory=RolloutStatus(stable=stable.revision, rolled_back=memory.rolled_back),
         actions=back_to(world, serving, stable, target.replicas, "it waits for its turn"),

@@ -138,10 +138,15 @@ def _scaled(spec: Spec) -> Iterator[Problem]:
 
 
 def _rolled_out(spec: Spec) -> Iterator[Problem]:
-    if spec.rollout.strategy != "Canary":
-        yield _problem("spec.rollout.strategy", spec.rollout.strategy, "does not go with spec.placement.classes, whose "
-                       "pods share one Service and are promoted together",
-                       "write strategy Canary, with maxSurge 0 where there is no capacity to spare")
+    rollout = spec.rollout
+    if rollout.strategy == "BlueGreen":
+        yield _problem("spec.rollout.strategy", rollout.strategy, "does not go with spec.placement.classes, whose "
+                       "pods share one Service that cannot leave candidates out",
+                       "write strategy Canary, or Recreate for one class after the other")
+    if rollout.strategy == "Recreate" and not rollout.auto_promote:
+        yield _problem("spec.rollout.autoPromote", False, "does not go with strategy Recreate and "
+                       "spec.placement.classes: nothing is proven beside what serves, that could wait to be promoted",
+                       "remove it, or write strategy Canary with maxSurge 0")
 
 
 def _placed(problem: Problem) -> bool:

@@ -43,10 +43,14 @@ _FLEET = (
     Rule(rule="!(has(self.placement.classes) && has(self.autoscaling)) || self.autoscaling.minReplicas > 0",
          message="spec.autoscaling.minReplicas 0 and spec.placement.classes exclude each other: requests that other "
                  "classes answer wake no class up; set it to 1 or more", field=".autoscaling.minReplicas"),
-    Rule(rule="!has(self.placement.classes) || self.rollout.strategy == 'Canary'",
-         message="spec.placement.classes needs spec.rollout.strategy Canary: pods of all classes share one Service and "
-                 "are promoted together; write Canary, with maxSurge 0 where there is no capacity to spare",
+    Rule(rule="!has(self.placement.classes) || self.rollout.strategy != 'BlueGreen'",
+         message="spec.rollout.strategy BlueGreen does not go with spec.placement.classes: their pods share one "
+                 "Service that cannot leave candidates out; write Canary, or Recreate for one class after the other",
          field=".rollout.strategy"),
+    Rule(rule="!has(self.placement.classes) || self.rollout.strategy != 'Recreate' || self.rollout.autoPromote",
+         message="spec.rollout.autoPromote false does not go with strategy Recreate and spec.placement.classes: "
+                 "nothing is proven beside what serves; remove it, or write strategy Canary with maxSurge 0",
+         field=".rollout.autoPromote"),
     # Which class it is only the operator says: of a text made by filter or map the apiserver expects too much cost.
     Rule(rule="!has(self.placement.classes) || self.engine.backend != 'tensorrt' || "
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",

@@ -74,7 +74,7 @@ def _objects(
 ) -> tuple[Action, ...]:
     """Written anew where somebody has changed one: what a class asks for is the fleet's to say."""
     actions: tuple[Action, ...] = ()
-    turns = starts(world, members)
+    turns = starts(world, members, agreed.wishes)
     for one in members:
         if one.name in world.observed.fleet.taken or (one.view and one.view.deleting):
             continue

@@ -15,7 +15,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide.fleet.standing import Member, Standing, told
-from enginewright.core.decide.fleet.turns import SLACK, in_turns, ways_back
+from enginewright.core.decide.fleet.turns import SLACK, in_turns, recreates, ways_back
 from enginewright.core.decide.pin import LIVE
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.world import World
@@ -72,7 +72,7 @@ def _agree(world: World, members: tuple[Member, ...]) -> Agreement:
         said = f"All classes ({_names(members)}) serve revision {revision}; no other runs."
         return Agreement(memory=RolloutStatus(stable=revision, step=COMPLETE), wishes=_wishes(world, members),
                          verdict=good(Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, said))
-    if standings <= set(AGREED):
+    if standings <= set(AGREED) and not recreates(world):
         return _promote(world, members, memory, _named(members, memory, revision))
     return _wait(world, members, memory, revision)
 
@@ -113,22 +113,31 @@ def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, r
 
 
 def _wait(world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
-    """Nobody is promoted yet. The clock runs from the first candidate that is proven, or waits for its turn to be."""
-    proven = [member for member in members if member.standing in (Standing.PROVEN, Standing.PROMOTING)]
+    """Nobody is promoted yet, or one class after the other. The clock runs from the first candidate that is proven, or
+    waits for its turn to be."""
+    through = (Standing.PROMOTING, Standing.DONE) if recreates(world) else (Standing.PROVEN, Standing.PROMOTING)
+    begun = [member for member in members if member.standing in through]
     queued = [member for member in members if _queued(member)]
-    left = [member for member in members if member.standing is Standing.PENDING]
+    left = [member for member in members if member.standing not in (*through, Standing.DONE)] or begun
     reason = left[0].verdict(Condition.ROLLOUT_COMPLETE).reason
-    if not (proven or queued) or world.spec.suspend:
+    if not (begun or queued) or world.spec.suspend:
         return Agreement(memory=_step(world, memory, revision, STARTING), wishes=_wishes(world, members),
                          verdict=bad(Condition.ROLLOUT_COMPLETE, reason, _told(left)))
     step = _step(world, memory, revision, AWAITING)
     until = (parse_timestamp(step.step_start_time) or world.now) + patience(world)
-    so_far = f"Proven in {_names(proven)}" if proven else f"{_names(queued)} can start"
-    said = (f"{so_far}, and promoted in all classes together: until {timestamp(until)} for {_names(left)}, else all go "
-            f"back. {_told(left)}")
+    said = (f"{_so_far(world, begun, queued)}: until {timestamp(until)} for {_names(left)}, else all go back. "
+            f"{_told(left)}")
     return Agreement(memory=step, wishes=_wishes(world, members),
                      requeue=max(1.0, (until - world.now).total_seconds()),
                      verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_CLASSES, said))
+
+
+def _so_far(world: World, begun: list[Member], queued: list[Member]) -> str:
+    if recreates(world):
+        who = f"{_names(begun)} first" if begun else f"{_names(queued)} can stop and start anew"
+        return f"Strategy Recreate, one class after the other, {who}"
+    who = f"Proven in {_names(begun)}" if begun else f"{_names(queued)} can start"
+    return f"{who}, and promoted in all classes together"
 
 
 def _queued(member: Member) -> bool:

@@ -1,7 +1,10 @@
-"""Without a replica to spare (``maxSurge`` 0) classes take turns: a class of one replica answers nobody while its
-candidate starts, and all of them at once would leave nobody who does.
+"""Where a class cannot start its candidate beside what serves, classes take turns: all of them at once would leave
+nobody who answers.
 
-One whose candidate is proven answers with that, and the next one starts. The way back is gone in turn as well.
+Without a replica to spare (``maxSurge`` 0) a class of one replica answers nobody while its candidate starts; one whose
+candidate is proven answers with that, and the next one starts. With strategy Recreate a class stops altogether; the
+next one follows when it serves with all its replicas, and none stops before every class has an engine to start. The way
+back is gone in turn as well.
 """
 
 from __future__ import annotations
@@ -20,19 +23,51 @@ SLACK = timedelta(minutes=30)
 Wishes = Mapping[str, Mapping[str, str]]
 
 
+def recreates(world: World) -> bool:
+    return world.spec.rollout.strategy == "Recreate"
+
+
 def in_turns(world: World) -> bool:
-    return world.spec.rollout.max_surge == 0
+    return recreates(world) or world.spec.rollout.max_surge == 0
 
 
-def starts(world: World, members: tuple[Member, ...]) -> Wishes:
-    """Annotations of the classes that are to wait with their candidates. A class that does not answer has nothing to
-    lose, and the others wait for it."""
-    pending = [member for member in members if member.standing is Standing.PENDING and not _asked(member)]
-    if not in_turns(world) or not pending:
+def starts(world: World, members: tuple[Member, ...], wishes: Wishes) -> Wishes:
+    """Annotations of the classes that are to wait with their candidates. ``wishes`` are what the fleet asks for: a
+    class on its way back is not held up here.
+
+    One that serves what is asked for waits as well, for the word of the fleet: it may come to another candidate by
+    itself, as after an upgrade of the operator.
+    """
+    if not in_turns(world):
         return {}
-    first = min(pending, key=lambda member: (member.available, not _runs(member)))
-    return {member.entry.name: {labels.AFTER: first.name}
-            for member in pending if member is not first and member.available}  # fmt: skip
+    free = [member for member in members if labels.ROLLBACK_TO not in wishes.get(member.entry.name, {})]
+    first = _first(world, members, free)
+    return {member.entry.name: {labels.AFTER: first.name if first and _unsettled(member) else world.obj.name}
+            for member in free if member is not first and member.available}  # fmt: skip
+
+
+def _first(world: World, members: tuple[Member, ...], free: list[Member]) -> Member | None:
+    """Whose turn it is. A class that does not answer has nothing to lose, and the others wait for it; one that does
+    needs another that answers meanwhile."""
+    open_ones = [member for member in free if _unsettled(member) and (
+        recreates(world) or member.standing is Standing.PENDING)]
+    if not open_ones:
+        return None
+    first = min(open_ones, key=lambda member: (member.available, not _runs(member)))
+    others = [member for member in members if member is not first]
+    if not first.available:
+        return first
+    if recreates(world) and not all(_has_engine(member) for member in others if _unsettled(member)):
+        return None
+    return first if any(member.available for member in others) else None
+
+
+def _unsettled(member: Member) -> bool:
+    return member.standing in (Standing.PENDING, Standing.PROVEN, Standing.PROMOTING)
+
+
+def _has_engine(member: Member) -> bool:
+    return member.verdict(Condition.ENGINE_BUILT).ok
 
 
 def ways_back(world: World, members: tuple[Member, ...], wishes: Wishes) -> Wishes:
