@@ -7,6 +7,7 @@ monitor that fails must never take its replica out of service. Standard library 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,8 +19,8 @@ from types import FrameType
 
 CGROUP = Path("/sys/fs/cgroup")
 LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of cgroup v2, and of v1
-# Of the container's memory, for the monitor: the rest is this process's and the kernel's.
-SHARE = 0.85
+# Of the container's memory that is left to this process, to the kernel and to what libraries relocate.
+LEFT, LEAST_LEFT = 0.15, 48 << 20
 FIRST_PAUSE, LONGEST_PAUSE, SETTLED = 1.0, 300.0, 600.0
 # Each thread of these libraries reserves memory of its own, by the number of the machine's cores.
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -27,27 +28,37 @@ QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS":
 
 def memory_bytes(cgroup: Path = CGROUP) -> int:
     """What the monitor may allocate; 0 where the container has no limit or does not say."""
-    for limit in LIMITS:
+    for name in LIMITS:
         try:
-            return int(int((cgroup / limit).read_text()) * SHARE)
+            limit = int((cgroup / name).read_text())
         except (OSError, ValueError):
             continue
+        return max(1, limit - max(int(limit * LEFT), LEAST_LEFT))
     return 0
 
 
-def keep_running(command: Sequence[str], stop: threading.Event) -> None:
+def confine(memory: int) -> None:
+    """Of this process: of requests nothing may ever lie on a disk, and what needs too much memory fails by an
+    exception. The kernel could end the container with it, and a pod whose container is down gets no requests."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+
+def keep_running(command: Sequence[str], stop: threading.Event, memory: int) -> None:
     """Starts ``command`` again whenever it ends, after ever longer pauses, until ``stop``."""
     pause = FIRST_PAUSE
     while not stop.is_set():
         began = time.monotonic()
         try:
-            with subprocess.Popen(command, env={**os.environ, **QUIET}) as child:
+            with subprocess.Popen(command, env={**os.environ, **QUIET}, preexec_fn=lambda: confine(memory)) as child:
                 while child.poll() is None and not stop.wait(0.5):
                     pass
                 child.terminate()
             if not stop.is_set():
-                print(f"the monitor ended with status {child.returncode}", file=sys.stderr, flush=True)
-        except OSError as error:
+                allowed = f", with {memory >> 20} MiB of spec.quality.resources.limits.memory" if memory else ""
+                print(f"the monitor ended with status {child.returncode}{allowed}", file=sys.stderr, flush=True)
+        except (OSError, subprocess.SubprocessError) as error:
             print(f"the monitor cannot be started: {error}", file=sys.stderr, flush=True)
         pause = FIRST_PAUSE if time.monotonic() - began > SETTLED else min(LONGEST_PAUSE, 2 * pause)
         stop.wait(pause)
@@ -61,8 +72,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    keep_running([sys.executable, "-m", "enginewright_builder.quality.monitor", *sys.argv[1:],
-                  f"--memory-bytes={memory_bytes()}"], stop)
+    keep_running([sys.executable, "-m", "enginewright_builder.quality.monitor", *sys.argv[1:]], stop, memory_bytes())
     return 0
 
 

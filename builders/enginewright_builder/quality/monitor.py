@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import resource
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -78,11 +77,6 @@ class Monitor:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # of requests nothing may ever lie on a disk
-    if options.memory_bytes:
-        # A model that is too large must fail here, by an exception, and not take the container along: a pod whose
-        # container is down gets no requests.
-        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
     try:
         about = read_about(options.reference)
     except (OSError, ValueError, ContractError) as error:
@@ -127,7 +121,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--window", type=int, required=True, help="newest requests that agreement is taken over")
     parser.add_argument("--port", type=int, required=True, help="of /quality and /metrics")
     parser.add_argument("--triton-port", type=int, default=8000, help="of the server's HTTP endpoint")
-    parser.add_argument("--memory-bytes", type=int, default=0, help="most that it may allocate; 0: no limit")
     return parser.parse_args(arguments)
 
 

@@ -68,6 +68,8 @@ BROKEN = (
     Broken("a monitor that asks for more than its limit", {**SOURCE, "quality": {
         "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}},
            "spec.quality.resources.requests.cpu", "2", "raise the limit"),
+    Broken("less memory than any monitor needs", {**SOURCE, "quality": {"resources": {"limits": {"memory": "255Mi"}}}},
+           "spec.quality.resources.limits.memory", "255Mi", "write at least 256Mi"),
     Broken("a fleet that goes back by itself", _fleet(quality={"rollback": True}),
            "spec.quality.rollback", "true", "set it to false"),
     Broken("prometheus without address", {**SOURCE, "autoscaling": {"maxReplicas": 2, "source": "prometheus"}},

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -14,7 +17,7 @@ import pytest
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.engines.base import Tensors
 from enginewright_builder.quality import tap as tap_module
-from enginewright_builder.quality.__main__ import memory_bytes
+from enginewright_builder.quality.__main__ import keep_running, memory_bytes
 from enginewright_builder.quality.monitor import Monitor
 from enginewright_builder.quality.reference import NORM_SAMPLES, About, Reference, typical_norms
 from enginewright_builder.quality.tap import Tap
@@ -165,10 +168,30 @@ def test_norms_are_taken_of_no_more_answers_than_are_needed() -> None:
 
 
 @pytest.mark.parametrize(("file", "text", "allowed"), [
-    ("memory.max", "2147483648\n", 1825361100), ("memory/memory.limit_in_bytes", "2147483648\n", 1825361100),
-    ("memory.max", "max\n", 0), ("nothing", "1", 0)])
+    ("memory.max", "2147483648\n", 1825361101), ("memory/memory.limit_in_bytes", "2147483648\n", 1825361101),
+    ("memory.max", f"{256 << 20}\n", 208 << 20), ("memory.max", "1", 1), ("memory.max", "max\n", 0),
+    ("nothing", "1", 0)])
 def test_the_containers_limit_is_found_in_both_versions_of_cgroups(file: str, text: str, allowed: int,
                                                                    tmp_path: Path) -> None:
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(text)
     assert memory_bytes(tmp_path) == allowed
+
+
+def test_what_needs_too_much_memory_fails_by_itself_and_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    """Not by the kernel, which could take the container, and so the replica, along. Nor may it leave a core."""
+    stop = threading.Event()
+    code = ("import resource, sys; print('core', resource.getrlimit(resource.RLIMIT_CORE), flush=True)\n"
+            "try: bytearray(200 << 20)\nexcept MemoryError: sys.exit(7)")
+    monitors = threading.Thread(target=keep_running, args=([sys.executable, "-c", code], stop, 100 << 20))
+    monitors.start()
+    said, deadline = "", time.monotonic() + 60
+    try:
+        while "ended" not in said and time.monotonic() < deadline:
+            stop.wait(0.05)
+            said += "".join(capfd.readouterr())
+    finally:
+        stop.set()
+        monitors.join()
+    assert "core (0, 0)" in said
+    assert "ended with status 7, with 100 MiB of spec.quality.resources.limits.memory" in said

@@ -66,6 +66,9 @@ def test_what_is_said(samples: int, mean: float, says: str, words: tuple[str, ..
 def test_without_a_monitor_that_answers_it_is_not_measured_and_nobody_is_bothered() -> None:
     cluster = serving()
     assert cluster.says("QualityHeld") == "Unknown/NotMeasured"
+    (pod,) = cluster.pods
+    assert cluster.condition("QualityHeld")["message"].endswith(
+        f" The monitor of {pod} does not answer yet: kubectl logs {pod} -c quality says why.")
     assert "quality" not in cluster.status
     assert not [line for line in cluster.log if "NotMeasured" in line]
 
@@ -93,7 +96,7 @@ def test_without_a_sample_there_is_no_figure() -> None:
 def test_what_can_never_be_measured_is_not_said_to_be_measured() -> None:
     cluster = serving()
     assert told(cluster, report(0, 0.0, problem="tensors of this type: x (float16)")) == "Unknown/NotMeasured"
-    assert "tensors of this type: x (float16)." in cluster.condition("QualityHeld")["message"]
+    assert cluster.condition("QualityHeld")["message"].endswith("tensors of this type: x (float16).")
     assert "quality" not in cluster.status
 
 

@@ -86,6 +86,8 @@ def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
      '"' + "x" * 64 + '"', "at most 63"),
     ({**SOURCE, "serving": {"resources": {"limits": {"memory": "2 GB"}}}}, "spec.serving.resources.limits.memory",
      '"2 GB"', "memory: 2Gi"),
+    ({**SOURCE, "serving": {"resources": {"limits": {"memory": "1e1000"}}}}, "spec.serving.resources.limits.memory",
+     '"1e1000"', "memory: 2Gi"),
     ({**SOURCE, "serving": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
      "spec.serving.resources.limits.nvidia.com/gpu", '"nvidia.com/gpu"', "chosen under spec.placement"),
     ({**SOURCE, "serving": {"podTemplate": {"spec": []}}}, "spec.serving.podTemplate.spec", "[]", "an object"),

@@ -7,13 +7,14 @@ otherwise, or :mod:`~enginewright.core.decide.drift_back` does where that is ask
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from enginewright.core.conditions import Verdict, bad, find, good, parse_timestamp, timestamp, unknown
 from enginewright.core.decide.serving import Serving, pods_of
 from enginewright.core.decide.world import LOOK_AGAIN, World, count
+from enginewright.core.observed import PodView
 from enginewright.core.quality import STALE_SECONDS, Finding, problems, silent_seconds
 from enginewright.core.quality import find as find_agreement
 from enginewright.core.reasons import Condition, Reason
@@ -38,12 +39,14 @@ def quality_step(world: World, serving: Serving) -> QualityResult:
     if world.spec.quality is None:
         return QualityResult()
     stable = serving.stable
-    names = {pod.name for pod in pods_of(world.observed, stable.revision)} if stable else set()
+    pods = pods_of(world.observed, stable.revision) if stable else ()
+    names = {pod.name for pod in pods}
     reports = {pod: report for pod, report in world.observed.quality.items() if pod in names}
     found = find_agreement(reports)
     trouble = "".join(f" {one}." for one in problems(reports.values()))
     if stable is None or found is None:
-        said = f"No replica that serves measures agreement with the source model{_silence(reports)}.{trouble}"
+        said = (f"No replica that serves measures agreement with the source model{_silence(reports)}.{trouble}"
+                f"{_mute(pods, reports)}")
         return QualityResult(verdict=unknown(Condition.QUALITY_HELD, Reason.NOT_MEASURED, said), requeue=LOOK_AGAIN)
     verdict = _verdict(world, stable.revision, found)
     verdict = replace(verdict, message=f"{verdict.message}{_worst(found)}{trouble}")
@@ -92,6 +95,12 @@ def _silence(reports: Mapping[str, QualityReport]) -> str:
         return ""
     steps = int(math.log2(silent / STALE_SECONDS))
     return f": no sampled traffic for more than {int(STALE_SECONDS / 60) << steps} minutes"
+
+
+def _mute(pods: Iterable[PodView], reports: Mapping[str, QualityReport]) -> str:
+    """A monitor may want more memory than it has, and then only its log says so."""
+    mute = min((pod.name for pod in pods if pod.ready and pod.name not in reports), default="")
+    return f" The monitor of {mute} does not answer yet: kubectl logs {mute} -c quality says why." if mute else ""
 
 
 def _remedy(world: World) -> str:

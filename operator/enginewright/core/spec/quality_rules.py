@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from enginewright.core import labels
 from enginewright.core.problems import Problem
 from enginewright.core.quality import samples_needed
+from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.beside import Beside, taken_names
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
 
 MONITOR = Beside(what="the quality monitor", asked_by="spec.quality", container=labels.CONTAINER_QUALITY,
                  volume=labels.VOLUME_TRACES, path=labels.TRACES_PATH, port=labels.QUALITY_PORT)  # fmt: skip
+
+# ONNX Runtime, NumPy and what is left free (``enginewright_builder.quality``) take 210 MiB, without a model.
+LEAST_MEMORY = 256 << 20
 
 
 def quality_problems(spec: Spec) -> Iterator[Problem]:
@@ -25,4 +29,9 @@ def quality_problems(spec: Spec) -> Iterator[Problem]:
             message=f"is less than the {needed} answers that can show a tolerance of {spec.accuracy.tolerance:g} even "
                     "if all agree",
             remedy=f"write at least {2 * needed}, or raise spec.accuracy.tolerance")  # fmt: skip
+    limit = spec.quality.resources.limits.get("memory")
+    if limit is not None and parse_quantity(limit) < LEAST_MEMORY:
+        yield Problem(field="spec.quality.resources.limits.memory", value=show(limit),
+                      message="is less than the monitor needs, whatever the model",
+                      remedy="write at least 256Mi, and more for a source model that is large in full precision")
     yield from taken_names(spec, MONITOR)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from enginewright.core.spec.base import Remedy, SpecModel
 
-QUANTITY_PATTERN = r"^([0-9]+|[0-9]*\.[0-9]+|[0-9]+\.)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?$"
+QUANTITY_PATTERN = r"^([0-9]+|[0-9]*\.[0-9]+|[0-9]+\.)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$"
 ResourceName = Literal["cpu", "memory", "ephemeral-storage"]
 Quantity = Annotated[int, Field(ge=0)] | Annotated[str, Field(max_length=32, pattern=QUANTITY_PATTERN)]
 Quantities = Annotated[Mapping[ResourceName, Quantity], Field(max_length=3),
