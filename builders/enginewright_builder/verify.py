@@ -5,6 +5,8 @@ serving pod's init container: exit status 0 and one line when the engine is whol
 line also becomes the container's termination message, which the operator puts into a condition. ``--smoke-test`` names
 a folder that the server sees: the program that tries the server before it gets traffic is left there, with the answers
 that the engine was proven to give, and the one that looks for the TensorRT and the GPU that it was built with.
+``--model-control-key`` names a file in memory: a key that no other pod has is left there, for the server and for the
+container that changes its batching.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
 from collections.abc import Sequence
@@ -34,6 +37,7 @@ TERMINATION_LOG = Path("/dev/termination-log")
 READ_BYTES = 1 << 20
 # What fits.py reads: of which TensorRT version and for which GPU the engine is.
 FITS_FILE = "fits.json"
+KEY_BYTES = 32
 
 
 class VerificationError(ValueError):
@@ -83,6 +87,14 @@ def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:
         shutil.copyfile(folder / SMOKE_FILE, target / SMOKE_FILE)
 
 
+def leave_key(target: Path) -> None:
+    """A new one, a line of hexadecimal digits, that its owner alone may read. Raises :class:`OSError`."""
+    target.unlink(missing_ok=True)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+    with open(descriptor, "w", encoding="ascii") as writer:
+        writer.write(f"{secrets.token_hex(KEY_BYTES)}\n")
+
+
 def needs(manifest: Manifest) -> dict[str, str]:
     """``tensorrt``, where a plan is among the engine's parts, and ``device``, where the driver named the GPU that it
     was built on: a name without spaces merely repeats what was asked for."""
@@ -99,11 +111,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fingerprint", default="", help="refuse an engine of another fingerprint")
     parser.add_argument("--manifest-digest", default="", help="refuse a manifest of another digest, sha256:<hex>")
     parser.add_argument("--smoke-test", type=Path, help="leave the server's smoke test in this folder")
+    parser.add_argument("--model-control-key", type=Path, help="leave a new key for the server's model control here")
     options = parser.parse_args(arguments)
     try:
         manifest = verify(options.directory, options.fingerprint, manifest_digest=options.manifest_digest)
         if options.smoke_test:
             leave_smoke_test(options.directory, options.smoke_test, manifest)
+        if options.model_control_key:
+            leave_key(options.model_control_key)
     except (VerificationError, OSError) as error:
         _say(f"engine {options.directory} refused: {error}", sys.stderr)
         return EXIT_DAMAGED

@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from enginewright import __version__, activate_command, logs, plan_command, simulate_command, tracing
+from enginewright import __version__, activate_command, adapt_command, logs, plan_command, simulate_command, tracing
 from enginewright.clients.errors import ClientError
 from enginewright.command_line import LEVELS, positive, until_signalled
 from enginewright.settings import SettingsError, read_settings
@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     plan_command.arguments(verbs.add_parser("plan", help="where replicas would fit, and which MIG layout would help"))
     simulate_command.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
     activate_command.arguments(verbs.add_parser("activate", help="hold requests for a model that has no replica"))
+    adapt_command.arguments(verbs.add_parser("adapt", help="let a server's batching follow its traffic"))
     verbs.add_parser("version", help="print the version").set_defaults(act=print_version)
     return top
 

@@ -33,6 +33,7 @@ OBJECTS: dict[str, JSON] = {
     "sealed": {"source": {**BASE["source"], "signature": {
         "method": "certificate", "path": "s/a.sig", "keyFrom": {"kind": "Secret", "name": "k", "key": "c.pem"}}},
                "placement": {"gpu": {"products": [H100]}}, "quality": {"resources": {"limits": {"memory": "8Gi"}}}},
+    "following": {**BASE, "placement": {"accelerator": "cpu"}, "batching": {"adaptive": True}, "quality": {}},
     "additions": {**BASE, "placement": {"accelerator": "cpu"}, "serving": {"podTemplate": {
         "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "hello"}},
         "spec": {

@@ -25,11 +25,10 @@ from enginewright.runtime import Operator
 from enginewright_builder.contract import ErrorReport, Outcome, Progress, dumps
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import embedded
+from support.operators import OURS_ALONE, done, embedded, settled, written
 
 MINE = f"{labels.MODEL}=minilm"
 ENGINES = f"{labels.ENGINE}=true"
-OURS_ALONE = (OPTIMISED_MODEL, CONFIG_MAP, SERVICE)
 QUICK = {"strategy": "Canary", "analysisSeconds": 0}
 
 
@@ -134,34 +133,6 @@ async def test_a_quiet_world_is_not_written_to(
         await eventually(several_more_passes)
         assert await models.versions(*OURS_ALONE) == before
         assert written(operator) == writes
-
-
-async def settled(operator: Operator) -> None:
-    """Until three passes in a row have written nothing: an operator that resyncs often, or the third never comes."""
-    writes, since = written(operator), done(operator)
-
-    async def quiet() -> bool:
-        nonlocal writes, since
-        if written(operator) != writes:
-            writes, since = written(operator), done(operator)
-        return done(operator) >= since + 3
-
-    await eventually(quiet)
-
-
-def written(operator: Operator) -> float:
-    """Calls to the apiserver that would change something, changed or not."""
-    verbs = ("apply", "create", "patch", "delete", "scale")
-    return sum(
-        sample.value
-        for family in operator.metrics.api_seconds.collect()
-        for sample in family.samples
-        if sample.name.endswith("_count") and sample.labels["verb"] in verbs
-    )
-
-
-def done(operator: Operator) -> float:
-    return float(operator.metrics.passes.labels("ok")._value.get())
 
 
 async def test_no_pod_starts_where_no_replica_is_wanted(

@@ -89,6 +89,7 @@ build_resources: {{ .buildResources | toJson }}
 server_resources: {{ .serverResources | toJson }}
 verify_resources: {{ .verifyResources | toJson }}
 quality_resources: {{ .qualityResources | toJson }}
+batcher_resources: {{ .batcherResources | toJson }}
 activator_resources: {{ .activatorResources | toJson }}
 activator_replicas: {{ .activatorReplicas }}
 collect_engines: {{ .collectEngines }}

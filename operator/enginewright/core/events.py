@@ -23,6 +23,7 @@ ACTIONS = {
     Condition.ROLLOUT_COMPLETE: "Rollout",
     Condition.SCALING_ACTIVE: "Scale",
     Condition.QUALITY_HELD: "Compare",
+    Condition.BATCHING_ADAPTIVE: "Batch",
 }
 # Said by another condition's event, or no news.
 QUIET = frozenset(

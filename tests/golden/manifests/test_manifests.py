@@ -166,6 +166,12 @@ def test_replicas_whose_live_answers_are_held_against_the_source_model() -> None
     check_golden(HERE / "cpu" / "deployment_with_monitor.yaml", children.all()["deployment"])
 
 
+def test_replicas_whose_batching_follows_the_traffic() -> None:
+    spec = {**CPU, "batching": {"adaptive": True}, "objective": {"latency": {"milliseconds": 40}}}
+    children = children_of("minilm", spec, CONFIGS["cpu"])
+    check_golden(HERE / "cpu" / "deployment_with_batcher.yaml", children.all()["deployment"])
+
+
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
 def test_a_source_that_must_be_signed(kind: str) -> None:
     signature = {"keyFrom": {"kind": kind, "name": "release-keys", "key": "models.pub"}}
@@ -185,6 +191,7 @@ def test_no_golden_is_left_over() -> None:
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
                "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",
+               "cpu/deployment_with_batcher.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",
                "fleet/member_cpu.yaml", "fleet/service.yaml", "fleet/deployment.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

@@ -23,6 +23,7 @@ from enginewright.clients.kube import MERGE, KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, POD, Resource
 from enginewright.core import labels
 from enginewright_builder.contract import (
+    BatchTime,
     BuildRequest,
     CandidateSummary,
     EngineSummary,
@@ -50,7 +51,7 @@ class Script:
     """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
     ``hold-new`` leaves pods alone that do something already. ``unschedulable`` gives a pod no node, and says so as the
     scheduler would, and with ``taken-back`` a pod's node shuts down. Pods of an OptimisedModel in ``models`` follow a
-    script of their own. Builds on the MIG profiles of ``missed`` miss the objective."""
+    script of their own. Builds on the MIG profiles of ``missed`` miss the objective; all tell ``curve``."""
 
     resolve: Act = "succeed"
     build: Act = "succeed"
@@ -58,6 +59,7 @@ class Script:
     gc: Act = "succeed"
     digest: str = DIGEST
     missed: frozenset[str] = frozenset()
+    curve: tuple[BatchTime, ...] = ()
     models: dict[str, Script] = field(default_factory=dict)
 
     def of(self, pod: Object) -> Script:
@@ -246,7 +248,8 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
                                 evaluation_digest=digest if request.accuracy.evaluation else "",
                                 calibration_digest=digest if request.engine.calibration else "")  # fmt: skip
         return Outcome(kind=kind, ok=True, source=source)
-    engine = replace(ENGINE, objective_met=request.device.mig_profile not in script.missed)
+    engine = replace(ENGINE, objective_met=request.device.mig_profile not in script.missed,
+                     service_curve=script.curve)  # fmt: skip
     return Outcome(
         kind=kind, ok=True, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
         built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=engine, serving=ServingChoice(max_batch_size=32),

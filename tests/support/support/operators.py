@@ -18,6 +18,7 @@ from enginewright.clients.kube import KubeClient
 from enginewright.clients.probe import ProbeClient
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.quality import QualityClient
+from enginewright.clients.resources import CONFIG_MAP, OPTIMISED_MODEL, SERVICE
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.core.config import OperatorConfig
@@ -25,9 +26,11 @@ from enginewright.core.labels import METRICS_PORT, QUALITY_PORT
 from enginewright.reconcile.metrics import Metrics
 from enginewright.runtime import Operator, Options
 from enginewright_builder.contract import QualityReport
-from support.apiserver import PATIENCE
+from support.apiserver import PATIENCE, eventually
 
 ROOT = Path(__file__).resolve().parents[3]
+# Kinds that the operator alone writes.
+OURS_ALONE = (OPTIMISED_MODEL, CONFIG_MAP, SERVICE)
 
 
 @dataclass
@@ -151,3 +154,31 @@ class OperatorProcess:
             yield self
         finally:
             await self.kill()
+
+
+async def settled(operator: Operator) -> None:
+    """Until three passes in a row have written nothing: an operator that resyncs often, or the third never comes."""
+    writes, since = written(operator), done(operator)
+
+    async def quiet() -> bool:
+        nonlocal writes, since
+        if written(operator) != writes:
+            writes, since = written(operator), done(operator)
+        return done(operator) >= since + 3
+
+    await eventually(quiet)
+
+
+def written(operator: Operator) -> float:
+    """Calls to the apiserver that would change something, changed or not."""
+    verbs = ("apply", "create", "patch", "delete", "scale")
+    return sum(
+        sample.value
+        for family in operator.metrics.api_seconds.collect()
+        for sample in family.samples
+        if sample.name.endswith("_count") and sample.labels["verb"] in verbs
+    )
+
+
+def done(operator: Operator) -> float:
+    return float(operator.metrics.passes.labels("ok")._value.get())

@@ -17,7 +17,7 @@ from enginewright.core.manifests import (
     resolve_job_name,
 )
 from enginewright.core.manifests.common import Owner, resources
-from enginewright.core.manifests.deployment import startup_seconds
+from enginewright.core.manifests.server import startup_seconds
 from enginewright.core.observed import ObjectView
 from enginewright.core.placement import Placement
 from enginewright.core.spec import ResourcesSpec

@@ -171,7 +171,7 @@ def test_the_defaults_are_the_operators_own() -> None:
         "spotLabels": dict(default.spot_labels),
     }
     plain["activatorReplicas"] = default.activator_replicas
-    for step in ("resolve", "build", "server", "verify", "quality", "activator"):
+    for step in ("resolve", "build", "server", "verify", "quality", "batcher", "activator"):
         resources = getattr(default, f"{step}_resources")
         plain[f"{step}Resources"] = {"requests": dict(resources.requests), "limits": dict(resources.limits)}
     assert {key: config[key] for key in plain} == plain

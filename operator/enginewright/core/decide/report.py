@@ -10,6 +10,7 @@ from enginewright.core.conditions import Verdict, bad, merge
 from enginewright.core.decide import blocks
 from enginewright.core.decide.activation import held_verdict
 from enginewright.core.decide.analysis import waiting_trouble
+from enginewright.core.decide.batching_step import batching_verdict
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.history import HistoryResult
 from enginewright.core.decide.proof import accuracy_verdict, objective_verdict
@@ -61,7 +62,7 @@ def report(world: World, found: Findings) -> Plan:
         objective_verdict(world.spec, found.engine),
         found.rollout.verdict,
         found.scale.verdict,
-        *filter(None, (found.quality.verdict,)),
+        *filter(None, (found.quality.verdict, batching_verdict(world, found.engine))),
     )
     old = world.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from enginewright.core import labels
+from enginewright.core.batching import SafeSet
 from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.batcher import adaptive, batcher, key_mounts, key_volumes
 from enginewright.core.manifests.common import (
     JSON,
     Owner,
@@ -19,29 +20,24 @@ from enginewright.core.manifests.common import (
     prefer,
     pull_secrets,
     resources,
-    scratch_mounts,
     scratch_volumes,
     sealed,
     short_hash,
     spread_over_nodes,
-    triton_ports,
 )
 from enginewright.core.manifests.pod_template import merge
-from enginewright.core.manifests.quality import monitor, trace_arguments, trace_mounts, trace_volumes
+from enginewright.core.manifests.quality import monitor, trace_volumes
+from enginewright.core.manifests.server import SMOKE_PATH, engine_path, server, startup_seconds
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
-from enginewright.core.request import STORE_PATH, server_image, store_folder
+from enginewright.core.request import STORE_PATH, server_image
 from enginewright.core.spec import Spec
 from enginewright.core.spot import on_spot
-from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
 
 # Raised when what a revision is changes for the same spec, so that an upgrade rolls on purpose only.
 REVISION_VERSION = 2
 
-MODELS_PATH = "/models"
-SMOKE_PATH = "/smoke-test"  # holds the program that tries the server, and recorded answers: a few MB
 SMOKE_SIZE = "32Mi"
-STARTUP_PERIOD = 2
 SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
 IMAGE_PULL_SECONDS = 900  # server images weigh up to 10 GB
 
@@ -51,6 +47,8 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
     traffic. Replicas, autoscaling and rollout settings are not in it."""
     return short_hash({
         **_quality_key(spec),
+        # Off it is left out, so that revisions of before it was known keep their names.
+        **({"batching": "adaptive"} if spec.batching.adaptive else {}),
         "version": REVISION_VERSION,
         "fingerprint": fingerprint,
         "image": server_image(spec, config),
@@ -105,13 +103,6 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     })
 
 
-def startup_seconds(record: EngineRecord) -> int:
-    """How long a server may take to load: five times what the build measured, and a minute. A page cache that is cold,
-    a busy node or a slower volume multiply it; a server that hangs must still be ended."""
-    engine = record.outcome.engine
-    return 60 + math.ceil(5 * (engine.load_seconds if engine else 0))
-
-
 def _strategy(spec: Spec) -> JSON:
     if spec.rollout.strategy == "Recreate":
         return {"type": "Recreate"}
@@ -121,6 +112,8 @@ def _strategy(spec: Spec) -> JSON:
 
 def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
          revision: str) -> JSON:
+    found = adaptive(spec, record, placement, config)
+    safe = found if isinstance(found, SafeSet) else None
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -131,21 +124,18 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         **node_placement(placement),
         **device_claims(owner.name, placement),
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
-        "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
-        "containers": [_server(owner, spec, record, placement, config),
-                       *([monitor(spec.quality, owner.served_as, _engine_path(spec, record), config)]
-                         if spec.quality else [])],
+        "initContainers": [_verify(spec, record, config, safe), *_fits(spec, placement, config)],
+        "containers": [server(owner, spec, record, placement, config, safe),
+                       *([monitor(spec.quality, owner.served_as, engine_path(spec, record), config)]
+                         if spec.quality else []),
+                       *([batcher(safe, owner.served_as, config)] if safe else [])],
         "volumes": [claim_volume("engine", record.store_claim),
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
-                    *(trace_volumes() if spec.quality else [])],
+                    *(trace_volumes() if spec.quality else []), *(key_volumes() if safe else [])],
     }
 
 
-def _engine_path(spec: Spec, record: EngineRecord) -> str:
-    return "/".join(filter(None, (store_folder(spec), record.fingerprint)))
-
-
-def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
+def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: SafeSet | None) -> JSON:
     """Checks every file against the engine's manifest before a server reads them. It sees the whole store: mounting the
     engine's folder alone would create it where it is missing."""
     return {
@@ -153,14 +143,16 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
         "image": config.images.operator,
         "imagePullPolicy": config.pull_policy,
         "command": ["python3", "-m", "enginewright_builder.verify"],
-        "args": [f"{STORE_PATH}/{_engine_path(spec, record)}", "--fingerprint", record.fingerprint,
-                 "--manifest-digest", record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH],
+        "args": [f"{STORE_PATH}/{engine_path(spec, record)}", "--fingerprint", record.fingerprint,
+                 "--manifest-digest", record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
+                 *([f"--model-control-key={labels.KEY_FILE}"] if safe else [])],
         "resources": resources(config.verify_resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "engine", "mountPath": STORE_PATH, "readOnly": True},
                          {"name": "smoke-test", "mountPath": SMOKE_PATH},
-                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+                         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
+                         *(key_mounts(read_only=False) if safe else [])],
     }
 
 
@@ -181,53 +173,3 @@ def _fits(spec: Spec, placement: Placement, config: OperatorConfig) -> list[JSON
         "volumeMounts": [{"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
                          {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }]
-
-
-def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
-    """The engine has no name; mounted under the object's or its fleet's, that is what Triton serves it as."""
-    sub_path = f"{_engine_path(spec, record)}/{MODEL_REPOSITORY}/{MODEL_FOLDER}"
-    return {
-        "name": labels.CONTAINER_SERVER,
-        "image": server_image(spec, config),
-        "imagePullPolicy": config.pull_policy,
-        # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
-        "args": _arguments(spec, config),
-        "ports": triton_ports(),
-        "resources": resources(config.server_resources, spec.serving.resources, placement),
-        "securityContext": container_security(),
-        "startupProbe": _smoke_test(owner, startup_seconds(record)),
-        "readinessProbe": _probe("ready", period=2, timeout=2, failures=3),
-        # Slow to kill: a server at its limit answers late, and killing it makes the others later.
-        "livenessProbe": _probe("live", period=10, timeout=5, failures=6),
-        # Endpoints are withdrawn while it sleeps; only then does Triton stop taking connections.
-        "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.served_as}", "subPath": sub_path,
-                          "readOnly": True},
-                         {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
-                         *scratch_mounts(), *(trace_mounts() if spec.quality else [])],
-    }
-
-
-def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
-    on_cpu = ["--allow-gpu-metrics=false"] if spec.placement.accelerator == "cpu" else []
-    return ["tritonserver", f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
-            f"--exit-timeout-secs={config.exit_timeout}", f"--http-port={labels.HTTP_PORT}",
-            f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu,
-            *(trace_arguments() if spec.quality else []), *config.server_args]
-
-
-def _smoke_test(owner: Owner, seconds: int) -> JSON:
-    """The model answers as it was proven to, or its container ends: only then do the other probes begin. It has as long
-    to answer as the server has to load. An image without Python is asked whether it is ready, no more."""
-    url = f"http://127.0.0.1:{labels.HTTP_PORT}/v2/health/ready"
-    command = (f"command -v python3 >/dev/null || exec curl -fsS -o /dev/null {url}; "
-               f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.served_as} --port={labels.HTTP_PORT} "
-               f"--seconds={seconds}")
-    return {"exec": {"command": ["/bin/sh", "-c", command]}, "periodSeconds": STARTUP_PERIOD,
-            "timeoutSeconds": seconds + 10, "failureThreshold": math.ceil(seconds / STARTUP_PERIOD)}
-
-
-def _probe(what: str, *, period: int, timeout: int, failures: int) -> JSON:
-    return {"httpGet": {"path": f"/v2/health/{what}", "port": labels.PORT_HTTP}, "periodSeconds": period,
-            "timeoutSeconds": timeout, "failureThreshold": failures}

@@ -28,6 +28,7 @@ def verdicts(world: World, members: tuple[Member, ...], agreed: Agreement, depar
         ready, available_verdict(world.observed, _serving(members)), *first, together(members, Condition.OBJECTIVE_MET),
         agreed.verdict, together(members, Condition.SCALING_ACTIVE),
         *([together(members, Condition.QUALITY_HELD)] if world.spec.quality else []),
+        *([together(members, Condition.BATCHING_ADAPTIVE)] if world.spec.batching.adaptive else []),
     )  # fmt: skip
 
 

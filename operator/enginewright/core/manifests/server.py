@@ -1,0 +1,95 @@
+"""The server's own container in a serving pod: Triton, its probes, and the engine that it loads."""
+
+from __future__ import annotations
+
+import math
+
+from enginewright.core import labels
+from enginewright.core.batching import SafeSet
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.batcher import control_arguments, guarded, key_mounts
+from enginewright.core.manifests.common import (
+    JSON,
+    Owner,
+    container_security,
+    resources,
+    scratch_mounts,
+    triton_ports,
+)
+from enginewright.core.manifests.quality import trace_arguments, trace_mounts
+from enginewright.core.observed import EngineRecord
+from enginewright.core.placement import Placement
+from enginewright.core.request import server_image, store_folder
+from enginewright.core.spec import Spec
+from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
+
+MODELS_PATH = "/models"
+SMOKE_PATH = "/smoke-test"  # holds the program that tries the server, and recorded answers: a few MB
+STARTUP_PERIOD = 2
+
+
+def startup_seconds(record: EngineRecord) -> int:
+    """How long a server may take to load: five times what the build measured, and a minute. A page cache that is cold,
+    a busy node or a slower volume multiply it; a server that hangs must still be ended."""
+    engine = record.outcome.engine
+    return 60 + math.ceil(5 * (engine.load_seconds if engine else 0))
+
+
+def engine_path(spec: Spec, record: EngineRecord) -> str:
+    return "/".join(filter(None, (store_folder(spec), record.fingerprint)))
+
+
+def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
+           safe: SafeSet | None) -> JSON:
+    """The engine has no name; mounted under the object's or its fleet's, that is what Triton serves it as. ``safe`` is
+    given where its batching follows the traffic."""
+    sub_path = f"{engine_path(spec, record)}/{MODEL_REPOSITORY}/{MODEL_FOLDER}"
+    return {
+        "name": labels.CONTAINER_SERVER,
+        "image": server_image(spec, config),
+        "imagePullPolicy": config.pull_policy,
+        # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
+        "args": _arguments(owner, spec, config, safe),
+        "ports": triton_ports(),
+        "resources": resources(config.server_resources, spec.serving.resources, placement),
+        "securityContext": container_security(),
+        "startupProbe": _smoke_test(owner, startup_seconds(record)),
+        "readinessProbe": _probe("ready", period=2, timeout=2, failures=3),
+        # Slow to kill: a server at its limit answers late, and killing it makes the others later.
+        "livenessProbe": _probe("live", period=10, timeout=5, failures=6),
+        # Endpoints are withdrawn while it sleeps; only then does Triton stop taking connections.
+        "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.served_as}", "subPath": sub_path,
+                          "readOnly": True},
+                         {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
+                         *scratch_mounts(), *(trace_mounts() if spec.quality else []),
+                         *(key_mounts() if safe else [])],
+    }
+
+
+def _arguments(owner: Owner, spec: Spec, config: OperatorConfig, safe: SafeSet | None) -> list[str]:
+    on_cpu = ["--allow-gpu-metrics=false"] if spec.placement.accelerator == "cpu" else []
+    control = control_arguments(owner.served_as) if safe else ["--model-control-mode=none"]
+    arguments = [
+        "tritonserver", f"--model-repository={MODELS_PATH}", *control, "--exit-on-error=true",
+        f"--exit-timeout-secs={config.exit_timeout}", f"--http-port={labels.HTTP_PORT}",
+        f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu,
+        *(trace_arguments() if spec.quality else []), *config.server_args]
+    return guarded(arguments) if safe else arguments
+
+
+def _smoke_test(owner: Owner, seconds: int) -> JSON:
+    """The model answers as it was proven to, or its container ends: only then do the other probes begin. It has as long
+    to answer as the server has to load. An image without Python is asked whether it is ready, no more."""
+    url = f"http://127.0.0.1:{labels.HTTP_PORT}/v2/health/ready"
+    command = (f"command -v python3 >/dev/null || exec curl -fsS -o /dev/null {url}; "
+               f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.served_as} --port={labels.HTTP_PORT} "
+               f"--seconds={seconds}")
+    return {"exec": {"command": ["/bin/sh", "-c", command]}, "periodSeconds": STARTUP_PERIOD,
+            "timeoutSeconds": seconds + 10, "failureThreshold": math.ceil(seconds / STARTUP_PERIOD)}
+
+
+def _probe(what: str, *, period: int, timeout: int, failures: int) -> JSON:
+    return {"httpGet": {"path": f"/v2/health/{what}", "port": labels.PORT_HTTP}, "periodSeconds": period,
+            "timeoutSeconds": timeout, "failureThreshold": failures}

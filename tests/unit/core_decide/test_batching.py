@@ -1,0 +1,71 @@
+"""Condition BatchingAdaptive, and which pods have a batcher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from enginewright_builder.contract import BatchTime
+from support.cluster import SPEC, Cluster, built, resolved
+
+CURVE = (BatchTime(batch=1, p50_ms=4.0), BatchTime(batch=8, p50_ms=6.0), BatchTime(batch=32, p50_ms=15.0))
+ADAPTIVE: dict[str, Any] = {"batching": {"adaptive": True}}
+
+
+class Measured(Cluster):
+    """Its builds say what batches take, and what memory a server does."""
+
+    curve: Sequence[BatchTime] = CURVE
+
+    def settle_jobs(self) -> None:
+        self.finish(resolved(), of="resolve")
+        self.finish(built(built_at=self.now, service_curve=self.curve, memory_bytes=300 << 20), of="build")
+
+
+def serving(curve: Sequence[BatchTime] = CURVE, **spec: Any) -> Cluster:
+    cluster = Measured(spec={**SPEC, "replicas": 1, **spec})
+    cluster.curve = curve
+    cluster.settle()
+    return cluster
+
+
+def test_off_it_is_nowhere_to_be_seen() -> None:
+    cluster = serving()
+    assert "BatchingAdaptive" not in {entry["type"] for entry in cluster.status["conditions"]}
+
+
+def test_it_waits_for_the_engine() -> None:
+    cluster = Measured(spec={**SPEC, **ADAPTIVE})
+    cluster.step()
+    assert cluster.says("BatchingAdaptive") == "Unknown/WaitingForEngine"
+
+
+def test_each_replica_begins_with_what_the_build_chose() -> None:
+    cluster = serving(**ADAPTIVE)
+    assert cluster.says("BatchingAdaptive") == "True/Following"
+    assert "500 µs, preferred 8, 16" in cluster.condition("BatchingAdaptive")["message"]
+
+
+@pytest.mark.parametrize(("curve", "spec", "reason", "words"), [
+    ((), {}, "BatchesNotMeasured", "does not say what batches take"),
+    (CURVE, {"serving": {"resources": {"limits": {"memory": "512Mi"}}}}, "NoRoomForTwo", "twice 0.3 GiB"),
+])
+def test_where_it_cannot_be_done_the_model_serves_as_it_was_built(
+    curve: Sequence[BatchTime], spec: dict[str, Any], reason: str, words: str
+) -> None:
+    cluster = serving(curve, **ADAPTIVE, **spec)
+    assert cluster.says("BatchingAdaptive") == f"False/{reason}"
+    assert words in cluster.condition("BatchingAdaptive")["message"]
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_to_ask_for_it_is_a_revision_of_its_own_and_no_build() -> None:
+    cluster = serving(rollout={"analysisSeconds": 0})
+    first, builds = cluster.revision, len(cluster.jobs)
+    cluster.edit(**ADAPTIVE)
+    cluster.settle()
+    assert cluster.revision != first
+    assert len(cluster.jobs) == builds
+    assert cluster.says("BatchingAdaptive") == "True/Following"
