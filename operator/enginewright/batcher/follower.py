@@ -75,7 +75,7 @@ class Follower:
         self._state = follow(before, now, spent if settled else None, self._safe)
         if (before.setting, before.phase) != (self._state.setting, self._state.phase):
             log.info("batching", setting=str(self._state.setting), phase=self._state.phase, why=self._state.why)
-        if now >= self._ask or (settled and self._state.setting != before.setting):
+        if not self._blind and (now >= self._ask or (settled and self._state.setting != before.setting)):
             await self._apply()
         self._tally.show(self._in_force, self._state.phase)
 

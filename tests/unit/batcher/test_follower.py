@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
+import structlog
 
 from enginewright.batcher.follower import CHECK, RETRY, Follower
 from enginewright.batcher.serve import keep_looking, served
@@ -150,8 +151,12 @@ async def test_a_server_that_began_anew_gets_what_suits_it_again() -> None:
     following = follower(server)
     await looks(following, server, 30)
     server.silent = True
-    await looks(following, server, 5)
+    reads = server.reads
+    with structlog.testing.capture_logs() as logs:
+        await looks(following, server, 5)
     assert (following.told().setting, following.told().trouble) == (None, "no answer")
+    assert server.reads == reads, "who does not answer one question is not asked another"
+    assert len(logs) == 1, "it is said once"
     server.silent = False
     server.restart()
     await looks(following, server, 1)
