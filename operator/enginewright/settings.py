@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from enginewright.core.config import OperatorConfig, Prices
+from enginewright.core.server_args import bad_arguments
 from enginewright_builder.contract import ContractError, load
 
 
@@ -36,6 +37,8 @@ def read_settings(path: Path | None) -> OperatorConfig:
         raise SettingsError(f"{path}: {error}") from error
     _refuse_negative(path, config)
     _refuse_senseless_prices(path, config.prices)
+    for bad in bad_arguments(config.server_args):
+        raise SettingsError(f"{path}: server_args[{bad.index}]: got {bad.text!r}, {bad.message}; {bad.remedy}")
     return config
 
 

@@ -78,6 +78,7 @@ images:
 pull_policy: {{ .Values.imagePullPolicy }}
 image_pull_secrets: {{ .Values.imagePullSecrets | toJson }}
 {{- with .Values.config }}
+{{- include "enginewright.serverArgs" .serverArgs }}
 server_backends: {{ .serverBackends | toJson }}
 server_python_runtimes: {{ .serverPythonRuntimes | toJson }}
 server_args: {{ .serverArgs | toJson }}
@@ -103,6 +104,21 @@ drain_seconds: {{ .drainSeconds }}
 exit_timeout: {{ .exitTimeoutSeconds }}
 spot_labels: {{ .spotLabels | toJson }}
 prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson }}
+{{- end }}
+{{- end }}
+
+{{/* Ports of replicas that somebody asks; the operator looks again, at other forms and at its other ports, too. */}}
+{{- define "enginewright.serverArgs" -}}
+{{- range $index, $argument := . }}
+{{- range $name, $port := dict "http" "8000" "grpc" "8001" "metrics" "8002" }}
+{{- $own := printf "--%s-port" $name }}
+{{- if and (hasPrefix $own $argument) (ne $argument (printf "%s=%s" $own $port)) }}
+{{- fail (printf "config.serverArgs[%d]: got %q, is %s on each replica, for the operator, the Service and probes; remove it; a Service of your own may have another" $index $argument $port) }}
+{{- end }}
+{{- if regexMatch (printf "^--allow-%s=(?i:false|off|0)$" $name) $argument }}
+{{- fail (printf "config.serverArgs[%d]: got %q, is asked by the operator, the Service or probes; remove it" $index $argument) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 

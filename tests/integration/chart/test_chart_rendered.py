@@ -159,6 +159,8 @@ def test_only_a_changed_setting_changes_the_checksum(objects: Objects) -> None:
     ({"config": {"drainSecond": 7}}, "drainSecond"),
     ({"config": {"prices": {"currency": "EUR", "perHour": {"cpu": -1}}}}, "/config/prices/perHour/cpu"),
     ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
+    ({"config": {"serverArgs": ["--log-verbose=1", "--metrics-port=9002"]}}, "is 8002 on each replica"),
+    ({"config": {"serverArgs": ["--allow-http=False"]}}, 'config.serverArgs[0]: got "--allow-http=False", is asked by'),
     ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
 ])
 def test_bad_values_are_refused_by_name(

@@ -58,6 +58,8 @@ def test_prices_are_read(tmp_path: Path) -> None:
         ("prices: {currency: EUR, per_hour: {cpu: -2}}", "prices.per_hour.cpu: got -2.0, expected more than 0"),
         ("prices: {currency: EUR, per_hour: {cpu: cheap}}", "per_hour.cpu: expected float, got 'cheap'"),
         ("prices: {per_hour: {cpu: 1}}", "prices.currency: got '', expected a currency"),
+        ('server_args: ["--log-verbose=1", "--metrics-port=9002"]',
+         "server_args[1]: got '--metrics-port=9002', is 8002 on each replica, for the operator; remove it"),
         ("[1]", "expected fields and their values, got list"),
         ("a: [", "is not YAML"),
     ],

@@ -1,0 +1,69 @@
+"""Arguments that an installation adds to every tritonserver: those that would take away what the operator relies on.
+
+Triton reads its options with getopt_long, which takes ``--name=value``, ``--name value`` and any beginning of a name
+that fits one option alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from enginewright.core import labels
+
+# By option, the port that it must leave alone, and who asks there.
+PORTS: Final = {
+    "http-port": (labels.HTTP_PORT, "the Service, the probes and the start-up test"),
+    "grpc-port": (labels.GRPC_PORT, "the Service"),
+    "metrics-port": (labels.METRICS_PORT, "the operator"),
+}
+ALLOW: Final = {f"allow-{name.removesuffix('-port')}": who for name, (_, who) in PORTS.items()}
+FALSE: Final = ("false", "off", "0")
+TAKEN: Final = {
+    **{port: f"its --{name}" for name, (port, _) in PORTS.items()},
+    labels.QUALITY_PORT: "the quality monitor", labels.BATCHING_PORT: "what adapts batching",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadArgument:
+    """``index`` in the list, the option with its value, why it is refused, and what to do instead."""
+
+    index: int
+    text: str
+    message: str
+    remedy: str
+
+
+def bad_arguments(arguments: Sequence[str]) -> Iterator[BadArgument]:
+    """Those that move or switch off what somebody asks for, or that take a port of another one in the pod."""
+    for index, argument in enumerate(arguments):
+        if not argument.startswith("--"):
+            continue
+        given, equals, value = argument.removeprefix("--").partition("=")
+        if not equals:
+            value = next((after for after in arguments[index + 1:index + 2] if not after.startswith("--")), "")
+        wrong = _wrong(_meant(given), value)
+        if wrong:
+            yield BadArgument(index=index, text=f"--{given}={value}", message=wrong[0], remedy=wrong[1])
+
+
+def _wrong(option: str, value: str) -> tuple[str, str] | None:
+    """Message and remedy."""
+    if option in PORTS:
+        port, who = PORTS[option]
+        if value != str(port):
+            return f"is {port} on each replica, for {who}", "remove it; a Service of your own may have another"
+    elif option in ALLOW:
+        if value.lower() in FALSE:
+            return f"is asked by {ALLOW[option]}", "remove it"
+    elif option.endswith("-port") and value.isdecimal() and int(value) in TAKEN:
+        return f"is the port of {TAKEN[int(value)]} on each replica", "choose another, such as 8080"
+    return None
+
+
+def _meant(given: str) -> str:
+    """The one of ours that ``given`` is the beginning of, else ``given``."""
+    found = [name for name in (*PORTS, *ALLOW) if name.startswith(given)]
+    return found[0] if len(found) == 1 else given
