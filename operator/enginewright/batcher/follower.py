@@ -96,14 +96,13 @@ class Follower:
             return None
         now, waited = self._clock(), seen.queued_for / MICROSECONDS
         spent = Spent(0.0, sum(seen.successes.values()), waited, seen.busy / MICROSECONDS - waited, seen.executions)
-        known, blind = self._before, self._blind
-        self._before, self._blind = (now, spent), False
+        known, self._before, self._blind = self._before, (now, spent), False
         if known is None:
             return None
         grown = (spent + Spent(seconds=now - known[0])).since(known[1])
         if grown is None:
             self._lost(now)
-        return None if blind else grown
+        return grown
 
     def _lost(self, now: float) -> None:
         """Counters that fell are of another process. One that ended while something was tried may have ended of it."""
