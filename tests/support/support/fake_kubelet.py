@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,7 +51,8 @@ class Script:
     """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
     ``hold-new`` leaves pods alone that do something already. ``unschedulable`` gives a pod no node, and says so as the
     scheduler would, and with ``taken-back`` a pod's node shuts down. Pods of an OptimisedModel in ``models`` follow a
-    script of their own. Builds on the MIG profiles of ``missed`` miss the objective; all tell ``curve``."""
+    script of their own. Builds on the MIG profiles of ``missed`` miss the objective; all tell ``curve``. With
+    ``resolver`` a resolve step that succeeds answers what that says of the request and the pod."""
 
     resolve: Act = "succeed"
     build: Act = "succeed"
@@ -61,6 +62,7 @@ class Script:
     missed: frozenset[str] = frozenset()
     curve: tuple[BatchTime, ...] = ()
     models: dict[str, Script] = field(default_factory=dict)
+    resolver: Callable[[BuildRequest, Object], Outcome] | None = None
 
     def of(self, pod: Object) -> Script:
         return self.models.get(pod["metadata"].get("labels", {}).get(labels.MODEL, ""), self)
@@ -203,11 +205,16 @@ class FakeKubelet:
             return _state("Running", container, {"running": {"startedAt": _now()}})
         if step == "gc":
             return _state("Succeeded", container, _ended(0, "Completed", ""))
-        script = self.script.of(pod)
-        outcome = answer(await self._request(pod), step, act, script)
+        outcome = await self._outcome(pod, step, act)
         code = 0 if outcome.ok else {"user": 2, "transient": 3}[outcome.error.family if outcome.error else "user"]
         ended = _ended(code, "Error" if code else "Completed", outcome.to_termination_message())
         return _state("Failed" if code else "Succeeded", container, ended)
+
+    async def _outcome(self, pod: Object, step: str, act: Act) -> Outcome:
+        request, script = await self._request(pod), self.script.of(pod)
+        if step == "resolve" and act == "succeed" and script.resolver:
+            return await asyncio.to_thread(script.resolver, request, pod)
+        return answer(request, step, act, script)
 
     def _serving(self, pod: Object, container: str, act: Act) -> Object:
         name = pod["metadata"]["name"]

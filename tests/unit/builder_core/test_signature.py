@@ -7,32 +7,21 @@ import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from model_signing import hashing, signing
 
 from enginewright_builder.contract import BuildRequest, SignatureRequest
 from enginewright_builder.errors import UserError
 from enginewright_builder.pipeline import run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.sources.signature import check_signature
+from support.signing import PEM, new_key, sign, signer
 
-PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 Make = Callable[..., BuildRequest]
-
-
-def new_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Writes ``path``.key and ``path``.pub."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    path.with_suffix(".key").write_bytes(key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))
-    path.with_suffix(".pub").write_bytes(
-        key.public_key().public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
-    return key
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +42,6 @@ def folder(tmp_path: Path, keys: Path) -> Path:
     (model / "sub" / "weights.bin").write_bytes(b"weights")
     sign(model, model / "model.sig", keys / "ours.key")
     return model
-
-
-def signer(signature: Path) -> Any:
-    """Of all but the signature itself. The library has no types."""
-    made: Any = signing
-    rules: Any = hashing
-    return made.Config().set_hashing_config(rules.Config().set_ignored_paths(paths=[signature], ignore_git_paths=True))
-
-
-def sign(model: Path, signature: Path, key: Path) -> None:
-    signer(signature).use_elliptic_key_signer(private_key=key).sign(model, signature)
 
 
 def asked(keys: Path, name: str = "ours.pub", path: str = "", method: str = "key") -> SignatureRequest:
