@@ -19,12 +19,14 @@ USUAL_RPS = 20.0
 class Service:
     """One replica. ``seconds[b]`` is what a batch of ``b`` takes from start to answer while all ``instances`` work,
     ``seconds[0]`` is 0; its length less one is ``max_batch``. ``pause`` is how long an instance stays taken after it
-    has answered. ``transport`` (seconds) is what a client sees on top while no instance is taken: the wire, and threads
-    that wake up. ``preferred`` and ``queue_delay`` (seconds) are those of Triton's dynamic batcher."""
+    has answered; ``wake`` by how much a batch takes longer on one that had nothing to do: caches and processors have
+    gone cold. ``transport`` is what a client sees on top while no instance is taken. ``preferred`` and ``queue_delay``
+    are those of Triton's dynamic batcher. All in seconds."""
 
     seconds: tuple[float, ...]
     instances: int = 1
     pause: float = 0.0
+    wake: float = 0.0
     transport: float = 0.0
     preferred: tuple[int, ...] = ()
     queue_delay: float = 0.0
@@ -58,6 +60,12 @@ def of_points(points: Mapping[int, float], max_batch: int, where: str) -> tuple[
         floor = max(floor, points[below] + share * (points[above] - points[below]))
         seconds.append(floor)
     return tuple(seconds)
+
+
+def levelled(points: Mapping[int, float]) -> dict[int, float]:
+    """No batch takes less than a smaller one: for means of short windows, where a moment's disturbance counts."""
+    floor = itertools.accumulate((points[batch] for batch in sorted(points)), max)
+    return dict(zip(sorted(points), floor, strict=True))
 
 
 def _check(points: Mapping[int, float], where: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from enginewright.simulation.curve import Service, of_points
+from enginewright.simulation.curve import Service, levelled, of_points
 from enginewright.simulation.errors import InputError
 
 WHAT = "give the build-report.json of an engine that was measured"
@@ -41,10 +41,11 @@ def read_report(path: Path, max_batch: int | None = None) -> Measured:
     if max_batch is None and preferred and max(preferred) > most:
         raise InputError(f"{path}: serving.preferred_batch_sizes: {max(preferred)} is above max_batch_size {most}, "
                          f"which Triton refuses; write {most} or less")  # fmt: skip
-    points, transport = _points(sweep, path)
+    curve = f"{path}: sweep.service_curve"
+    points, wake, transport = _points(sweep, path, curve)
     service = Service(
-        seconds=of_points(points, most, f"{path}: sweep.service_curve"), instances=instances, transport=transport,
-        queue_delay=delay / 1e6, preferred=tuple(size for size in preferred if size <= most),
+        seconds=of_points(points, most, curve), instances=instances, wake=wake,
+        transport=transport, queue_delay=delay / 1e6, preferred=tuple(size for size in preferred if size <= most),
     )  # fmt: skip
     engine, objective = _part(report, "engine"), _part(report, "objective")
     return Measured(
@@ -73,13 +74,14 @@ def _part(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _points(sweep: Mapping[str, Any], path: Path) -> tuple[dict[int, float], float]:
-    """Seconds by batch that an instance is taken, and those that a client sees on top. One batch in flight for each
-    instance: each takes the time that it takes beside the others. Older reports have the client's figures alone."""
+def _points(sweep: Mapping[str, Any], path: Path, curve: str) -> tuple[dict[int, float], float, float]:
+    """Seconds by batch that an instance is taken, how much more after a pause, and those that a client sees on top. One
+    batch in flight for each instance: each takes the time that it takes beside the others. Older reports have the
+    client's figures alone."""
     seen: dict[int, float] = {}
     taken: dict[int, float] = {}
     for number, one in enumerate(sweep["service_curve"]):
-        where = f"{path}: sweep.service_curve[{number}]"
+        where = f"{curve}[{number}]"
         if not isinstance(one, Mapping) or "batch" not in one or "p50_ms" not in one:
             raise InputError(f"{where}: got {json.dumps(one)[:80]}; write batch and p50_ms")
         batch = _whole(one["batch"], f"{where}.batch", 1)
@@ -89,9 +91,14 @@ def _points(sweep: Mapping[str, Any], path: Path) -> tuple[dict[int, float], flo
         if one.get("compute_ms"):
             taken[batch] = _number(one["compute_ms"], f"{where}.compute_ms") / 1e3
     if taken.keys() != seen.keys() or 1 not in taken:
-        return seen, 0.0
-    alone = _number(sweep.get("alone_ms") or seen[1] * 1e3, f"{path}: sweep.alone_ms") / 1e3
-    return taken, max(0.0, alone - taken[1])
+        return seen, 0.0, 0.0
+    of_points(seen, 1, curve)
+    taken, alone = levelled(taken), _part(sweep, "alone")
+    if not alone:
+        return taken, 0.0, max(0.0, seen[1] - taken[1])
+    woken, transport = (_number(alone.get(name), f"{path}: sweep.alone.{name}") / 1e3
+                        for name in ("compute_ms", "transport_ms"))  # fmt: skip
+    return taken, max(0.0, woken - taken[1]), transport
 
 
 def _whole(value: Any, where: str, least: int) -> int:

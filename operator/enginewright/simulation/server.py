@@ -56,7 +56,7 @@ class Replica:
         if not self.queue:
             return
         service = self.service
-        if service.max_batch == 1 and service.instances == 1 and self._stretch is None:
+        if service.max_batch == 1 and service.instances == 1 and service.wake == 0 and self._stretch is None:
             self._advance_serially(until)
         elif service.queue_delay == 0 and not service.preferred:
             self._advance_greedily(until)
@@ -156,7 +156,7 @@ class Replica:
 
     def _execute(self, batch: list[float], start: float, soonest: float) -> None:
         service, ledger = self.service, self.ledger
-        seconds = service.seconds[len(batch)]
+        seconds = service.seconds[len(batch)] + (service.wake if start > soonest else 0.0)
         if self._stretch is not None:
             seconds *= self._stretch()
         done = start + seconds

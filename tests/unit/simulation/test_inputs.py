@@ -255,15 +255,23 @@ def test_a_build_report_tells_the_whole_service(written: Any) -> None:
 
 def test_an_instance_is_taken_for_as_long_as_triton_says_and_a_client_sees_more(written: Any) -> None:
     curve = [{"batch": batch, "p50_ms": 5.0 + batch, "compute_ms": 4.0 + batch} for batch in (1, 2)]
-    sweep = {"service_curve": curve, "alone_ms": 7.5}
+    sweep: dict[str, Any] = {"service_curve": curve, "alone": {"p50_ms": 9.0, "compute_ms": 5.5, "transport_ms": 2.0}}
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
-    assert (found.seconds, found.transport) == (pytest.approx((0.0, 0.005, 0.006)), pytest.approx(0.0025))
-    del sweep["alone_ms"]
-    assert read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service.transport == (
-        pytest.approx(0.001))  # fmt: skip
+    assert (found.seconds[1:], found.wake, found.transport) == (
+        pytest.approx((0.005, 0.006)), pytest.approx(0.0005), pytest.approx(0.002))  # fmt: skip
+    sweep["alone"]["compute_ms"] = 4.5
+    found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
+    assert (found.wake, found.transport) == (0.0, pytest.approx(0.002))
+    curve[1]["compute_ms"] = 4.0  # a disturbance of the batch before it
+    found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
+    assert found.seconds[1:] == pytest.approx((0.005, 0.005))
+    curve[1]["compute_ms"] = 6.0
+    del sweep["alone"]
+    found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
+    assert (found.wake, found.transport) == (0.0, pytest.approx(0.001))
     del curve[1]["compute_ms"]
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
-    assert (found.seconds, found.transport) == (pytest.approx((0.0, 0.006, 0.007)), 0.0)
+    assert (found.seconds[1:], found.transport) == (pytest.approx((0.006, 0.007)), 0.0)
 
 
 def test_a_model_without_a_batch_dimension_is_served_one_by_one(written: Any) -> None:
@@ -293,6 +301,9 @@ def test_a_curve_that_ends_early_can_be_used_up_to_there(written: Any) -> None:
          "[1].batch: 1 stands there twice"),
         (json.dumps(report(sweep={"service_curve": [{"batch": 1, "p50_ms": 5, "compute_ms": "4"}]})),
          '[0].compute_ms: got "4"; write a number'),
+        (json.dumps(report(sweep={"service_curve": [{"batch": 1, "p50_ms": 5, "compute_ms": 4}],
+                                  "alone": {"compute_ms": 5}}, serving={"max_batch_size": 1})),
+         "sweep.alone.transport_ms: got null; write a number"),
         (json.dumps(report(serving={"instance_count": 0})), "serving.instance_count: got 0; write a whole number"),
         (json.dumps(report(serving={"max_batch_size": 8, "preferred_batch_sizes": [16]})),
          "preferred_batch_sizes: 16 is above max_batch_size 8"),
