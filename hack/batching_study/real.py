@@ -29,7 +29,7 @@ from enginewright.core.batching import SafeSet, Setting, State, begin, follow
 from enginewright.core.batching.safe import MICROSECONDS
 from enginewright.core.observed import Spent
 from enginewright_builder.load import Channels, Request, closed_loop, encode
-from enginewright_builder.sweep.bench import curve_batches
+from enginewright_builder.sweep.curve import curve_batches
 from enginewright_builder.triton.ports import HOST
 from enginewright_builder.triton.server import TritonServer
 

@@ -13,7 +13,8 @@ from enginewright_builder.engines.base import Artifact, Tensors
 from enginewright_builder.evidence.energy import Meter, open_meter
 from enginewright_builder.evidence.layers import Layers
 from enginewright_builder.load import Channels
-from enginewright_builder.sweep.bench import CALL_TIMEOUT, Bench, make_requests, workspace_repository
+from enginewright_builder.sweep.bench import Bench, make_requests, workspace_repository
+from enginewright_builder.sweep.curve import CALL_TIMEOUT
 from enginewright_builder.sweep.objective import met
 from enginewright_builder.sweep.reasons import reason
 from enginewright_builder.sweep.result import Point, ServicePoint, SweepResult
@@ -85,7 +86,8 @@ async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors],
         curve = await bench.service_curve(best.serving, inputs[0], CURVE_SHARE * budget_seconds)
         result = SweepResult(
             serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
-            objective_met=met(best, objective), best=best, service_curve=curve,
+            objective_met=met(best, objective), best=best, service_curve=curve.points,
+            alone=curve.alone,
             points=tuple(best if point is found else point for point in search.points),
             cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=await server.memory_bytes(),
             server_version=server.version, seconds=time.monotonic() - began)

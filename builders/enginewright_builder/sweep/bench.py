@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact, Tensors
@@ -19,7 +16,8 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.evidence.energy import DeviceUse, Meter, Sampler
 from enginewright_builder.evidence.layers import Layers, split
 from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode
-from enginewright_builder.sweep.result import Point, ServicePoint
+from enginewright_builder.sweep.curve import CALL_TIMEOUT, Curve, service_curve
+from enginewright_builder.sweep.result import Point
 from enginewright_builder.triton.model_config import model_config
 from enginewright_builder.triton.repository import served_model
 from enginewright_builder.triton.server import TritonServer
@@ -28,8 +26,6 @@ WARMUP_SECONDS = 0.4
 LEAST_SECONDS = 1.0
 LEAST_CALLS = 100
 PRECISE = 0.04  # half width of the throughput interval, as a share of it
-CURVE_SECONDS = 0.5
-CALL_TIMEOUT = 60.0
 # Energy counters move every 20 to 100 ms: windows that make that a few per cent.
 IDLE_SECONDS, METERED_SECONDS = 1.0, 3.0
 
@@ -116,30 +112,10 @@ class Bench:
                             idle_watts=self.idle_watts)
         return dataclasses.replace(point, use=seen.use)
 
-    async def service_curve(self, serving: ServingChoice, sample: Tensors, seconds: float
-                            ) -> tuple[ServicePoint, ...]:
-        """Batches of 1, 2, 4, … up to the maximum, one in flight for each instance, no queue delay.
-
-        Ends after the batch during which ``seconds`` are over: what is left out is the slow end of a slow model.
-        """
+    async def service_curve(self, serving: ServingChoice, sample: Tensors, seconds: float) -> Curve:
+        """Without queue delay, else as ``serving`` says."""
         await self.use(ServingChoice(max_batch_size=serving.max_batch_size, instance_count=serving.instance_count))
-        points: list[ServicePoint] = []
-        deadline = time.monotonic() + seconds
-        async with Channels(self.server.grpc_url, count=serving.instance_count) as channels:
-            for batch in curve_batches(serving.max_batch_size):
-                if points and time.monotonic() > deadline:
-                    break
-                inputs = resized(sample, batch) if serving.max_batch_size else sample
-                request = [encode(self.model_name, inputs, batch=batch)]
-                await closed_loop(channels, request, concurrency=serving.instance_count, seconds=CURVE_SECONDS / 5,
-                                  timeout=CALL_TIMEOUT)
-                result = await closed_loop(channels, request, concurrency=serving.instance_count,
-                                           seconds=CURVE_SECONDS, timeout=CALL_TIMEOUT)
-                if result.p50_ms:
-                    # By Little's law: a slow batch need not complete inside the window to be counted.
-                    rate = batch * serving.instance_count / (result.mean_ms / 1e3)
-                    points.append(ServicePoint(batch=batch, p50_ms=result.p50_ms, throughput=rate))
-        return tuple(points)
+        return await service_curve(self.server, self.model_name, sample, serving, seconds=seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,20 +145,6 @@ async def window(server: TritonServer, model_name: str, requests: Sequence[Reque
     inferences = after["inference_count"] - before["inference_count"]
     return Window(load=load, mean_batch=inferences / executions if executions else 0.0,
                   layers=split(before["inference_stats"], after["inference_stats"], load.mean_ms), use=sampler.use)
-
-
-def curve_batches(max_batch_size: int) -> list[int]:
-    sizes = [1]
-    while sizes[-1] * 2 <= max_batch_size:
-        sizes.append(sizes[-1] * 2)
-    if max_batch_size > sizes[-1]:
-        sizes.append(max_batch_size)
-    return sizes
-
-
-def resized(sample: Tensors, batch: int) -> dict[str, NDArray[Any]]:
-    """``batch`` rows of the sample, repeated as needed."""
-    return {name: np.resize(array, (batch, *array.shape[1:])) for name, array in sample.items()}
 
 
 def make_requests(model_name: str, inputs: Sequence[Tensors], max_batch_size: int) -> list[Request]:

@@ -36,11 +36,17 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class ServicePoint:
-    """Service time of one batch alone on one replica, and what that makes in inferences a second."""
+    """Service time of one batch alone on one replica, and what that makes in inferences a second.
+
+    ``compute_ms`` is how long an instance is taken and ``transport_ms`` what a client sees on top, by Triton's own
+    statistics: means, of which a replica's capacity is made, where ``p50_ms`` is a median.
+    """
 
     batch: int
     p50_ms: float
     throughput: float
+    compute_ms: float = 0.0
+    transport_ms: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +69,7 @@ class SweepResult:
     memory_bytes: int
     server_version: str
     seconds: float
+    alone: ServicePoint | None = None  # one request that finds the replica idle
 
     @property
     def capacity(self) -> float:

@@ -270,6 +270,12 @@ async def test_sweep_measures_chooses_and_leaves_nothing(artifact: Artifact, tmp
     assert result.objective_met
     assert all(point.errors == 0 and point.throughput > 0 for point in result.points)
     assert [point.batch for point in result.service_curve] == [1, 2, 4]
+    assert result.alone is not None
+    beside = [result.serving.instance_count] * 3
+    for point, instances in zip([*result.service_curve, result.alone], [*beside, 1], strict=True):
+        assert point.compute_ms > 0
+        mean_ms = 1e3 * point.batch * instances / point.throughput
+        assert point.compute_ms + point.transport_ms == pytest.approx(mean_ms)
     assert result.cold_start_seconds > 0
     assert steps == sorted(steps)
     assert steps[-1] == 1.0

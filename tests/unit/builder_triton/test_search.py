@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.sweep import Layers, Point
-from enginewright_builder.sweep.bench import curve_batches
+from enginewright_builder.sweep.curve import curve_batches
 from enginewright_builder.sweep.objective import met, replicas_needed, score
 from enginewright_builder.sweep.predict import Predictor
 from enginewright_builder.sweep.queueing import Coordinates, fit, log_throughput, prior_mean

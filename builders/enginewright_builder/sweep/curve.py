@@ -1,0 +1,106 @@
+"""How long one replica takes for each batch: a closed loop outside, Triton's own statistics inside."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from enginewright_builder.contract import ServingChoice
+from enginewright_builder.engines.base import Tensors
+from enginewright_builder.evidence.layers import split
+from enginewright_builder.load import Channels, Request, closed_loop, encode
+from enginewright_builder.sweep.result import ServicePoint
+from enginewright_builder.triton.server import TritonServer
+
+CURVE_SECONDS = 0.5
+CALL_TIMEOUT = 60.0
+# A request alone comes after so many times its latency; so many of them, within so many seconds.
+PAUSES, MOST_ALONE, ALONE_SECONDS = 3.0, 50, 2.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """``alone`` is one request that finds the replica idle; None where nothing was answered."""
+
+    points: tuple[ServicePoint, ...]
+    alone: ServicePoint | None
+
+
+async def service_curve(server: TritonServer, model_name: str, sample: Tensors, serving: ServingChoice, *,
+                        seconds: float, each: float = CURVE_SECONDS) -> Curve:
+    """Batches of 1, 2, 4, … up to the maximum for ``each`` seconds, one in flight for each instance.
+
+    Ends after the batch during which ``seconds`` are over: what is left out is the slow end of a slow model.
+    """
+    points: list[ServicePoint] = []
+    deadline = time.monotonic() + seconds
+    async with Channels(server.grpc_url, count=serving.instance_count) as channels:
+        for batch in curve_batches(serving.max_batch_size):
+            if points and time.monotonic() > deadline:
+                break
+            inputs = resized(sample, batch) if serving.max_batch_size else sample
+            request = encode(model_name, inputs, batch=batch)
+            point = await _point(server, channels, model_name, request, serving.instance_count, each)
+            if point is not None:
+                points.append(point)
+        if not points:
+            return Curve((), None)
+        one = encode(model_name, resized(sample, 1) if serving.max_batch_size else sample, batch=1)
+        return Curve(tuple(points), await _alone(server, channels, model_name, one, points[0].p50_ms / 1e3))
+
+
+async def _point(server: TritonServer, channels: Channels, model_name: str, request: Request, instances: int,
+                 seconds: float) -> ServicePoint | None:
+    await closed_loop(channels, [request], concurrency=instances, seconds=seconds / 5, timeout=CALL_TIMEOUT)
+    before = await server.statistics(model_name)
+    result = await closed_loop(channels, [request], concurrency=instances, seconds=seconds, timeout=CALL_TIMEOUT)
+    after = await server.statistics(model_name)
+    if not result.p50_ms:
+        return None
+    return _service_point(request.batch, instances, result.p50_ms, result.mean_ms, before, after)
+
+
+async def _alone(server: TritonServer, channels: Channels, model_name: str, request: Request, seconds: float
+                 ) -> ServicePoint | None:
+    """In a closed loop the next request comes at once; here processors have gone to sleep, as they do at a low rate,
+    and take longer to answer."""
+    pause = PAUSES * seconds
+    found: list[float] = []
+    before = await server.statistics(model_name)
+    for _ in range(max(1, min(MOST_ALONE, int(ALONE_SECONDS / (pause + seconds))))):
+        await asyncio.sleep(pause)
+        result = await closed_loop(channels, [request], concurrency=1, seconds=CALL_TIMEOUT, timeout=CALL_TIMEOUT,
+                                   max_requests=1)
+        found += result.latencies_ms
+    after = await server.statistics(model_name)
+    return _service_point(1, 1, statistics.median(found), statistics.fmean(found), before, after) if found else None
+
+
+def _service_point(batch: int, instances: int, p50_ms: float, mean_ms: float, before: Mapping[str, Any],
+                   after: Mapping[str, Any]) -> ServicePoint:
+    layers = split(before["inference_stats"], after["inference_stats"], mean_ms)
+    # By Little's law: a slow batch need not complete inside the window to be counted.
+    return ServicePoint(batch=batch, p50_ms=p50_ms, throughput=batch * instances / (mean_ms / 1e3),
+                        compute_ms=layers.compute_ms + layers.input_output_ms,
+                        transport_ms=layers.queue_ms + layers.transport_ms)
+
+
+def curve_batches(max_batch_size: int) -> list[int]:
+    sizes = [1]
+    while sizes[-1] * 2 <= max_batch_size:
+        sizes.append(sizes[-1] * 2)
+    if max_batch_size > sizes[-1]:
+        sizes.append(max_batch_size)
+    return sizes
+
+
+def resized(sample: Tensors, batch: int) -> dict[str, NDArray[Any]]:
+    """``batch`` rows of the sample, repeated as needed."""
+    return {name: np.resize(array, (batch, *array.shape[1:])) for name, array in sample.items()}
