@@ -257,21 +257,20 @@ def test_an_instance_is_taken_for_as_long_as_triton_says_and_a_client_sees_more(
     curve = [{"batch": batch, "p50_ms": 5.0 + batch, "compute_ms": 4.0 + batch} for batch in (1, 2)]
     sweep: dict[str, Any] = {"service_curve": curve, "alone": {"p50_ms": 9.0, "compute_ms": 5.5, "transport_ms": 2.0}}
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
-    assert (found.seconds[1:], found.wake, found.transport) == (
-        pytest.approx((0.005, 0.006)), pytest.approx(0.0005), pytest.approx(0.002))  # fmt: skip
+    assert (*found.seconds[1:], found.wake, found.transport) == pytest.approx((0.005, 0.006, 0.0005, 0.002))
     sweep["alone"]["compute_ms"] = 4.5
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
-    assert (found.wake, found.transport) == (0.0, pytest.approx(0.002))
+    assert (found.wake, found.transport) == pytest.approx((0.0, 0.002))
     curve[1]["compute_ms"] = 4.0  # a disturbance of the batch before it
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
     assert found.seconds[1:] == pytest.approx((0.005, 0.005))
     curve[1]["compute_ms"] = 6.0
     del sweep["alone"]
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
-    assert (found.wake, found.transport) == (0.0, pytest.approx(0.001))
+    assert (found.wake, found.transport) == pytest.approx((0.0, 0.001))
     del curve[1]["compute_ms"]
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
-    assert (found.seconds[1:], found.transport) == (pytest.approx((0.006, 0.007)), 0.0)
+    assert (*found.seconds[1:], found.wake, found.transport) == pytest.approx((0.006, 0.007, 0.0, 0.0))
 
 
 def test_a_model_without_a_batch_dimension_is_served_one_by_one(written: Any) -> None:
