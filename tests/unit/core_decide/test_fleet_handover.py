@@ -164,6 +164,46 @@ def test_no_more_is_counted_on_than_schedules_and_prices_allow(limit: dict[str, 
     assert fleet.says("Ready") == "True/Serving"
 
 
+def test_without_a_price_nobody_grows_for_a_class_that_leaves() -> None:
+    """More replicas might cost more than the ceiling: it serves on, and the fleet says what would help."""
+    fleet = ready(GPU, CPU, SLICE, rollout=ROUTED, autoscaling={"maxReplicas": 20, "costCeilingPerHour": 1000})
+    for member in fleet.members.values():
+        member.config = OperatorConfig()
+    fleet.run(3)
+    fleet.classes(CPU, SLICE)
+    fleet.run(20)
+    assert counts(fleet) == {"gpu": 1, "cpu": 1, "slice": 1}
+    assert fleet.members["cpu"].says("ScalingActive") == "False/PriceUnknown"
+    assert fleet.condition("Ready")["message"] == (
+        "Not in the spec any more: Class gpu serves on because the others cannot make up for it: with their "
+        "maxReplicas (cpu 1, slice 1) they carry 400 of the 1300 inferences/s that all carry together. Add the price "
+        "of cpu, slice to config.prices.perHour, raise maxReplicas, autoscaling.schedules or costCeilingPerHour, "
+        "whichever limits them, or kubectl delete om minilm-gpu to do without.")
+    settled = fleet.status
+    fleet.run(3)
+    assert fleet.status == settled
+    for member in fleet.members.values():
+        member.config = PRICED
+    fleet.run(20)
+    assert "gpu" not in fleet.members
+    assert fleet.says("Ready") == "True/Serving"
+
+
+def test_a_price_that_goes_keeps_what_a_handover_has_begun() -> None:
+    fleet = ready(GPU, CPU, SLICE, rollout=ROUTED, autoscaling={"maxReplicas": 20, "costCeilingPerHour": 1000})
+    fleet.classes(CPU, SLICE)
+    before = counts(fleet)
+    while sum(counts(fleet).values()) == sum(before.values()):
+        fleet.step()
+    for member in fleet.members.values():
+        member.config = OperatorConfig()
+    begun = {name: member.status["autoscaling"]["desiredReplicas"] for name, member in fleet.members.items()}
+    fleet.run(20)
+    assert (begun["cpu"], begun["slice"]) == (4, 3)
+    assert {**counts(fleet), "gpu": 1} == {**begun, "gpu": 1}
+
+
+
 def test_deleted_by_hand_it_is_gone_and_the_others_keep_what_they_have() -> None:
     fleet = ready(GPU, CPU, SLICE, rollout=ROUTED, autoscaling={"maxReplicas": 2})
     fleet.classes(CPU, SLICE)

@@ -25,7 +25,6 @@ from enginewright.core.scaling import (
     decide_replicas,
     limits_of,
 )
-from enginewright.core.spec import AutoscalingSpec
 from enginewright.core.status import MAX_DECISIONS, AutoscalingStatus, DecisionStatus
 
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
@@ -68,19 +67,23 @@ def scale_step(world: World, serving: Serving) -> ScaleResult:
                 Condition.SCALING_ACTIVE, Reason.MANUAL, f"{count(wanted, 'replica')}, as spec.replicas says."
             ),
         )
-    limits = _limits(world, world.spec.autoscaling, price_of(world, stable))
+    limits = limits_of(world.spec.autoscaling, holds=world.observed.holds, now=world.now, price=price_of(world, stable))
     if stable is None:
-        found = _first(world, limits, watch=bool(serving.alive))
+        found = _first(world, _wished(world, limits), watch=bool(serving.alive))
+    elif missing := no_price(world, stable):
+        return _unpriced(world, serving, stable, limits, missing)
     else:
-        found = _automatic(world, serving, stable, limits)
-    # A fleet counts on no more of its classes.
-    memory = (found.memory or AutoscalingStatus()).model_copy(update={"max_replicas": limits.max_replicas})
-    return replace(found, memory=memory)
+        found = _automatic(world, serving, stable, _wished(world, limits))
+    return _counted_on(found, limits.max_replicas)
 
 
-def _limits(world: World, scaling: AutoscalingSpec, price: float | None) -> ScaleLimits:
+def _counted_on(found: ScaleResult, most: int) -> ScaleResult:
+    """A fleet counts on no more of its classes."""
+    return replace(found, memory=(found.memory or AutoscalingStatus()).model_copy(update={"max_replicas": most}))
+
+
+def _wished(world: World, limits: ScaleLimits) -> ScaleLimits:
     """What a fleet wishes of one of its classes, while another leaves, stands beside the spec."""
-    limits = limits_of(scaling, holds=world.observed.holds, now=world.now, price=price)
     least = world.obj.annotations.get(labels.LEAST_REPLICAS, "")
     if not (world.obj.fleet and re.fullmatch(r"[0-9]{1,4}", least)):
         return limits
@@ -103,18 +106,27 @@ def _first(world: World, limits: ScaleLimits, watch: bool) -> ScaleResult:
     )
 
 
+def _current(before: AutoscalingStatus, serving: Serving, stable: DeploymentView, limits: ScaleLimits) -> int:
+    """A rollout that moves replicas from one revision to the other does not change how many are wanted."""
+    if len(serving.alive) < 2:
+        return stable.spec_replicas
+    return limits.clamp(max(before.desired_replicas or 0, *(deployment.spec_replicas for deployment in serving.alive)))
+
+
+def _unpriced(world: World, serving: Serving, stable: DeploymentView, limits: ScaleLimits, why: Verdict) -> ScaleResult:
+    """As many as there are, within what the user wrote: a fleet may neither wish for more nor count on more, as they
+    might cost more than the ceiling."""
+    before = world.memory.autoscaling or AutoscalingStatus()
+    kept = limits.clamp(max(1, _current(before, serving, stable, limits)))
+    found = ScaleResult(wanted=kept, memory=before.model_copy(update={"desired_replicas": kept}), watch=True,
+                        verdict=why, requeue=REFRESH_SECONDS)  # fmt: skip
+    return _counted_on(found, kept)
+
+
 def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: ScaleLimits) -> ScaleResult:
-    current = stable.spec_replicas
     before = world.memory.autoscaling or AutoscalingStatus()
     rolling = len(serving.alive) > 1
-    if rolling:
-        # A rollout that moves replicas from one revision to the other does not change how many are wanted.
-        asked = [deployment.spec_replicas for deployment in serving.alive]
-        current = limits.clamp(max(before.desired_replicas or 0, *asked))
-    if missing := no_price(world, stable):
-        kept = limits.clamp(max(1, current))
-        return ScaleResult(wanted=kept, memory=before.model_copy(update={"desired_replicas": kept}), watch=True,
-                           verdict=missing, requeue=REFRESH_SECONDS)  # fmt: skip
+    current = _current(before, serving, stable, limits)
     capacity = capacity_asked_for(world.spec, world.observed.records.get(stable.fingerprint))
     found = decide_replicas(world.observed.signals, current, limits, world.observed.monotonic, capacity)
     wanted = max(found.replicas, current) if rolling else found.replicas

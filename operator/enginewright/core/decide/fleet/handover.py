@@ -154,9 +154,11 @@ def _why(staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...
         limits = ", ".join(f"{heir.name} {heir.most}" for heir in heirs)
         objects = ", ".join(view.name for view in going)
         held = any(member.max_replicas != member.spec_max_replicas for member in staying)
-        others = ", autoscaling.schedules or costCeilingPerHour, whichever limits them," if held else ""
+        others = ", autoscaling.schedules or costCeilingPerHour, whichever limits them," if held else ","
+        unpriced = ", ".join(member.entry.name for member in staying if member.unpriced)
+        price = f"Add the price of {unpriced} to config.prices.perHour, raise" if unpriced else "Raise"
         return (f"because the others cannot make up for it: with their maxReplicas ({limits}) they carry "
-                f"{load - lack:.0f} of the {load:.0f} {unit} that all carry together. Raise maxReplicas{others or ','} "
+                f"{load - lack:.0f} of the {load:.0f} {unit} that all carry together. {price} maxReplicas{others} "
                 f"or kubectl delete om {objects} to do without")
     wanted = {heir.name: heir.replicas for heir in heirs}
     short = [f"{member.entry.name} has {member.ready_replicas} of {wanted[member.entry.name]}" for member in staying

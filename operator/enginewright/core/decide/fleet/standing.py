@@ -102,6 +102,11 @@ class Member:
         asked = self.wanted.get("autoscaling") or {}
         return int(asked.get("maxReplicas") or self.wanted_replicas)
 
+    @property
+    def unpriced(self) -> bool:
+        """Whether its ceiling of costs cannot be kept, so that it gets no more replicas than it has."""
+        return find(self.status.get("conditions"), Condition.SCALING_ACTIVE).get("reason") == Reason.PRICE_UNKNOWN
+
     @cached_property
     def _scaling(self) -> AutoscalingStatus:
         return status.read(AutoscalingStatus, self.status.get("autoscaling")) or AutoscalingStatus()
