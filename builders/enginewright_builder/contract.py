@@ -483,7 +483,10 @@ class QualityReport:
     """What a replica's quality monitor says of live traffic. The newest ``samples`` requests are in its window, their
     scores by the accuracy gate's ``metric`` (0 to 1, 1 for equal answers) add up to ``total``; the engine was proven to
     lose at most ``tolerance``. ``requests`` were sampled since it began, the newest of the window ``age_seconds`` ago.
-    ``problem`` says why nothing can be measured now; empty where it can."""
+    ``problem`` says why nothing can be measured now; empty where it can.
+
+    Of the sampled requests ``mirrored`` were answered by the candidate of a rollout, too, by its replicas at the
+    addresses ``targets``; the scores of its answers against this replica's add up to ``agreed``."""
 
     metric: str
     tolerance: float
@@ -492,6 +495,9 @@ class QualityReport:
     requests: int = 0
     age_seconds: float = 0.0
     problem: str = ""
+    mirrored: int = 0
+    agreed: float = 0.0
+    targets: tuple[str, ...] = ()
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from enginewright.clients.resources import DEPLOYMENT
+from enginewright.clients.resources import DEPLOYMENT, ENDPOINT_SLICE, POD, SERVICE
 from enginewright.core import labels
+from enginewright.core.labels import QUALITY_PORT
+from enginewright_builder.contract import QualityReport
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import Scores, embedded
@@ -67,3 +70,54 @@ async def test_what_live_answers_say_and_the_way_back(
         given_up = (await models.get())["status"]["rollout"]["rolledBack"]
         assert (given_up["revision"], given_up["reason"]) == (second, "QualityDrifted")
         assert "have drifted" in given_up["message"]
+
+
+@dataclass
+class Mirrors(Scores):
+    """Every monitor reports so many requests that ``targets`` answered as well, and their mean score."""
+
+    targets: tuple[str, ...] = ()
+    mirrored: int = 0
+    agreement: float = 1.0
+
+    async def report(self, address: str, port: int = QUALITY_PORT) -> QualityReport:
+        return replace(await super().report(address, port), targets=self.targets, mirrored=self.mirrored,
+                       agreed=self.mirrored * self.agreement)
+
+
+async def test_live_requests_are_sent_to_the_candidate_while_it_is_analysed(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    """By a Service without an address of its own, which leads to it alone; the figures roll it back."""
+    told = Mirrors()
+    rollout = {"analysisSeconds": 600, "analysis": {"mirror": True}}
+    async with embedded(operator_kubeconfig, namespace, quality=told, resync=1.0):
+        await models.create(model(quality={}, rollout=rollout))
+        await models.wait("Ready", "True", "Serving")
+        first = (await models.get())["status"]["rollout"]["stable"]
+        assert "minilm-mirror" not in await models.names(SERVICE)
+        await models.patch({"spec": {"engine": {"maxBatchSize": 4}}})
+
+        async def behind() -> set[str]:
+            slices = await models.kube.list_all(
+                ENDPOINT_SLICE, models.namespace, labels="kubernetes.io/service-name=minilm-mirror")
+            return {address for piece in slices for endpoint in piece.get("endpoints") or ()
+                    if endpoint["conditions"].get("ready") for address in endpoint["addresses"]}  # fmt: skip
+
+        addresses = await eventually(behind)
+        service = await models.kube.get(SERVICE, models.namespace, "minilm-mirror")
+        candidate = service["spec"]["selector"][labels.REVISION]
+        assert (service["spec"]["clusterIP"], candidate != first) == ("None", True)
+        pods = await models.kube.list_all(POD, models.namespace, labels=f"{labels.REVISION}={candidate}")
+        assert addresses == {pod["status"]["podIP"] for pod in pods}
+        env = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in
+               pods[0]["spec"]["containers"][1]["env"]}
+        assert env["MODEL"] == f"metadata.labels['{labels.MODEL}']"
+
+        told.targets, told.mirrored, told.agreement = tuple(addresses), 20, 0.4
+        said = await models.wait("RolloutComplete", "False", "RolledBack")
+        assert "(OutputsDiffer): Its answers to live requests are not the stable revision's: 20 " in said["message"]
+        figures = (await models.get())["status"]["rollout"]["analysis"]
+        assert (figures["mirrored"], figures["agreement"]) == (20, 0.4)
+        await models.gone(SERVICE, "minilm-mirror")
+        assert (await models.get())["status"]["rollout"]["stable"] == first

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from enginewright_builder.contract import ContractError, QualityReport
+from enginewright_builder.quality.mirror import Mirror
 from enginewright_builder.quality.page import Told, served
 from enginewright_builder.quality.reference import About, Reference, read_about
 from enginewright_builder.quality.tap import Tap, TapClosedError
@@ -30,8 +32,10 @@ log = logging.getLogger(__name__)
 class Monitor:
     """``clock`` is monotonic, in seconds."""
 
-    def __init__(self, reference: Reference, tap: Tap, window: Window, clock: Callable[[], float]) -> None:
+    def __init__(self, reference: Reference, tap: Tap, window: Window, clock: Callable[[], float],
+                 mirror: Mirror | None = None) -> None:  # fmt: skip
         self._reference, self._tap, self._window, self._clock = reference, tap, window, clock
+        self._mirror = mirror
         self._opened = clock() - PERIOD
         self._requests = self._failed = 0
         self._newest: float | None = None
@@ -39,9 +43,13 @@ class Monitor:
 
     def look(self) -> None:
         """Scores what was traced, then lets more be traced: a source model that is slow is asked less often."""
+        if self._mirror:
+            self._mirror.turn()
         for traced in self._tap.drain():
             self._requests += 1
             self._score(traced)
+            if self._mirror:
+                self._mirror.send(traced)
         now = self._clock()
         try:
             self._tap.open(min(now - self._opened, 2 * PERIOD))
@@ -65,12 +73,15 @@ class Monitor:
             self._failing = name
 
     def told(self) -> Told:
-        about, scores = self._reference.about, tuple(self._window.scores)
+        about, scores, mirror = self._reference.about, tuple(self._window.scores), self._mirror
         failing = f"sampled requests cannot be scored: {self._failing}" if self._failing else ""
         age = 0.0 if self._newest is None else self._clock() - self._newest
         return Told(report=QualityReport(metric=about.metric, tolerance=about.tolerance, samples=len(scores),
                                          total=math.fsum(scores), requests=self._requests, age_seconds=round(age, 1),
-                                         problem=self._closed or failing),
+                                         problem=self._closed or failing,
+                                         mirrored=mirror.mirrored if mirror else 0,
+                                         agreed=mirror.agreed if mirror else 0.0,
+                                         targets=tuple(sorted(mirror.targets)) if mirror else ()),
                     skipped=self._tap.skipped + self._failed)
 
 
@@ -90,7 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _idle(about, f"the source model does not run here: {str(error).strip()[:300]}", options.port)
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
               port=options.triton_port)
-    monitor = Monitor(reference, tap, Window(reference.metric, options.window, about.norms), time.monotonic)
+    mirror = Mirror(options.mirror, options.model, Window(reference.metric, 1, about.norms), port=options.triton_port,
+                    own=os.environ.get("POD_IP", "")) if options.mirror else None
+    monitor = Monitor(reference, tap, Window(reference.metric, options.window, about.norms), time.monotonic, mirror)
     latest = monitor.told()
     log.info("scores %s's live answers by %s, %d requests a minute at most", options.model, about.metric,
              options.per_minute)
@@ -120,6 +133,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--per-minute", type=int, required=True, help="most requests sampled in a minute")
     parser.add_argument("--window", type=int, required=True, help="newest requests that agreement is taken over")
     parser.add_argument("--port", type=int, required=True, help="of /quality and /metrics")
+    parser.add_argument("--mirror", default="", help="name of the Service that leads to the candidate of a rollout")
     parser.add_argument("--triton-port", type=int, default=8000, help="of the server's HTTP endpoint")
     return parser.parse_args(arguments)
 

@@ -33,12 +33,13 @@ class Window:
     def add(self, reference: Tensors, answer: Tensors) -> bool:
         """The source model's answers and the engine's to the same request; whether there was anything to compare.
         Raises what a user's metric raises."""
-        score = self._score(reference, answer)
+        score = self.score(reference, answer)
         if score is not None:
             self.scores.append(score)
         return score is not None
 
-    def _score(self, reference: Tensors, answer: Tensors) -> float | None:
+    def score(self, reference: Tensors, answer: Tensors) -> float | None:
+        """Of one request, 0 to 1, which is not kept; None where there is nothing to compare."""
         sound = _finite(reference)  # where the source itself answers NaN there is nothing to hold anything against
         if not sound.any():
             return None

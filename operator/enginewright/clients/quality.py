@@ -27,4 +27,6 @@ class QualityClient(PodClient):
             raise NoSignalError(f"the report cannot be read: {error}", call=f"GET {url}") from error
         if not 0 <= found.total <= found.samples:
             raise NoSignalError(f"{found.samples} scores cannot add up to {found.total}", call=f"GET {url}")
+        if not 0 <= found.agreed <= found.mirrored:
+            raise NoSignalError(f"{found.mirrored} scores cannot add up to {found.agreed}", call=f"GET {url}")
         return found

@@ -325,6 +325,14 @@ class AnalysisStatus(StatusModel):
     """When these figures were taken."""
     uncompared: str | None = None
     """Why outputs were not compared that should have been."""
+    mirrored: int | None = None
+    """Live requests that both answered, where rollout.analysis.mirror asks for it."""
+    agreement: float | None = None
+    """Mean score of the new revision's answers to them against the stable one's, by the accuracy gate's metric."""
+    agreement_low: float | None = None
+    """The mean is at least this."""
+    agreement_high: float | None = None
+    """The mean is at most this."""
 
 
 class RolloutStatus(StatusModel):

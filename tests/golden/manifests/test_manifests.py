@@ -21,6 +21,7 @@ from enginewright.core.manifests import (
     revision_service,
     service,
 )
+from enginewright.core.manifests.service import mirror_service
 from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
 from enginewright.core.spec.gateway import GatewaySpec
 from support.children import Children, children_of, good_spec
@@ -121,6 +122,11 @@ def test_service_of_a_revision_behind_routes() -> None:
 ZERO = children_of("minilm", {**CPU, "autoscaling": {"minReplicas": 0, "maxReplicas": 3}}, CONFIGS["cpu"])
 
 
+def test_service_by_which_live_requests_reach_a_candidate() -> None:
+    children = OBJECTS["cpu"]
+    check_golden(HERE / "cpu" / "mirror_service.yaml", mirror_service(children.owner, children.revision))
+
+
 @pytest.mark.parametrize("child", ["activator", "activator_service", "backend_service"])
 def test_what_holds_requests_while_there_is_no_replica(child: str) -> None:
     check_golden(HERE / "cpu" / f"{child}.yaml", ZERO.all()[child])
@@ -190,6 +196,7 @@ def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
+               "cpu/mirror_service.yaml",
                "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",
                "cpu/deployment_with_batcher.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",

@@ -21,6 +21,7 @@ from onnx import numpy_helper
 
 from enginewright_builder.contract import AccuracyRequest, QualityReport, ServingChoice
 from enginewright_builder.engines.base import Array, Artifact, ExportedModel
+from enginewright_builder.quality.mirror import Mirror
 from enginewright_builder.quality.monitor import Monitor
 from enginewright_builder.quality.reference import Reference, keep_reference, read_about
 from enginewright_builder.quality.tap import Tap, TapClosedError
@@ -58,10 +59,14 @@ class Serving:
                     {"name": "x", "shape": list(x.shape), "datatype": "FP32", "data": x.ravel().tolist()}]})
                 answer.raise_for_status()
 
-    def monitor(self, clock: Callable[[], float], *, share: float = 1.0, per_minute: int = 600) -> Monitor:
+    def monitor(self, clock: Callable[[], float], *, share: float = 1.0, per_minute: int = 600,
+                candidate: int | None = None) -> Monitor:  # fmt: skip
+        """``candidate`` is the port of a server that sampled requests are sent to as well."""
         reference = Reference(self.reference, read_about(self.reference), 1)
         tap = Tap("multiply", self.traces, share=share, per_minute=per_minute, port=self.port)
-        return Monitor(reference, tap, Window(reference.metric, 1000), clock)
+        mirror = Mirror("localhost", "multiply", Window(reference.metric, 1), port=candidate,
+                        own="10.0.0.1", resolve=lambda host, port: frozenset({"127.0.0.1"})) if candidate else None
+        return Monitor(reference, tap, Window(reference.metric, 1000), clock, mirror)
 
     async def written(self, files: int) -> None:
         """Waits until that many trace files are whole: the server writes them after it has answered."""
@@ -114,6 +119,23 @@ async def test_live_answers_are_scored_by_the_gates_metric(weights: Array | None
     assert (report.metric, report.tolerance, report.problem) == ("cosine", 0.01, "")
     assert (report.requests, report.samples) == (12, 12)
     assert low <= report.total / report.samples <= high + 1e-6
+
+
+@pytest.mark.parametrize(("weights", "low", "high"), [
+    (None, 0.999999, 1.0), (WEIGHTS * np.float32(1.01), 0.9999, 1.0), (OTHER, 0.0, 0.6), (-WEIGHTS, 0.0, 0.0),
+], ids=["sound", "nearly the same", "other weights", "negated"])
+async def test_what_was_sampled_is_asked_of_a_candidate_as_well(weights: Array | None, low: float, high: float,
+                                                                artifact: Artifact, tmp_path: Path) -> None:
+    """Of which no client hears; the candidate's own tap stays closed."""
+    stable, other = tmp_path / "stable", tmp_path / "candidate"
+    stable.mkdir()
+    other.mkdir()
+    async with serving(artifact, stable) as served, serving(artifact, other, weights) as candidate:
+        report = await looked(served, served.monitor(lambda: 0.0, candidate=candidate.port), 12, rows=4)
+        assert not list(candidate.traces.iterdir())
+    assert (report.samples, report.mirrored, report.targets) == (12, 12, ("127.0.0.1",))
+    assert report.total / report.samples == pytest.approx(1.0, abs=1e-5)
+    assert low <= report.agreed / report.mirrored <= high + 1e-6
 
 
 async def test_what_is_sampled_is_bounded_and_nothing_of_it_stays(artifact: Artifact, tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ BROKEN = (
            "spec.quality.resources.requests.cpu", "2", "raise the limit"),
     Broken("less memory than any monitor needs", {**SOURCE, "quality": {"resources": {"limits": {"memory": "255Mi"}}}},
            "spec.quality.resources.limits.memory", "255Mi", "write at least 256Mi"),
+    Broken("live requests that nobody samples", {**SOURCE, "rollout": {"analysis": {"mirror": True}}},
+           "spec.rollout.analysis.mirror", "true", "add spec.quality, or remove it", "whose monitor samples live"),
     Broken("a fleet that goes back by itself", _fleet(quality={"rollback": True}),
            "spec.quality.rollback", "true", "set it to false"),
     Broken("prometheus without address", {**SOURCE, "autoscaling": {"maxReplicas": 2, "source": "prometheus"}},

@@ -24,6 +24,7 @@ from enginewright.core.manifests import (
     read_record,
     read_revision,
 )
+from enginewright.core.manifests.service import mirror_name
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
@@ -163,8 +164,9 @@ class Cluster:
     pod fields that show why. Each replica behind the Service gets ``rate`` requests a second; without, and if
     ``probed``, probes bring some. ``slower`` multiplies a revision's latency, ``failing`` is the share of its
     requests that fail, ``similarity`` how alike it answers. ``scores`` are, by revision, what the monitor of each
-    replica has in its window: live answers, and their mean score; ``told`` are whole reports, by pod. ``backend`` is
-    the revision that the activator's own Service selects, None before there is one; while ``holding`` is False
+    replica has in its window: live answers, and their mean score; ``told`` are whole reports, by pod, and ``mirrored``
+    says by candidate how many live requests each other replica has sent it as well, and their mean score. ``backend``
+    is the revision that the activator's own Service selects, None before there is one; while ``holding`` is False
     activators never get ready."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
@@ -204,6 +206,7 @@ class Cluster:
     similarity: dict[str, float] = field(default_factory=dict)
     scores: dict[str, tuple[int, float]] = field(default_factory=dict)
     told: dict[str, QualityReport] = field(default_factory=dict)
+    mirrored: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     # What the operator sees and does.
 
@@ -245,7 +248,18 @@ class Cluster:
                  if pod.ready and pod.revision in self.scores}  # fmt: skip
         reports = {name: QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=samples * mean)
                    for name, (samples, mean) in found.items()}
-        return {**reports, **self.told}
+        return {**reports, **self._mirrored(), **self.told}
+
+    def _mirrored(self) -> Mapping[str, QualityReport]:
+        """Of replicas whose requests the Service of a candidate takes to it."""
+        if f"Service/{mirror_name(self.name)}" not in self.applied:
+            return {}
+        candidate = str((self.status.get("rollout") or {}).get("candidate"))
+        count, mean = self.mirrored.get(candidate, (0, 0.0))
+        targets = tuple(sorted({pod.ip for pod in self.pods.values() if pod.ready and pod.revision == candidate}))
+        return {pod.name: QualityReport(metric="cosine", tolerance=0.01, mirrored=count, agreed=count * mean,
+                                        targets=targets)
+                for pod in self.pods.values() if pod.ready and pod.revision != candidate}  # fmt: skip
 
     def _gateway(self) -> GatewayView:
         """As the shell reads it."""
@@ -262,8 +276,8 @@ class Cluster:
     def _backends(self) -> list[str]:
         """Revisions that have a Service of their own."""
         start = f"Service/{self.name}-"
-        others = f"Service/{backend_name(self.name)}"
-        return [key.removeprefix(start) for key in self.applied if key.startswith(start) and key != others]
+        others = (f"Service/{backend_name(self.name)}", f"Service/{mirror_name(self.name)}")
+        return [key.removeprefix(start) for key in self.applied if key.startswith(start) and key not in others]
 
     @property
     def monotonic(self) -> float:

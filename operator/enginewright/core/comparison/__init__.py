@@ -6,8 +6,10 @@ failures against those of the stable revision, so that a client's bad requests, 
 
 from __future__ import annotations
 
+from enginewright.core.comparison.mirrored import Mirrored
 from enginewright.core.comparison.outputs import FRUITLESS_PAIRS, fruitless
 from enginewright.core.comparison.question import Answer, Limits, Question
 from enginewright.core.comparison.verdict import compare, fails_more, proven_worse
 
-__all__ = ["FRUITLESS_PAIRS", "Answer", "Limits", "Question", "compare", "fails_more", "fruitless", "proven_worse"]
+__all__ = ["FRUITLESS_PAIRS", "Answer", "Limits", "Mirrored", "Question", "compare", "fails_more", "fruitless",
+           "proven_worse"]

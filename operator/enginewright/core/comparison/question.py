@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from enginewright.core.comparison.mirrored import Mirrored
 from enginewright.core.reasons import Reason
 from enginewright.core.sequential import Interval
 
@@ -28,7 +29,8 @@ class Limits:
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """Which two revisions are compared. ``key`` names the analysis: another one begins with no samples. ``model`` is
-    the name under which both serve it. ``alone`` when the stable one has no replica left to compare with."""
+    the name under which both serve it. ``alone`` when the stable one has no replica left to compare with; ``mirror``
+    when live requests of the stable one are to be sent to the candidate as well."""
 
     key: str
     stable: str
@@ -36,6 +38,7 @@ class Question:
     model: str
     limits: Limits = Limits()
     alone: bool = False
+    mirror: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,7 @@ class Answer:
     and ``failures`` are the candidate's, ``seconds`` how long both were watched. ``message`` says all this, and when
     the verdict is open, what is missing; ``starved`` says that it may never come: it is requests, and probes bring
     none, or it has not come with all patience, and a person has to say what is to be. ``uncompared`` is why outputs
-    were not compared that should have been."""
+    were not compared that should have been, ``mirrored`` what live requests say of them, where that was asked for."""
 
     verdict: Literal["good", "worse", "open"]
     message: str
@@ -55,3 +58,4 @@ class Answer:
     seconds: float = 0.0
     starved: bool = False
     uncompared: str = ""
+    mirrored: Mirrored | None = None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from enginewright.core.comparison.latency import ALPHA, TAIL_WINDOW, Tail
+from enginewright.core.comparison.mirrored import LEAST_MIRRORED, Mirrored
 from enginewright.core.comparison.outputs import COMPARED_PAIRS, disagreement, uncompared
 from enginewright.core.comparison.question import Answer, Limits, Question
 from enginewright.core.comparison.tally import Sums, sums_of
@@ -21,7 +22,8 @@ DOUBT: Final = math.log(8.0)
 TAIL_SECONDS: Final = (FEWEST_VALUES + 1) * TAIL_WINDOW
 
 
-def compare(window: SignalWindow | None, question: Question) -> Answer:
+def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored | None = None) -> Answer:
+    """``mirrored`` is what live requests that both answered say, where they are to say something."""
     if window is None or window.analysis != question.key:
         return Answer(verdict="open", message="no request has been measured yet")
     sums = sums_of(window, question)
@@ -29,19 +31,20 @@ def compare(window: SignalWindow | None, question: Question) -> Answer:
         return _alone(window, sums, question.limits)
     answer = Answer(
         verdict="open",
-        message=figures(sums, question.limits),
+        message=figures(sums, question.limits) + (f"; {mirrored.figures}" if mirrored else ""),
         uncompared=uncompared(window.probes, question.limits),
+        mirrored=mirrored,
         ratio=sums.ratio and as_ratio(sums.ratio),
         requests=round(sums.candidate.requests),
         failures=round(sums.candidate.failed),
         seconds=sums.seconds,
     )
-    if worse := _worse(window, sums, question):
+    if worse := _worse(window, sums, question, mirrored):
         reason, message = worse
         return replace(answer, verdict="worse", reason=reason, message=message)
     if answer.uncompared and _fewest(sums) >= question.limits.requests:
         answer = replace(answer, message=f"{answer.message}; outputs were not compared: {answer.uncompared}")
-    if missing := _missing(window, sums, question.limits):
+    if missing := _missing(window, sums, question.limits) or _mirroring(sums, question.limits, mirrored):
         few = _fewest(sums) < question.limits.requests
         starved = (few and bool(window.probes.problem)) or sums.waited >= question.limits.patience
         return replace(answer, message=f"{answer.message}; {missing}", starved=starved)
@@ -99,16 +102,22 @@ def fails_more(window: SignalWindow | None, question: Question) -> Answer | None
 
 def proven_worse(answer: Answer) -> Answer | None:
     """While a person is waited for: one that is shown to be worse, not one that is no longer shown to be good."""
-    proven = answer.verdict == "worse" and answer.reason in (Reason.FAILED_INFERENCES, Reason.SLOWER)
-    return answer if proven else None
+    if answer.verdict != "worse":
+        return None
+    differs = answer.reason == Reason.OUTPUTS_DIFFER and answer.mirrored is not None and answer.mirrored.disagrees
+    return answer if differs or answer.reason in (Reason.FAILED_INFERENCES, Reason.SLOWER) else None
 
 
-def _worse(window: SignalWindow, sums: Sums, question: Question) -> tuple[Reason, str] | None:
+def _worse(
+    window: SignalWindow, sums: Sums, question: Question, mirrored: Mirrored | None
+) -> tuple[Reason, str] | None:
     limits = question.limits
     if sums.doubt >= -math.log(ALPHA):
         return Reason.FAILED_INFERENCES, failures(sums)
     if flaw := disagreement(window.probes, limits):
         return Reason.OUTPUTS_DIFFER, flaw
+    if mirrored and mirrored.disagrees:
+        return Reason.OUTPUTS_DIFFER, f"Its answers to live requests are not the stable revision's: {mirrored.figures}."
     if sums.cure:
         # What answers and does not fail is better than what fails, however fast that is.
         return None
@@ -146,6 +155,14 @@ def _missing(window: SignalWindow, sums: Sums, limits: Limits) -> str:
     if _tail_is_awaited(sums, limits):
         return "its p99 is being compared, once a minute"
     return f"it is watched for {limits.watched:.0f} s at least" if sums.seconds < limits.watched else ""
+
+
+def _mirroring(sums: Sums, limits: Limits, mirrored: Mirrored | None) -> str:
+    """Empty once there are enough, or the analysis has taken as long as it is meant to: a quarter of that is
+    ``watched``. Where no live request comes nobody waits longer for one."""
+    if mirrored is None or mirrored.enough or sums.seconds >= min(4 * limits.watched, limits.patience):
+        return ""
+    return f"{LEAST_MIRRORED} live requests are to be mirrored"
 
 
 def _tail_is_awaited(sums: Sums, limits: Limits) -> bool:

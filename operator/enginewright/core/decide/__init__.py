@@ -21,6 +21,7 @@ from enginewright.core.decide.fall_back import fall_back
 from enginewright.core.decide.fleet import decide_fleet
 from enginewright.core.decide.gateway import with_routes
 from enginewright.core.decide.history import history_step
+from enginewright.core.decide.mirror_step import with_mirror
 from enginewright.core.decide.pin import choose_goal, say
 from enginewright.core.decide.quality_step import quality_step
 from enginewright.core.decide.report import Findings, refuse, report
@@ -57,7 +58,7 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     goal = drift_back(fall_back(wish, serving), serving, quality)
     rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
     scale, rollout, contest = hold_back(world, scale, rollout)
-    rollout = with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout))
+    rollout = with_mirror(world, with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout)))
     rollout = steady(world, rollout)
     digest = source.memory.digest if goal.world is world else None
     rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))

@@ -31,18 +31,20 @@ USUAL_SIMILARITY = 0.8
 def question(world: World, candidate: str, stable: str, number: int, split: Split) -> Question:
     """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
     analysis, latency = world.spec.rollout.analysis, world.spec.objective.latency
+    alike = _comparable(world)
     return Question(
         key="/".join((stable, candidate, str(number), world.obj.annotations.get(labels.RETRY, ""))),
         stable=stable,
         candidate=candidate,
         model=world.obj.served_as,
         alone=split.stable == 0,
+        mirror=alike and analysis.mirror and world.spec.quality is not None and split.stable > 0,
         limits=Limits(
             slowdown=analysis.max_slowdown,
             requests=analysis.min_requests,
             percentile=latency.percentile if latency else 99.0,
             milliseconds=latency.milliseconds if latency else None,
-            similarity=least_similarity(world.spec) if _comparable(world) else None,
+            similarity=least_similarity(world.spec) if alike else None,
             watched=min(MOST_PATIENCE, SHORTEST * split.seconds),
             patience=min(MOST_PATIENCE, max(LEAST_PATIENCE, float(PATIENCE * split.seconds))),
         ),
@@ -79,7 +81,7 @@ def least_similarity(spec: Spec) -> float:
 
 def figures(answer: Answer) -> AnalysisStatus:
     """Rounded: status is for people."""
-    ratio = answer.ratio
+    ratio, live = answer.ratio, answer.mirrored if answer.mirrored and answer.mirrored.samples else None
     return AnalysisStatus(
         ratio=_short(ratio.mean) if ratio else None,
         low=_short(ratio.low) if ratio else None,
@@ -88,6 +90,10 @@ def figures(answer: Answer) -> AnalysisStatus:
         failures=answer.failures,
         seconds=round(answer.seconds),
         uncompared=answer.uncompared or None,
+        mirrored=live.samples if live else None if answer.mirrored is None else 0,
+        agreement=_short(live.mean) if live else None,
+        agreement_low=_short(live.low) if live else None,
+        agreement_high=_short(live.high) if live else None,
     )
 
 
@@ -126,6 +132,13 @@ def _short(value: float) -> float | None:
     return round(value, 3) if math.isfinite(value) else None
 
 
+def _live(figures: AnalysisStatus) -> str:
+    if not figures.mirrored or None in (figures.agreement, figures.agreement_low, figures.agreement_high):
+        return "no live request was mirrored"
+    return (f"{figures.mirrored} mirrored live requests agree by {figures.agreement:.3f} "
+            f"({figures.agreement_low:.3f} to {figures.agreement_high:.3f})")
+
+
 def told(figures: AnalysisStatus | None) -> str:
     """A sentence, empty without figures."""
     if figures is None:
@@ -133,6 +146,8 @@ def told(figures: AnalysisStatus | None) -> str:
     count = f"{figures.requests} requests, {figures.failures} failed, in {figures.seconds} s"
     if figures.uncompared:
         count += f"; outputs were not compared: {figures.uncompared}"
+    if figures.mirrored is not None:
+        count += f"; {_live(figures)}"
     if figures.ratio is None or figures.low is None or figures.high is None:
         return f" It passed its analysis: {count}."
     return (

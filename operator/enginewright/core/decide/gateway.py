@@ -26,6 +26,7 @@ from enginewright.core.manifests import (
     revision_service_name,
     routes,
 )
+from enginewright.core.manifests.service import mirror_name
 from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action, Apply, Delete, Scale
 from enginewright.core.reasons import Condition, Reason
@@ -188,7 +189,7 @@ def remove_routes(world: World, kinds: set[str]) -> tuple[Action, ...]:
 def _remove_services(world: World, kept: frozenset[str]) -> tuple[Action, ...]:
     """Of revisions that are not ``kept``. Only children of the object are ever seen here."""
     name = world.obj.name
-    names = {name, backend_name(name), *(revision_service_name(name, revision) for revision in kept)}
+    names = {name, backend_name(name), mirror_name(name), *(revision_service_name(name, revision) for revision in kept)}
     services = [key.removeprefix("Service/") for key in world.observed.applied if key.startswith("Service/")]
     return tuple(
         Delete(api_version="v1", kind="Service", name=name, why="no route leads to it any more")

@@ -10,6 +10,7 @@ from enginewright.core.comparison import Answer, Question, compare
 from enginewright.core.conditions import parse_timestamp, timestamp
 from enginewright.core.decide.evidence import figures, question
 from enginewright.core.decide.jobs import Trouble
+from enginewright.core.decide.mirror import mirrored
 from enginewright.core.decide.rollout import Target
 from enginewright.core.decide.serving import Serving, pods_of
 from enginewright.core.decide.steps import Split, splits
@@ -79,7 +80,9 @@ class Shift:
 
     @cached_property
     def answer(self) -> Answer:
-        return compare(self.world.observed.signals, self.question(self.last))
+        asked = self.question(self.last)
+        live = mirrored(self.world, self.stable.revision, self.target.revision) if asked.mirror else None
+        return compare(self.world.observed.signals, asked, live)
 
     @cached_property
     def falls(self) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, container_security, resources
+from enginewright.core.manifests.service import mirror_name
 from enginewright.core.spec.quality import QualitySpec
 from enginewright_builder.contract import REFERENCE_FOLDER
 
@@ -13,6 +14,10 @@ from enginewright_builder.contract import REFERENCE_FOLDER
 # grows.
 TRACES_SIZE = "64Mi"
 REFERENCE_PATH = "/reference"
+
+
+def _of_pod(name: str, path: str) -> JSON:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def trace_arguments() -> list[str]:
@@ -37,7 +42,10 @@ def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: Oper
         "command": ["python3", "-m", "enginewright_builder.quality"],
         "args": [REFERENCE_PATH, f"--model={served_as}", f"--traces={labels.TRACES_PATH}",
                  f"--share={quality.sample_share:g}", f"--per-minute={quality.max_samples_per_minute}",
-                 f"--window={quality.window}", f"--port={labels.QUALITY_PORT}", f"--triton-port={labels.HTTP_PORT}"],
+                 f"--window={quality.window}", f"--port={labels.QUALITY_PORT}", f"--triton-port={labels.HTTP_PORT}",
+                 f"--mirror={mirror_name('$(MODEL)')}"],
+        # The object's name, for that of its Service; and where this pod is, so that it asks no request of itself.
+        "env": [_of_pod("MODEL", f"metadata.labels['{labels.MODEL}']"), _of_pod("POD_IP", "status.podIP")],
         "ports": [{"name": labels.PORT_QUALITY, "containerPort": labels.QUALITY_PORT, "protocol": "TCP"}],
         "resources": resources(config.quality_resources, quality.resources),
         "securityContext": container_security(),

@@ -59,6 +59,25 @@ def revision_service(owner: Owner, revision: str) -> JSON:
                          labels.revision_selector(owner.name, revision), {labels.REVISION: revision})
 
 
+def mirror_name(owner_name: str) -> str:
+    return f"{owner_name}-mirror"
+
+
+def mirror_service(owner: Owner, revision: str) -> JSON:
+    """Where monitors send the requests that they sample: to ready replicas of ``revision``, each by its own address."""
+    return sealed({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(owner, mirror_name(owner.name), labels.COMPONENT_SERVER),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "selector": labels.revision_selector(owner.name, revision),
+            "ports": [_port(labels.PORT_HTTP, labels.HTTP_PORT, "http")],
+        },
+    })
+
+
 def _by_two_ports(owner: Owner, name: str, selector: dict[str, str], extra: dict[str, str]) -> JSON:
     """Without the port of the metrics, which are read from each pod."""
     return sealed({

@@ -37,6 +37,10 @@ class AnalysisSpec(SpecModel):
     compare_outputs: Literal["auto", "always", "never"] = "auto"
     """Send both revisions the same made-up inputs and compare what they answer: auto does so when both are built from
     the same source, always also for new weights, which are meant to differ."""
+    mirror: bool = False
+    """Send the live requests that the quality monitor samples from the stable revision to the new one as well, and hold
+    its answers against the stable one's by the accuracy gate's metric, where compareOutputs has outputs compared. Needs
+    spec.quality, whose limits hold: requests stay in the memory of these pods."""
 
 
 class RolloutSpec(SpecModel):

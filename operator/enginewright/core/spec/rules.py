@@ -109,6 +109,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.batching.adaptive) || !self.batching.adaptive || self.engine.maxBatchSize > 1",
              message="spec.batching.adaptive needs batches; raise spec.engine.maxBatchSize above 1, or remove adaptive",
              field=".batching.adaptive"),
+        Rule(rule="!has(self.rollout.analysis.mirror) || !self.rollout.analysis.mirror || has(self.quality)",
+             message="spec.rollout.analysis.mirror needs spec.quality, whose monitor samples live requests; add that, "
+                     "or remove mirror", field=".rollout.analysis.mirror"),
         *_FLEET,
     ),
     "spec.batching": (

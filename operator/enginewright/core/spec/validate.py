@@ -193,6 +193,9 @@ def _rollout(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.rollout.steps", [step.weight for step in rollout.steps],
                        "are shares of the traffic, which only strategy Canary splits",
                        "remove them, or set strategy to Canary")
+    if rollout.analysis.mirror and spec.quality is None:
+        yield _problem("spec.rollout.analysis.mirror", True, "needs the quality monitor, which samples live requests",
+                       "add spec.quality, or remove it")
     weights = [step.weight for step in rollout.steps]
     if weights != sorted(set(weights)):
         yield _problem("spec.rollout.steps", weights, "do not rise", "write each weight greater than the one before, "

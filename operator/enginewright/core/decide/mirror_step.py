@@ -1,0 +1,31 @@
+"""The Service by which monitors reach the candidate with the live requests that they sample: there while a candidate is
+analysed by them, and no longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from enginewright.core.decide.position import ANALYSING, WAITING
+from enginewright.core.decide.rollout import RolloutResult
+from enginewright.core.decide.world import World, apply_if_changed
+from enginewright.core.manifests.service import mirror_name, mirror_service
+from enginewright.core.plan import Action, Delete
+
+
+def with_mirror(world: World, result: RolloutResult) -> RolloutResult:
+    """``result``, and the Service where it is needed; without it where it is not."""
+    actions = _service(world, result)
+    return replace(result, actions=(*result.actions, *actions)) if actions else result
+
+
+def _service(world: World, result: RolloutResult) -> tuple[Action, ...]:
+    name, candidate, asked = mirror_name(world.obj.name), result.memory.candidate, result.question
+    applied = world.observed.applied.get(f"Service/{name}")
+    analysed = result.memory.step in (ANALYSING, WAITING) and not world.spec.suspend
+    if analysed and candidate and asked is not None and asked.mirror:
+        manifest = mirror_service(world.owner, candidate)
+        return apply_if_changed(manifest, applied, "live requests are sent to the candidate as well",
+                                force=applied is not None)  # fmt: skip
+    if applied is None:
+        return ()
+    return (Delete(api_version="v1", kind="Service", name=name, why="no candidate is analysed"),)

@@ -1,0 +1,154 @@
+"""Requests that are asked once more of a candidate: whom, when not, and what is kept of the answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from enginewright_builder.engines.base import Array
+from enginewright_builder.quality.mirror import HEADER, TURN_SECONDS, Mirror, addresses
+from enginewright_builder.quality.trace import Traced
+from enginewright_builder.quality.window import Window
+
+Reply = Callable[[Array], Array | int]
+
+
+@contextmanager
+def candidate(reply: Reply) -> Iterator[int]:
+    """Answers ``y`` to ``x`` in Triton's binary form; an int is a status. Gives the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body, head = self.rfile.read(int(self.headers["Content-Length"])), int(self.headers[HEADER])
+            assert self.path == "/v2/models/m/infer"
+            [entry] = json.loads(body[:head])["inputs"]
+            assert (entry["name"], entry["datatype"]) == ("x", "FP32")
+            found = reply(np.frombuffer(body[head:], "<f4").reshape(entry["shape"]))
+            if isinstance(found, int):
+                self.send_error(found)
+                return
+            raw = found.astype("<f4").tobytes()
+            told = json.dumps({"outputs": [{"name": "y", "datatype": "FP32", "shape": list(found.shape),
+                                            "parameters": {"binary_data_size": len(raw)}}]}).encode()
+            self.send_response(200)
+            self.send_header(HEADER, str(len(told)))
+            self.send_header("Content-Length", str(len(told) + len(raw)))
+            self.end_headers()
+            self.wfile.write(told + raw)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Names:
+    """Who is behind the name; ``now`` is the clock."""
+
+    def __init__(self, *found: str) -> None:
+        self.found, self.now = frozenset(found), 0.0
+
+    def mirror(self, port: int = 1, own: str = "10.0.0.1") -> Mirror:
+        return Mirror("minilm-mirror", "m", Window("cosine", 1), port=port, own=own,
+                      resolve=lambda host, at: self.found, clock=lambda: self.now)
+
+
+def traced(*values: float) -> Traced:
+    array = np.array([values], np.float32)
+    return Traced(inputs={"x": array}, outputs={"y": array})
+
+
+@pytest.mark.parametrize(("reply", "mean"), [
+    (lambda x: x, 1.0), (lambda x: x * np.float32(1.001), 1.0), (lambda x: -x, 0.0), (lambda x: x[:, :1], 0.0),
+    (lambda x: x * np.float32("nan"), 0.0),
+], ids=["the same", "nearly", "negated", "another shape", "NaN"])
+def test_answers_are_scored_against_what_clients_got(reply: Reply, mean: float) -> None:
+    names = Names("127.0.0.1")
+    with candidate(reply) as port:
+        mirror = names.mirror(port)
+        mirror.turn()
+        for number in range(3):
+            mirror.send(traced(1.0, 2.0, number))
+    assert mirror.mirrored == 3
+    assert mirror.agreed / 3 == pytest.approx(mean, abs=1e-5)
+    assert mirror.targets == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("reply", [lambda x: 400, lambda x: 503], ids=["refused", "busy"])
+def test_what_is_not_answered_does_not_count(reply: Reply) -> None:
+    names = Names("127.0.0.1")
+    with candidate(reply) as port:
+        mirror = names.mirror(port)
+        mirror.turn()
+        mirror.send(traced(1.0))
+    mirror.send(traced(1.0))  # nobody is there at all
+    assert (mirror.mirrored, mirror.agreed) == (0, 0.0)
+
+
+def test_nothing_is_sent_where_the_name_leads_nowhere_or_here() -> None:
+    asked: list[Array] = []
+
+    def reply(x: Array) -> Array:
+        asked.append(x)
+        return x
+
+    with candidate(reply) as port:
+        for found in ((), ("127.0.0.1",), ("127.0.0.1", "10.0.0.7")):
+            mirror = Names(*found).mirror(port, own="127.0.0.1")
+            mirror.turn()
+            mirror.send(traced(1.0))
+            assert mirror.targets == frozenset()
+    assert not asked
+
+
+def test_another_candidate_begins_without_scores_and_a_replica_more_does_not() -> None:
+    names = Names("127.0.0.1")
+    with candidate(lambda x: x) as port:
+        mirror = names.mirror(port)
+        mirror.turn()
+        mirror.send(traced(1.0))
+        names.found = frozenset({"127.0.0.1", "127.0.0.2"})
+        mirror.turn()
+        assert mirror.mirrored == 1
+        names.found = frozenset(frozenset({"127.0.0.3"}))
+        mirror.turn()
+        assert (mirror.mirrored, mirror.agreed) == (0, 0.0)
+        assert mirror.targets == {"127.0.0.3"}
+        names.found = frozenset()
+        mirror.turn()
+        assert mirror.targets == frozenset()
+
+
+def test_a_slow_candidate_is_asked_for_a_part_of_each_turn() -> None:
+    names = Names("127.0.0.1")
+
+    def slow(x: Array) -> Array:
+        names.now += TURN_SECONDS / 2
+        return x
+
+    with candidate(slow) as port:
+        mirror = names.mirror(port)
+        for expected in (2, 4):
+            mirror.turn()
+            for _ in range(5):
+                mirror.send(traced(1.0))
+            assert mirror.mirrored == expected
+
+
+def test_a_name_that_nobody_has_is_no_error() -> None:
+    assert addresses("nobody.invalid", 80) == frozenset()
+    assert addresses("127.0.0.1", 80) == {"127.0.0.1"}
