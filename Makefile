@@ -64,9 +64,10 @@ scaling-study: venv ## What each part of the scaler is worth, into docs/benchmar
 	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TABLES),--tables $(TABLES))
 
 .PHONY: reality-check
-reality-check: venv ## The simulator beside real Triton replicas under the same requests: ENGINE=folder of an engine in a store
-	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m reality --engine $(ENGINE) --replicas $(or $(REPLICAS),1) \
-	  --seconds $(or $(SECONDS),60) $(if $(TRACE),--trace $(TRACE)) --output docs/benchmarks/reality.json
+reality-check: venv ## The simulator beside real Triton replicas under the same requests: ENGINE=folder of an engine in a store, NAME of its model
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m reality --engine $(ENGINE) --name "$(NAME)" --replicas $(or $(REPLICAS),1) \
+	  --seconds $(or $(SECONDS),60) --repeats $(or $(REPEATS),3) $(if $(TRACE),--trace $(TRACE) --begin $(or $(BEGIN),0)) \
+	  $(if $(FIRST),--first) --output docs/benchmarks
 
 .PHONY: batching-study
 batching-study: venv ## Batching that follows the traffic beside fixed settings, into docs/benchmarks/batching.json (SEEDS=20 ROUNDS=3, 0 leaves it out)
