@@ -86,6 +86,7 @@ def _notes(resolved: Resolved, evaluation: SampleSet, proof: Proof) -> tuple[str
     if evaluation.origin == SYNTHETIC:
         notes.append("Accuracy was measured on synthetic inputs: give evaluation data like production's for a real "
                      "proof.")
-    notes.append(f"As served, the largest difference to the engine's own answers was {proof.worst_difference:.2e} of "
-                 "the largest value.")
+    worst = proof.worst_difference
+    notes.append("As served, answers are the engine's own" +
+                 (f", but for {worst:.2e} of the largest value at most." if worst else "."))
     return tuple(notes)

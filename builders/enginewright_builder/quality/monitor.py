@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         reference = Reference(options.reference, about, available_cpus())
     except Exception as error:  # ONNX Runtime's own classes, a user's metric, want of memory
-        return _idle(about, f"the source model does not run here: {str(error).strip()[:300]}", options.port)
+        return _idle(about, f"the source model does not run here: {_brief(error)}", options.port)
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
               port=options.triton_port)
     mirror = Mirror(options.mirror, options.model, Window(reference.metric, 1, about.norms), port=options.triton_port,
@@ -113,6 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             monitor.look()
             latest = monitor.told()
             time.sleep(max(0.0, PERIOD - (time.monotonic() - began)))
+
+
+def _brief(error: Exception) -> str:
+    short = isinstance(error, MemoryError) or "bad_alloc" in str(error)  # ONNX Runtime's words
+    remedy = "; raise spec.quality.resources.limits.memory" if short else ""
+    return f"{str(error).strip()[:300] or type(error).__name__}{remedy}"
 
 
 def _idle(about: About, problem: str, port: int) -> int:

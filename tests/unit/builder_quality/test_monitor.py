@@ -16,6 +16,7 @@ import pytest
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.engines.base import Tensors
+from enginewright_builder.quality import monitor as monitor_module
 from enginewright_builder.quality import tap as tap_module
 from enginewright_builder.quality.__main__ import keep_running, memory_bytes
 from enginewright_builder.quality.monitor import Monitor
@@ -195,3 +196,24 @@ def test_what_needs_too_much_memory_fails_by_itself_and_is_said(capfd: pytest.Ca
         monitors.join()
     assert "core (0, 0)" in said
     assert "ended with status 7, with 100 MiB of spec.quality.resources.limits.memory" in said
+
+
+@pytest.mark.parametrize(("error", "said"), [
+    (MemoryError(), "MemoryError; raise spec.quality.resources.limits.memory"),
+    (RuntimeError("Load model failed:std::bad_alloc"),
+     "Load model failed:std::bad_alloc; raise spec.quality.resources.limits.memory"),
+    (RuntimeError("no such operator"), "no such operator")])
+def test_want_of_memory_is_told_with_what_to_raise(
+        error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    def idle(about: About, problem: str, port: int) -> int:
+        assert problem == f"the source model does not run here: {said}"
+        return 7
+
+    (tmp_path / "reference.json").write_text(json.dumps({"metric": "cosine", "tolerance": 0.1, "interface": {}}))
+    monkeypatch.setattr(monitor_module, "Reference", fail)
+    monkeypatch.setattr(monitor_module, "_idle", idle)
+    assert monitor_module.main([str(tmp_path), "--model=m", "--traces=t", "--share=1", "--per-minute=1", "--window=1",
+                                "--port=0"]) == 7

@@ -43,7 +43,7 @@ def quality_step(world: World, serving: Serving) -> QualityResult:
     names = {pod.name for pod in pods}
     reports = {pod: report for pod, report in world.observed.quality.items() if pod in names}
     found = find_agreement(reports)
-    trouble = "".join(f" {one}." for one in problems(reports.values()))
+    trouble = "".join(f" A monitor says: {one}." for one in problems(reports.values()))
     if stable is None or found is None:
         said = (f"No replica that serves measures agreement with the source model{_silence(reports)}.{trouble}"
                 f"{_mute(pods, reports)}")
