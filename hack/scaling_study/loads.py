@@ -42,6 +42,38 @@ def on_off(draw: random.Random) -> list[float]:
     return arrivals(lambda now: 80 if any(start <= now < end for start, end in spans) else 2, 80, draw)
 
 
+def spikes(draw: random.Random) -> list[float]:
+    """15 to 50 seconds of any height, about every six minutes: over before a slow replica is there."""
+    spans = _spans(draw, 300, lambda: draw.uniform(15, 50))
+    high = [draw.uniform(10, 60) for _ in spans]
+    return arrivals(
+        lambda now: 40 + max((more for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
+                             default=0.0), 100, draw)  # fmt: skip
+
+
+def rare_spikes(draw: random.Random) -> list[float]:
+    """5 seconds and more, half a minute on average, on a low base, most of them low."""
+    spans = _spans(draw, 250, lambda: 5 + draw.expovariate(1 / 25))
+    high = [min(60.0, 10 * draw.paretovariate(1.3)) for _ in spans]
+    return arrivals(
+        lambda now: 15 + max((more for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
+                             default=0.0), 75, draw)  # fmt: skip
+
+
+def wandering(draw: random.Random) -> list[float]:
+    """A rate without any shape, which forgets where it was within three minutes (Ornstein and Uhlenbeck, of its
+    logarithm)."""
+    logs = [0.0]
+    for _ in range(int(HOUR)):
+        logs.append(logs[-1] * (1 - 1 / 200) + draw.gauss(0, 0.03))
+    return arrivals(lambda now: min(110, 45 * math.exp(logs[int(now)])), 110, draw)
+
+
+def saw(draw: random.Random) -> list[float]:
+    """Seven minutes up, and down at once."""
+    return arrivals(lambda now: 15 + 65 * (now % 420 / 420), 80, draw)
+
+
 def _spans(draw: random.Random, pause: float, length: Callable[[], float]) -> list[tuple[float, float]]:
     now, found = 0.0, []
     while now < HOUR:
@@ -52,3 +84,5 @@ def _spans(draw: random.Random, pause: float, length: Callable[[], float]) -> li
 
 
 LOADS = {"diurnal": diurnal, "ramps": ramps, "bursts": bursts, "on and off": on_off}
+# Nothing of the rule was chosen by these.
+HELD_OUT = {"spikes": spikes, "rare spikes": rare_spikes, "wandering": wandering, "saw": saw}

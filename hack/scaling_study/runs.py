@@ -10,14 +10,15 @@ from pathlib import Path
 
 from enginewright.core.scaling import ScaleLimits
 from enginewright.core.scaling.needs import Parts
-from enginewright.simulation.contest import Contest
+from enginewright.simulation.contest import PEERS, TARGETS, WINDOWS, Contest
 from enginewright.simulation.curve import of_figures
 from enginewright.simulation.policies.enginewright import Enginewright
 from enginewright.simulation.results import Figures, figures
 from enginewright.simulation.run import Run, Scenario
 from enginewright.simulation.scale import scaled
 from enginewright.simulation.trace import read_trace
-from scaling_study.loads import LOADS
+from scaling_study.loads import HELD_OUT, LOADS
+from scaling_study.rivals import Trailing, told
 
 ALONE_MS, THROUGHPUT, MOST = 10.0, 20.0, 20
 TRACE_SCALE = 5.0
@@ -32,12 +33,21 @@ VARIANTS = {
     "without latencies": Parts(latency=False),
     "without memory": Parts(memory=False),
 }
+MADE = LOADS | HELD_OUT
+# The whole grid of ``enginewright simulate --grid``, by name.
+NAMES = {"hpa": "HPA", "keda": "KEDA", "knative": "Knative"}
+GRID = {f"{NAMES[peer]} ({target:g} queued, {window:g} s)": (peer, {"target": target, "window": window})
+        for peer in PEERS for target in TARGETS for window in WINDOWS}  # fmt: skip
+TOLD = "told what comes within a cold start"
+# (seconds of the rate, seconds that a replica is held)
+TRAILING = {f"rate of the last {span} s, held {hold} s": (span, hold) for span in (16, 32, 64) for hold in (0, 20, 40)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """``load`` is a name of :data:`LOADS` or the path of a trace, at ``scale`` times its rate, with as many times more
-    replicas at most. Replicas do ``speed`` of what was measured. ``slo`` in seconds."""
+    """``load`` is a name of :data:`MADE` or the path of a trace, at ``scale`` times its rate, with as many times more
+    replicas at most. Replicas do ``speed`` of what was measured. ``slo`` and ``cold`` (the cold start) in seconds; by
+    ``percentile`` the policy goes."""
 
     load: str
     policy: str
@@ -45,28 +55,37 @@ class Cell:
     scale: float = 1.0
     speed: float = 1.0
     slo: float = 0.1
+    cold: float = 20.0
+    percentile: float = 99.0
 
 
 @lru_cache(maxsize=1)
 def arrivals(load: str, seed: int, scale: float) -> Sequence[float]:
-    if load in LOADS:
-        return scaled(LOADS[load](random.Random(seed)), scale, seed)  # noqa: S311 - a load, not a secret
+    if load in MADE:
+        return scaled(MADE[load](random.Random(seed)), scale, seed)  # noqa: S311 - a load, not a secret
     return scaled(read_trace(Path(load)).arrivals, TRACE_SCALE * scale, seed)
 
 
 def play(cell: Cell) -> Figures:
     most = round(MOST * max(1.0, cell.scale))
-    measured = Scenario(service=of_figures(ALONE_MS, THROUGHPUT), seed=cell.seed, slo=cell.slo, max_replicas=most)
+    measured = Scenario(service=of_figures(ALONE_MS, THROUGHPUT), seed=cell.seed, slo=cell.slo, max_replicas=most,
+                        cold_start=cell.cold, percentile=cell.percentile)  # fmt: skip
     true = replace(measured, service=of_figures(ALONE_MS / cell.speed, THROUGHPUT * cell.speed))
-    contest = Contest(arrivals(cell.load, cell.seed, cell.scale), true)
-    return figures(_run(contest, cell.policy, measured))
+    came = arrivals(cell.load, cell.seed, cell.scale)
+    return figures(_run(Contest(came, true), came, cell.policy, measured))
 
 
-def _run(contest: Contest, policy: str, measured: Scenario) -> Run:
+def _run(contest: Contest, came: Sequence[float], policy: str, measured: Scenario) -> Run:
     """The scaler knows what was ``measured``, whatever is true."""
     limits = ScaleLimits(max_replicas=measured.max_replicas)
     if policy in VARIANTS:
         return contest.play(Enginewright(limits, measured.measured, VARIANTS[policy]))
     if policy == QUEUE:
         return contest.play(Enginewright(limits, None))
-    return contest.run({HPA: "hpa", ORACLE: "oracle"}[policy])
+    if policy in GRID:
+        return contest.play(contest.peer(*GRID[policy]))
+    if policy == TOLD:
+        return contest.play(told(came, measured.measured, measured.max_replicas))
+    if policy in TRAILING:
+        return contest.play(Trailing(*TRAILING[policy], measured.measured, measured.max_replicas))
+    return contest.run(ORACLE)
