@@ -13,11 +13,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from batching_study import real, study
+from batching_study import real, shifts, study
 from grids.record import hardware
 
 OUTPUT = Path("docs/benchmarks/batching.json")
 DIGITS = 3
+SHIFT_ROUNDS = 3
 MODELS = ("onnx", *study.CURVES)
 
 
@@ -27,6 +28,14 @@ def main() -> None:
     if options.seeds:
         found["simulated"] = _simulated(options.seeds, options.phase_seconds, options.phases, options.processes)
         print(json.dumps(found["simulated"]["summary"], ensure_ascii=False, indent=1))
+        write(options.output, found)
+    if options.shift_seeds:
+        found["shifts"] = _shifts(options.shift_seeds, options.phase_seconds, options.processes)
+        print(json.dumps(found["shifts"], ensure_ascii=False, indent=1))
+        write(options.output, found)
+    if options.shift_seconds:
+        measured = asyncio.run(real.shift("idle device", SHIFT_ROUNDS, options.shift_seconds))
+        found["real_shift"] = {"hardware": hardware(()), **measured}
         write(options.output, found)
     for model in options.models if options.rounds else ():
         measured = asyncio.run(real.study(model, options.rounds, options.seconds))
@@ -47,6 +56,12 @@ def _simulated(seeds: int, seconds: float, phases: int, processes: int) -> dict[
             "p99_ms": study.by_kind(rows)}  # fmt: skip
 
 
+def _shifts(seeds: int, seconds: float, processes: int) -> dict[str, Any]:
+    with ProcessPoolExecutor(processes) as pool:
+        rows = list(pool.map(shifts.run, shifts.jobs(seeds, seconds)))
+    return {"seeds": seeds, "phase_seconds": seconds, "summary": shifts.summary(rows)}
+
+
 def rounded(value: Any) -> Any:
     """With three digits behind the point."""
     if isinstance(value, float):
@@ -62,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--phase-seconds", type=float, default=1800.0, help="of each simulated phase")
     parser.add_argument("--phases", type=int, default=4, help="of each seed")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--shift-seeds", type=int, default=3, help="of each shift by name; 0 leaves these out")
+    parser.add_argument("--shift-seconds", type=float, default=900.0,
+                        help="of each of two crowds on a real tritonserver; 0 leaves that out")
     parser.add_argument("--rounds", type=int, default=3, help="on a real tritonserver; 0 leaves it out")
     parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS,
                         help="the small real one, or one that waits for as long as a device of that kind computes")

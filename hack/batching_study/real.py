@@ -7,12 +7,13 @@ and over: on a machine that others use, only pieces that lie close together can 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,20 +24,22 @@ import numpy as np
 from batching_study.model import write_perceptron, write_stand_in
 from batching_study.study import CURVES, LONG, MAX_BATCH, SHORT, percentile
 from batching_study.traffic import Phase
+from enginewright.batcher.follower import Follower
+from enginewright.batcher.serve import PERIOD
+from enginewright.batcher.tally import Tally
 from enginewright.clients.model_control import ModelControl
 from enginewright.clients.triton import TritonClient
-from enginewright.core.batching import SafeSet, Setting, State, begin, follow
+from enginewright.core.batching import SafeSet, Setting
 from enginewright.core.batching.safe import MICROSECONDS
-from enginewright.core.observed import Spent
 from enginewright_builder.load import Channels, Request, closed_loop, encode
 from enginewright_builder.sweep.curve import curve_batches
 from enginewright_builder.triton.ports import HOST
 from enginewright_builder.triton.server import TritonServer
 
-MODEL, SCRAPE = "model", 1.0
+MODEL = "model"
 TIMEOUT = 30.0
 # Seconds of a piece, without its first, in which clients fall into step.
-PIECE, WARMUP = 6.0, 1.0
+PIECE, LONG_PIECE, WARMUP = 6.0, 20.0, 1.0
 # One request alone on a stand-in: so long that a busy machine hardly adds to it.
 ALONE_REAL = 0.1
 Say = Callable[[str], None]
@@ -61,8 +64,51 @@ class Followed:
 
 
 async def study(model: str, rounds: int, seconds: float, say: Say = print) -> dict[str, Any]:
-    """``rounds`` pieces of each setting under each kind of traffic, after phases of ``seconds`` that are followed.
-    ``model`` is ``onnx`` or a curve of :data:`CURVES`, which a stand-in keeps."""
+    """``rounds`` pieces of each setting under each kind of traffic, after phases of ``seconds`` that are followed."""
+    async with opened(model) as bench:
+        safe = await bench.measure()
+        say(f"curve, ms: {', '.join(f'{batch}: {one * 1e3:.1f}' for batch, one in safe.curve)}")
+        lone, four, eight = _phases(safe, seconds)
+        followed = await bench.follow((lone, four, lone, eight), safe)
+        answered = len(followed.calls.latencies)
+        say("\n".join([*followed.changes, f"{answered} answered, {followed.calls.failed} failed"]))
+        pieces = await bench.compare((lone, four, eight), _settings(safe, followed), rounds, PIECE, say)
+    return {
+        "curve_ms": {str(batch): one * 1e3 for batch, one in safe.curve},
+        "followed": {"phase_seconds": seconds, "answered": len(followed.calls.latencies),
+                     "failed": followed.calls.failed, "load_seconds": followed.loads, "changes": followed.changes,
+                     "chosen": {name: str(one) for name, one in followed.chosen.items()}},
+        "pieces": {"seconds": PIECE, "rounds": rounds, "failed": sum(one.failed for one in pieces.values()),
+                   "kinds": table(pieces, safe.default)},
+    }  # fmt: skip
+
+
+async def shift(model: str, rounds: int, seconds: float, say: Say = print) -> dict[str, Any]:
+    """A crowd of four for ``seconds``, then one of eight, followed: p99 of all of it, beside each fixed setting's.
+    Under one that is fixed nothing changes with time, so that ``rounds`` pieces of each crowd stand for as long a
+    run."""
+    async with opened(model) as bench:
+        safe = await bench.measure()
+        _, *crowds = _phases(safe, seconds)
+        followed = await bench.follow(crowds, safe)
+        say("\n".join([*followed.changes, f"{len(followed.calls.latencies)} answered, {followed.calls.failed} failed"]))
+        pieces = await bench.compare(crowds, _settings(safe, Followed()), rounds, LONG_PIECE, say)
+    fixed: dict[Setting, list[float]] = {}
+    for (_, setting, _), calls in pieces.items():
+        fixed.setdefault(setting, []).extend(calls.latencies)
+    return {
+        "phase_seconds": seconds, "answered": len(followed.calls.latencies),
+        "failed": followed.calls.failed + sum(calls.failed for calls in pieces.values()),
+        "changes": followed.changes, "p99_ms": percentile(followed.calls.latencies),
+        "p95_ms": percentile(followed.calls.latencies, 0.95),
+        "fixed_p99_ms": {str(setting): percentile(each) for setting, each in fixed.items()},
+        "fixed_p95_ms": {str(setting): percentile(each, 0.95) for setting, each in fixed.items()},
+    }  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def opened(model: str) -> AsyncIterator[Bench]:
+    """``model`` is ``onnx`` or a curve of :data:`CURVES`, which a stand-in keeps."""
     with tempfile.TemporaryDirectory(prefix="enginewright-batching-") as folder:
         root = Path(folder) / "repository"
         root.mkdir()
@@ -73,22 +119,7 @@ async def study(model: str, rounds: int, seconds: float, say: Say = print) -> di
             width = write_stand_in(root, MODEL, MAX_BATCH, curve)
         async with (TritonServer(root, models=(MODEL,)) as server, Channels(server.grpc_url, count=4) as channels,
                     ModelControl() as control, TritonClient() as metrics):  # fmt: skip
-            bench = Bench(server, channels, control, metrics, width)
-            safe = await bench.measure()
-            say(f"curve, ms: {', '.join(f'{batch}: {one * 1e3:.1f}' for batch, one in safe.curve)}")
-            lone, four, eight = _phases(safe, seconds)
-            followed = await bench.follow((lone, four, lone, eight), safe)
-            answered = len(followed.calls.latencies)
-            say("\n".join([*followed.changes, f"{answered} answered, {followed.calls.failed} failed"]))
-            pieces = await bench.compare((lone, four, eight), _settings(safe, followed), rounds, say)
-    return {
-        "curve_ms": {str(batch): one * 1e3 for batch, one in safe.curve},
-        "followed": {"phase_seconds": seconds, "answered": len(followed.calls.latencies),
-                     "failed": followed.calls.failed, "load_seconds": followed.loads, "changes": followed.changes,
-                     "chosen": {name: str(one) for name, one in followed.chosen.items()}},
-        "pieces": {"seconds": PIECE, "rounds": rounds, "failed": sum(one.failed for one in pieces.values()),
-                   "kinds": table(pieces, safe.default)},
-    }  # fmt: skip
+            yield Bench(server, channels, control, metrics, width)
 
 
 def _settings(safe: SafeSet, followed: Followed) -> list[Setting]:
@@ -151,39 +182,32 @@ class Bench:
             await asyncio.wait({follower})
         return followed
 
-    async def compare(self, kinds: Sequence[Phase], settings: Sequence[Setting], rounds: int, say: Say
+    async def compare(self, kinds: Sequence[Phase], settings: Sequence[Setting], rounds: int, piece: float, say: Say
                       ) -> dict[tuple[str, Setting, int], Calls]:  # fmt: skip
         pieces = {}
         for number, kind in itertools.product(range(rounds), kinds):
             for setting in settings[::-1] if number % 2 else settings:
                 await self._control.apply(HOST, MODEL, setting, self._http)
                 await self._phase(replace(kind, seconds=WARMUP), number, Calls())
-                pieces[kind.name, setting, number] = await self._phase(replace(kind, seconds=PIECE), number, Calls())
+                pieces[kind.name, setting, number] = await self._phase(replace(kind, seconds=piece), number, Calls())
             say(f"round {number + 1}, {kind.name}, p99: " + ", ".join(
                 f"{setting} {percentile(pieces[kind.name, setting, number].latencies):.1f} ms" for setting in settings))
         return pieces
 
     async def _follow(self, followed: Followed, safe: SafeSet) -> None:
-        began = before_time = time.monotonic()
-        before = await self._spent()
-        state: State = begin(0.0, safe)
+        """By the code that runs beside a server."""
+        began = time.monotonic()
+        follower = Follower(MODEL, safe, self._control, self._metrics, Tally(), time.monotonic, http_port=self._http,
+                            metrics_port=self._scraped)  # fmt: skip
         for tick in itertools.count(1):
-            await asyncio.sleep(max(0.0, began + tick * SCRAPE - time.monotonic()))
-            now, spent = time.monotonic(), await self._spent()
-            after = follow(state, now - began, (spent + Spent(seconds=now - before_time)).since(before), safe)
-            before, before_time = spent, now
-            if after.setting != state.setting:
-                start = time.monotonic()
-                await self._control.apply(HOST, MODEL, after.setting, self._http)
+            await asyncio.sleep(max(0.0, began + tick * PERIOD - time.monotonic()))
+            start, before = time.monotonic(), follower.told()
+            await follower.look()
+            after = follower.told()
+            if before.setting not in (after.setting, None):
                 followed.loads.append(time.monotonic() - start)
-            if (after.setting, after.phase) != (state.setting, state.phase):
-                followed.changes.append(f"{now - began:.0f} s, {after.phase}: {after.setting}: {after.why}")
-            state = after
-
-    async def _spent(self) -> Spent:
-        seen = await self._metrics.scrape(HOST, self._scraped)
-        waited, answered = seen.queued_for / MICROSECONDS, sum(seen.successes.values())
-        return Spent(0.0, answered, waited, seen.busy / MICROSECONDS - waited, seen.executions)
+            if (after.setting, after.phase) != (before.setting, before.phase):
+                followed.changes.append(f"{start - began:.0f} s, {after.phase}: {after.setting}: {after.why}")
 
     async def _phase(self, phase: Phase, seed: int, calls: Calls) -> Calls:
         """Adds to ``calls``."""
