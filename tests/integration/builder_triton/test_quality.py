@@ -94,7 +94,9 @@ async def serving(artifact: Artifact, root: Path, weights: Array | None = None) 
         onnx.save(model, path)
     traces = root / "traces"
     traces.mkdir()
-    options = ("--trace-config=mode=triton", f"--trace-config=triton,file={traces}/trace.json")
+    # As an installation may have it (config.serverArgs); ours come after.
+    options = ("--trace-config=mode=opentelemetry", "--trace-config=triton,file=/nowhere/trace.json",
+               "--trace-config=mode=triton", f"--trace-config=triton,file={traces}/trace.json")
     async with TritonServer(root / "repository", models=("multiply",), ready_seconds=60, options=options) as server:
         yield Serving(server, traces, root / "reference")
 

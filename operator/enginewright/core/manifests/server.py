@@ -75,7 +75,8 @@ def _arguments(owner: Owner, spec: Spec, config: OperatorConfig, safe: SafeSet |
         "tritonserver", f"--model-repository={MODELS_PATH}", *control, "--exit-on-error=true",
         f"--exit-timeout-secs={config.exit_timeout}", f"--http-port={labels.HTTP_PORT}",
         f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu,
-        *(trace_arguments() if spec.quality else []), *config.server_args]
+        # Traces last: of settings of one name Triton takes the last, and the monitor lives on these.
+        *config.server_args, *(trace_arguments() if spec.quality else [])]
     return guarded(arguments) if safe else arguments
 
 
