@@ -60,6 +60,16 @@ def rare_spikes(draw: random.Random) -> list[float]:
                              default=0.0), 75, draw)  # fmt: skip
 
 
+def short_bursts(draw: random.Random) -> list[float]:
+    """15 to 60 seconds of twice to 4.5 times the base, about every four minutes, each rising within 5 s."""
+    spans = _spans(draw, 180, lambda: draw.uniform(15, 60))
+    high = [20 * draw.uniform(1, 3.5) for _ in spans]
+    return arrivals(
+        lambda now: 20 + max((more * min(1.0, (now - start) / 5)
+                              for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
+                             default=0.0), 90, draw)  # fmt: skip
+
+
 def wandering(draw: random.Random) -> list[float]:
     """A rate without any shape, which forgets where it was within three minutes (Ornstein and Uhlenbeck, of its
     logarithm)."""
@@ -85,4 +95,7 @@ def _spans(draw: random.Random, pause: float, length: Callable[[], float]) -> li
 
 LOADS = {"diurnal": diurnal, "ramps": ramps, "bursts": bursts, "on and off": on_off}
 # Nothing of the rule was chosen by these.
-HELD_OUT = {"spikes": spikes, "rare spikes": rare_spikes, "wandering": wandering, "saw": saw}
+HELD_OUT = {"short bursts": short_bursts, "spikes": spikes, "rare spikes": rare_spikes, "wandering": wandering,
+            "saw": saw}  # fmt: skip
+# Seconds of cold start; 60 where nothing is said.
+COLD = {"short bursts": 20.0}

@@ -40,7 +40,7 @@ GRID = {f"{NAMES[peer]} ({target:g} queued, {window:g} s)": (peer, {"target": ta
         for peer in PEERS for target in TARGETS for window in WINDOWS}  # fmt: skip
 TOLD = "told what comes within a cold start"
 # (seconds of the rate, seconds that a replica is held)
-TRAILING = {f"rate of the last {span} s, held {hold} s": (span, hold) for span in (16, 32, 64) for hold in (0, 20, 40)}
+TRAILING = {f"rate of the last {span} s, held {hold} s": (span, hold) for span, hold in ((16, 60), (32, 40), (64, 40))}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,16 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from enginewright.core.spec import AutoscalingSpec
 from enginewright.simulation.answer import Answer
 from enginewright.simulation.contest import NAMES, Contest
 from enginewright.simulation.curve import USUAL_RPS, of_figures
 from enginewright.simulation.errors import InputError
+from enginewright.simulation.ours import Ours, read_autoscaling
 from enginewright.simulation.report import Measured, read_report
 from enginewright.simulation.results import figures
 from enginewright.simulation.run import Run, Scenario
@@ -26,6 +29,7 @@ EXIT_USAGE: Final = 2
 SLO_MS: Final = 100.0
 PERCENTILE: Final = 99.0
 COLD_START_SECONDS: Final = 20.0
+LEAST, MOST = 1, 20
 # Of spec.autoscaling.
 MAX_REPLICAS: Final = 1000
 
@@ -40,8 +44,11 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--max-batch", type=int, metavar="N", help="largest batch; default: the report's, or what the capacity needs")
     add("--slo-ms", type=float, metavar="N", help=f"latency objective; default: the report's, or {SLO_MS:g}")
     add("--percentile", type=float, metavar="P", help=f"of the objective; default: the report's, or {PERCENTILE:g}")
-    add("--min", type=int, default=1, metavar="N", help="fewest replicas (default %(default)s)")
-    add("--max", type=int, default=20, metavar="N", help="most replicas (default %(default)s)")
+    add("--min", type=int, metavar="N", help=f"fewest replicas (default {LEAST})")
+    add("--max", type=int, metavar="N", help=f"most replicas (default {MOST})")
+    add("--autoscaling", type=Path, metavar="FILE",
+        help="an OptimisedModel, or its block spec.autoscaling alone: all limits of the operator's scaler")  # fmt: skip
+    add("--price-per-hour", type=float, metavar="F", help="of a replica, for costCeilingPerHour")
     add("--cold-start-seconds", type=float, metavar="S",
         help=f"until a new replica is ready; default: the report's load time, or {COLD_START_SECONDS:g}")  # fmt: skip
     add("--rate-scale", type=float, default=1.0, metavar="X",
@@ -58,13 +65,15 @@ def act(options: argparse.Namespace) -> int:
     try:
         names = _names(options.policies)
         measured = _measured(options)
-        scenario = _scenario(options, measured)
+        ours = _ours(options)
+        scenario = _scenario(options, measured, ours)
         trace = read_trace(options.trace, options.seed)
         arrivals = scaled(trace.arrivals, options.rate_scale, options.seed)
+        ours = replace(ours, start=trace.start)
     except InputError as error:
         print(f"enginewright: {error}", file=sys.stderr)
         return EXIT_USAGE
-    contest = Contest(arrivals, scenario)
+    contest = Contest(arrivals, scenario, ours)
     runs = {name: contest.run(name) for name in names}
     _print(_answer(options, trace, arrivals, contest, runs), runs, arrivals, options.format)
     return 0
@@ -90,7 +99,28 @@ def _measured(options: argparse.Namespace) -> Measured:
     return read_report(options.service_curve, options.max_batch)
 
 
-def _scenario(options: argparse.Namespace, measured: Measured) -> Scenario:
+def _ours(options: argparse.Namespace) -> Ours:
+    if options.price_per_hour is not None and not 0 < options.price_per_hour < math.inf:
+        raise InputError(f"--price-per-hour: got {options.price_per_hour:g}; write a number above 0")
+    if options.autoscaling is None:
+        low = LEAST if options.min is None else options.min
+        high = MOST if options.max is None else options.max
+        if high > MAX_REPLICAS:
+            raise InputError(f"--max: got {high}; autoscaling.maxReplicas is at most {MAX_REPLICAS}, write no more")
+        if not 0 <= low <= high or high < 1:
+            raise InputError(f"--min, --max: got {low} and {high}; write a minimum of 0 or more, and a maximum of at "
+                             "least 1 that is not below it")  # fmt: skip
+        return Ours(autoscaling=AutoscalingSpec(min_replicas=low, max_replicas=high))
+    if options.min is not None or options.max is not None:
+        raise InputError("--autoscaling: says what --min and --max would; leave those out")
+    found = read_autoscaling(options.autoscaling)
+    if found.cost_ceiling_per_hour is not None and options.price_per_hour is None:
+        raise InputError(f"{options.autoscaling}: autoscaling.costCeilingPerHour {found.cost_ceiling_per_hour:g} says "
+                         "nothing without a price; write --price-per-hour F, that of a replica")  # fmt: skip
+    return Ours(autoscaling=found, price=options.price_per_hour)
+
+
+def _scenario(options: argparse.Namespace, measured: Measured, ours: Ours) -> Scenario:
     slo_ms = _first(options.slo_ms, measured.slo_ms, SLO_MS)
     percentile = _first(options.percentile, measured.percentile, PERCENTILE)
     cold_start = _first(options.cold_start_seconds, measured.load_seconds, COLD_START_SECONDS)
@@ -100,11 +130,6 @@ def _scenario(options: argparse.Namespace, measured: Measured) -> Scenario:
         raise InputError(f"--percentile: got {percentile:g}; write a number between 0 and 100, such as 99")
     if not 0 <= cold_start < math.inf:
         raise InputError(f"--cold-start-seconds: got {cold_start:g}; write 0 or more")
-    if options.max > MAX_REPLICAS:
-        raise InputError(f"--max: got {options.max}; autoscaling.maxReplicas is at most {MAX_REPLICAS}, write no more")
-    if not 0 <= options.min <= options.max or options.max < 1:
-        raise InputError(f"--min, --max: got {options.min} and {options.max}; write a minimum of 0 or more, and a "
-                         "maximum of at least 1 that is not below it")  # fmt: skip
     alone = measured.service.seconds[1] * 1e3
     if slo_ms < alone:
         raise InputError(f"--slo-ms: {slo_ms:g} is {alone - slo_ms:g} ms below the {alone:g} ms that one request takes "
@@ -112,7 +137,7 @@ def _scenario(options: argparse.Namespace, measured: Measured) -> Scenario:
                          )  # fmt: skip
     return Scenario(
         service=measured.service, throughput=measured.throughput, slo=slo_ms / 1e3, percentile=percentile,
-        min_replicas=options.min, max_replicas=options.max, cold_start=cold_start, seed=options.seed,
+        min_replicas=ours.least, max_replicas=ours.most, cold_start=cold_start, seed=options.seed,
     )  # fmt: skip
 
 
@@ -138,7 +163,7 @@ def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float]
             "max_batch": scenario.service.max_batch, "instances": scenario.service.instances,
         },
         "policies": {name: figures(run) for name, run in runs.items()},
-        "notes": [*_assumed(options), *trace.notes],
+        "notes": [*_assumed(options), *contest.ours.notes, *trace.notes],
     }  # fmt: skip
     if options.grid:
         answer["grid"] = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from enginewright.core.scaling import ScaleLimits, limits_of
 from enginewright.core.spec import AutoscalingSpec
 from enginewright.simulation.foresight import Bounds, Trial, search
+from enginewright.simulation.ours import Ours
 from enginewright.simulation.policies.base import Policy
 from enginewright.simulation.policies.enginewright import Enginewright
 from enginewright.simulation.policies.hpa import DOWN_WINDOW, Hpa, HpaSettings
@@ -22,9 +22,13 @@ WINDOWS = (30.0, 60.0, 120.0, 300.0)
 
 
 class Contest:
-    def __init__(self, arrivals: Sequence[float], scenario: Scenario) -> None:
+    """``ours`` is what an object says of its autoscaling; left out, no more than its fewest and most replicas."""
+
+    def __init__(self, arrivals: Sequence[float], scenario: Scenario, ours: Ours | None = None) -> None:
         self._arrivals = arrivals
         self.scenario = scenario
+        self.ours = ours or Ours(autoscaling=AutoscalingSpec(
+            min_replicas=scenario.min_replicas, max_replicas=scenario.max_replicas))  # fmt: skip
         self._dice = throw_dice(arrivals, scenario.seed)
 
     def run(self, name: str) -> Run:
@@ -32,7 +36,7 @@ class Contest:
         if name == "oracle":
             return self._oracle()
         if name == "enginewright":
-            return self.play(Enginewright(_limits(self.scenario), self.scenario.measured))
+            return self.play(Enginewright(self.ours.limits, self.ours.asked(self.scenario.measured)))
         return self.play(self.peer(name, {}))
 
     def play(self, policy: Policy) -> Run:
@@ -75,8 +79,3 @@ class Contest:
         best = search(self._arrivals, self._dice, scenario.service, scenario.slo, 1 - scenario.percentile / 100,
                       Bounds(low=low, high=high, cold_start=cold), attempt)  # fmt: skip
         return next(run for plan, run in tried if plan is best)
-
-
-def _limits(scenario: Scenario) -> ScaleLimits:
-    """Those of an object that says no more than its fewest and most replicas."""
-    return limits_of(AutoscalingSpec(min_replicas=scenario.min_replicas, max_replicas=scenario.max_replicas))

@@ -14,7 +14,7 @@ QUERY = "give the JSON of query_range for a rate, such as sum(rate(nv_inference_
 
 
 def arrivals_of_range(data: Any, where: str, seed: int) -> list[float]:
-    """Seconds from the first step. ``data`` is Prometheus' answer (``resultType`` matrix); several series are added up.
+    """Seconds since 1970. ``data`` is Prometheus' answer (``resultType`` matrix); several series are added up.
 
     Between two steps requests come at random with the rate of the first (a Poisson process). Raises
     :class:`InputError`.
@@ -31,7 +31,7 @@ def arrivals_of_range(data: Any, where: str, seed: int) -> list[float]:
     found = list(_drawn(times, width, steps, seed))
     if not found:
         raise InputError(f"{where}: has no request, all rates are 0; {QUERY}")
-    return [came - found[0] for came in found]
+    return found
 
 
 def _drawn(times: list[float], width: float, steps: Mapping[float, float], seed: int) -> Iterator[float]:

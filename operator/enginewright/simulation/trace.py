@@ -24,10 +24,12 @@ PAUSE, PAUSE_RATIO = 300.0, 100.0
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """``arrivals`` are seconds from the first request. ``notes`` say what a reader should know."""
+    """``arrivals`` are seconds from the first request, which came at ``start``, by what the trace says seconds since
+    1970. ``notes`` say what a reader should know."""
 
     name: str
     arrivals: Sequence[float]
+    start: float = 0.0
     notes: tuple[str, ...] = ()
 
     @property
@@ -50,7 +52,8 @@ def read_trace(path: Path, seed: int = 0) -> Trace:
         except json.JSONDecodeError as error:
             raise InputError(f"{path}:{error.lineno}: is not JSON: {error.msg}; give the whole answer of Prometheus to "
                              "query_range") from error  # fmt: skip
-        return Trace(name=path.name, arrivals=arrivals_of_range(data, str(path), seed))
+        times = arrivals_of_range(data, str(path), seed)
+        return Trace(name=path.name, arrivals=[time - times[0] for time in times], start=times[0])
     return _from_csv(path, text)
 
 
@@ -60,7 +63,7 @@ def _from_csv(path: Path, text: str) -> Trace:
         raise InputError(f"{path}: has no request below its header; give one line for each request")
     start = times[0]
     arrivals = [time - start for time in times]
-    return Trace(name=path.name, arrivals=arrivals, notes=_pauses(arrivals))
+    return Trace(name=path.name, arrivals=arrivals, start=start, notes=_pauses(arrivals))
 
 
 def _times(path: Path, text: str) -> Iterator[float]:
