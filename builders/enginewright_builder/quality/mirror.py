@@ -59,23 +59,29 @@ class Mirror:
         self._host, self._port, self._own = host, port, own
         self._path = f"/v2/models/{model}/infer"
         self._window, self._resolve, self._clock = window, resolve, clock
-        self._until = 0.0
+        self._until: float | None = None
         self._next = 0
         self.targets: frozenset[str] = frozenset()
         self.mirrored, self.agreed = 0, 0.0
 
     def turn(self) -> None:
-        """A new turn of the monitor begins: who is to be asked in it?"""
+        """A new turn of the monitor begins. Who is to be asked in it is looked up when there is something to ask."""
+        self._until = None
+
+    def _look_up(self) -> float:
+        """The end of the turn's time."""
         found = self._resolve(self._host, self._port)
         found = frozenset() if self._own in found else found
         if not found & self.targets:
             self.mirrored, self.agreed = 0, 0.0
         self.targets = found
-        self._until = self._clock() + TURN_SECONDS
+        return self._clock() + TURN_SECONDS
 
     def send(self, traced: Traced) -> None:
         """One that is not answered, or without a number to compare, does not count: failures are counted elsewhere. Of
         an error nothing is said, for it may quote values."""
+        if self._until is None:
+            self._until = self._look_up()
         if not self.targets or self._clock() >= self._until:
             return
         ends = sorted(self.targets)

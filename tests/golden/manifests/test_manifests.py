@@ -172,6 +172,18 @@ def test_replicas_whose_live_answers_are_held_against_the_source_model() -> None
     check_golden(HERE / "cpu" / "deployment_with_monitor.yaml", children.all()["deployment"])
 
 
+def test_a_monitor_is_told_of_candidates_only_where_live_requests_are_to_be_mirrored() -> None:
+    def made(**spec: Any) -> tuple[str, dict[str, Any]]:
+        children = children_of("minilm", {**CPU, "quality": {}, **spec}, CONFIGS["cpu"])
+        return children.revision, children.all()["deployment"]["spec"]["template"]["spec"]["containers"][1]
+
+    (revision, plain), (same, told) = made(), made(rollout={"analysis": {"mirror": True}})
+    assert revision == same, "how a rollout goes makes no other revision"
+    assert (set(told["args"]) - set(plain["args"]), "env" in plain) == ({"--mirror=$(MODEL)-mirror"}, False)
+    assert {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in told["env"]} == {
+        "MODEL": "metadata.labels['enginewright.io/model']", "POD_IP": "status.podIP"}
+
+
 def test_replicas_whose_batching_follows_the_traffic() -> None:
     spec = {**CPU, "batching": {"adaptive": True}, "objective": {"latency": {"milliseconds": 40}}}
     children = children_of("minilm", spec, CONFIGS["cpu"])

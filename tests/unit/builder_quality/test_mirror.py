@@ -121,16 +121,28 @@ def test_another_candidate_begins_without_scores_and_a_replica_more_does_not() -
         mirror = names.mirror(port)
         mirror.turn()
         mirror.send(traced(1.0))
-        names.found = frozenset({"127.0.0.1", "127.0.0.2"})
+        for found, scored in ((("127.0.0.1", "localhost"), 2), (("localhost",), 3), (("127.0.0.1",), 1), ((), 0)):
+            names.found = frozenset(found)
+            mirror.turn()
+            mirror.send(traced(1.0))
+            assert mirror.targets == set(found)
+            assert mirror.mirrored == mirror.agreed == scored
+
+
+def test_nobody_is_looked_for_while_no_request_comes() -> None:
+    asked: list[str] = []
+
+    def resolve(host: str, port: int) -> frozenset[str]:
+        asked.append(host)
+        return frozenset()
+
+    mirror = Mirror("minilm-mirror", "m", Window("cosine", 1), port=1, own="", resolve=resolve)
+    for _ in range(3):
         mirror.turn()
-        assert mirror.mirrored == 1
-        names.found = frozenset(frozenset({"127.0.0.3"}))
-        mirror.turn()
-        assert (mirror.mirrored, mirror.agreed) == (0, 0.0)
-        assert mirror.targets == {"127.0.0.3"}
-        names.found = frozenset()
-        mirror.turn()
-        assert mirror.targets == frozenset()
+    assert not asked
+    mirror.send(traced(1.0))
+    mirror.send(traced(1.0))
+    assert asked == ["minilm-mirror"], "once a turn"
 
 
 def test_a_slow_candidate_is_asked_for_a_part_of_each_turn() -> None:

@@ -126,7 +126,8 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
         "initContainers": [_verify(spec, record, config, safe), *_fits(spec, placement, config)],
         "containers": [server(owner, spec, record, placement, config, safe),
-                       *([monitor(spec.quality, owner.served_as, engine_path(spec, record), config)]
+                       *([monitor(spec.quality, owner.served_as, engine_path(spec, record), config,
+                                  mirrors=spec.rollout.analysis.mirror)]
                          if spec.quality else []),
                        *([batcher(safe, owner.served_as, config)] if safe else [])],
         "volumes": [claim_volume("engine", record.store_claim),

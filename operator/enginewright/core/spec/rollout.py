@@ -40,7 +40,8 @@ class AnalysisSpec(SpecModel):
     mirror: bool = False
     """Send the live requests that the quality monitor samples from the stable revision to the new one as well, and hold
     its answers against the stable one's by the accuracy gate's metric, where compareOutputs has outputs compared. Needs
-    spec.quality, whose limits hold: requests stay in the memory of these pods."""
+    spec.quality, whose limits hold: requests stay in the memory of these pods. Pods that were made before it was set
+    send none."""
 
 
 class RolloutSpec(SpecModel):
