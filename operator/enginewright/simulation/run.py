@@ -103,11 +103,12 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
 
 def _decide(run: Run, fleet: Fleet, policy: Policy, scenario: Scenario, now: float, arrived: int,
             counters: dict[str, Spent]) -> None:  # fmt: skip
-    """``counters`` are those of each replica as of the second before; they are brought up to now."""
+    """``counters`` are those of each ready replica as of the second before; they are brought up to now."""
     before = dict(counters)
+    counters.clear()
     counters |= {one.name: one.spent(now) for one in fleet.ready}
-    spent = {name: grown for name, old in before.items() if name in counters
-             and (grown := counters[name].since(old)) is not None and grown.seconds > 0}  # fmt: skip
+    spent = {name: grown for name, new in counters.items()
+             if name in before and (grown := new.since(before[name])) is not None and grown.seconds > 0}  # fmt: skip
     seen = Seen(
         time=now,
         desired=fleet.desired,
