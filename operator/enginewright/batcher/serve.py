@@ -47,20 +47,22 @@ async def run(options: Options, stop: asyncio.Event) -> None:
                             http_port=options.http_port, metrics_port=options.metrics_port)  # fmt: skip
         async with served(follower.told, tally, options.host, options.port) as port:
             log.info("batcher runs", port=port, model=options.model, default=str(options.safe.default))
-            await keep_looking(follower, stop)
+            looking = asyncio.create_task(keep_looking(follower))
+            await stop.wait()
+            looking.cancel()  # a load that is under way goes on in the server; nobody waits for it
+            await asyncio.wait({looking})
 
 
-async def keep_looking(follower: Follower, stop: asyncio.Event, period: float = PERIOD) -> None:
-    """Until ``stop``. A defect of ours must not take the replica along: it begins anew from the default."""
-    while not stop.is_set():
+async def keep_looking(follower: Follower, period: float = PERIOD) -> None:
+    """Until it is cancelled. A defect of ours must not take the replica along: it begins anew from the default."""
+    while True:
         began = time.monotonic()
         try:
             await follower.look()
         except Exception:
             log.exception("a look failed")
             follower.begin_anew()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), max(0.0, began + period - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + period - time.monotonic()))
 
 
 @contextlib.asynccontextmanager

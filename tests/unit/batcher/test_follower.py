@@ -11,10 +11,12 @@ import pytest
 import structlog
 
 from enginewright.batcher.follower import CHECK, RETRY, Follower
-from enginewright.batcher.serve import keep_looking, served
+from enginewright.batcher.serve import Options, keep_looking, run, served
 from enginewright.batcher.tally import Tally
 from enginewright.clients.errors import ClientError, RefusedError, TransientError
+from enginewright.clients.model_control import ModelControl
 from enginewright.clients.signals import ReplicaMetrics
+from enginewright.clients.triton import TritonClient
 from enginewright.core.batching import SafeSet, Setting
 from enginewright.core.batching.follow import REFUSED
 from enginewright.core.batching.safe import MICROSECONDS
@@ -191,7 +193,7 @@ async def test_where_the_default_cannot_be_loaded_it_is_tried_again_and_nothing_
 
 
 async def test_a_defect_of_ours_ends_at_the_default_and_not_the_container() -> None:
-    server, stop = Server(), asyncio.Event()
+    server = Server()
     following = follower(server)
     await looks(following, server, 30)
     assert server.setting == TOGETHER
@@ -203,12 +205,34 @@ async def test_a_defect_of_ours_ends_at_the_default_and_not_the_container() -> N
     async def in_force() -> bool:
         return server.setting == Setting()
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(keep_looking(following, stop, period=0.001))
+    looking = asyncio.create_task(keep_looking(following, period=0.001))
+    try:
         await eventually(fallen_back)
         server.defect = None
         await eventually(in_force)
-        stop.set()
+    finally:
+        looking.cancel()
+        await asyncio.wait({looking})
+
+
+async def test_it_ends_in_the_middle_of_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load may take a minute; the pod's time to end is for the server."""
+    loading, stop = asyncio.Event(), asyncio.Event()
+
+    async def apply(*_: object) -> bool:
+        loading.set()
+        await asyncio.Event().wait()
+        return True
+
+    async def scrape(*_: object) -> ReplicaMetrics:
+        return await Server().scrape("", 0)
+
+    monkeypatch.setattr(ModelControl, "apply", apply)
+    monkeypatch.setattr(TritonClient, "scrape", scrape)
+    running = asyncio.create_task(run(Options(model="m", safe=SAFE, key="k", host="127.0.0.1", port=0), stop))
+    await asyncio.wait_for(loading.wait(), 30.0)
+    stop.set()
+    await asyncio.wait_for(running, 30.0)
 
 
 async def test_the_page_has_figures_for_prometheus_and_words_for_people() -> None:
