@@ -285,7 +285,7 @@ class SimulatedCluster(RuleBasedStateMachine):
             if pod.revision in self.cluster.broken:
                 self.cluster.pods[pod.name] = replace(pod, restarts=0)
         self.cluster.broken = {}
-        self.cluster.slower, self.cluster.failing, self.cluster.similarity = {}, {}, {}
+        self.cluster.slower, self.cluster.failing, self.cluster.similarity, self.cluster.mirrored = {}, {}, {}, {}
         self.cluster.rate, self.cluster.probed = 20.0, True
 
     @precondition(lambda self: self.cluster.deployments)
@@ -315,6 +315,14 @@ class SimulatedCluster(RuleBasedStateMachine):
     def user_asks_for_a_gateway_or_not(self, gateway: dict[str, Any] | None) -> None:
         rollout = {key: value for key, value in self.cluster.spec["rollout"].items() if key != "gateway"}
         self.cluster.edit(rollout={**rollout, "gateway": gateway} if gateway else rollout)
+
+    @rule(asked=st.booleans(), mean=st.sampled_from([0.3, 0.999]))
+    def live_requests_are_mirrored_or_not(self, asked: bool, mean: float) -> None:
+        """Whatever a candidate answers, of an engine that is there as of one that is built for the monitor."""
+        cluster = self.cluster
+        rollout = {**cluster.spec["rollout"], "analysis": {"mirror": asked}}
+        cluster.edit(rollout=rollout, quality={} if asked else None)
+        cluster.mirrored = {str(revision): (20, mean) for revision in cluster.replicas()} if asked else {}
 
     @rule(kinds=st.sampled_from([(), ("HTTPRoute",), ("HTTPRoute", "GRPCRoute")]))
     def the_gateway_api_is_installed_or_not(self, kinds: tuple[str, ...]) -> None:
