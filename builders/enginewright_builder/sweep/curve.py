@@ -73,6 +73,7 @@ async def _alone(server: TritonServer, channels: Channels, model_name: str, requ
     and take longer to answer."""
     pause = PAUSES * seconds
     found: list[float] = []
+    await asyncio.sleep(pause)  # Triton counts a request after it has answered: the one before was a large batch
     before = await server.statistics(model_name)
     for _ in range(max(1, min(MOST_ALONE, int(ALONE_SECONDS / (pause + seconds))))):
         await asyncio.sleep(pause)
