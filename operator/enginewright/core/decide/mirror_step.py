@@ -21,8 +21,8 @@ def with_mirror(world: World, result: RolloutResult) -> RolloutResult:
 def _service(world: World, result: RolloutResult) -> tuple[Action, ...]:
     name, candidate, asked = mirror_name(world.obj.name), result.memory.candidate, result.question
     applied = world.observed.applied.get(f"Service/{name}")
-    analysed = result.memory.step in (ANALYSING, WAITING) and not world.spec.suspend
-    if analysed and candidate and asked is not None and asked.mirror:
+    # A rollout that is suspended asks nothing.
+    if result.memory.step in (ANALYSING, WAITING) and candidate and asked is not None and asked.mirror:
         manifest = mirror_service(world.owner, candidate)
         return apply_if_changed(manifest, applied, "live requests are sent to the candidate as well",
                                 force=applied is not None)  # fmt: skip
