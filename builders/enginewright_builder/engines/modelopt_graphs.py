@@ -22,6 +22,8 @@ from enginewright_builder.errors import TransientError
 
 AUTOCAST, QUANTIZE, LOWER = "autocast", "quantize", "lower"
 _MODULES = ("modelopt", "onnx_graphsurgeon", "lief", "omegaconf", "polygraphy")
+# Protobuf ends at 2 GiB; above this the weights go beside the graph.
+LARGEST_BYTES = 1_800_000_000
 _KILLED = -9
 _QDQ = ("QuantizeLinear", "DequantizeLinear")
 

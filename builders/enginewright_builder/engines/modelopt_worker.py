@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, load_batches
+from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LARGEST_BYTES, LOWER, QUANTIZE, Job, load_batches
 from enginewright_builder.engines.modelopt_masks import clip_masks
 
-# Protobuf ends at 2 GiB; above that the weights go beside the graph.
-_LARGEST = 1_800_000_000
 # Above half of FP16's largest number a node stays in FP32: other inputs than these may reach further.
 _DATA_MAX = 32_000.0
 
@@ -95,7 +93,8 @@ def _patterns(names: Sequence[str]) -> list[str]:
 
 
 def _save(model: onnx.ModelProto, target: Path) -> None:
-    onnx.save(model, str(target), save_as_external_data=model.ByteSize() > _LARGEST, location=f"{target.name}.data")
+    onnx.save(model, str(target), save_as_external_data=model.ByteSize() > LARGEST_BYTES,
+              location=f"{target.name}.data")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from enginewright_builder import graph_store
 from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
+from enginewright_builder.engines.trt_attention import simplify_attention
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.errors import UserError
 
@@ -23,7 +24,7 @@ FULL, HALF, QUANTISED = ("fp32", "tf32"), ("bf16", "fp16"), ("fp8", "int8")
 # The operator set from which on BF16 is a type of most operators.
 _HALF_OPSET = {"fp16": 18, "bf16": 22}
 # Raised when what is written into a graph changes: graphs in the store are then made anew.
-_VERSION = 1
+_VERSION = 2
 _TOOLS = ("nvidia-modelopt", "onnx", "onnx-graphsurgeon", "onnxruntime", "onnxscript", "torch", "transformers")
 _LOW_TYPES = {"fp16": onnx.TensorProto.FLOAT16, "bf16": onnx.TensorProto.BFLOAT16}
 
@@ -75,6 +76,7 @@ def _made(precision: str, model: ExportedModel, context: BuildContext, target: P
     else:
         _quantised(precision, model, context, part)
     if precision in HALF:
+        simplify_attention(part, part)
         _check_types(precision, part)
     os.replace(part, target)
     return target
@@ -156,7 +158,10 @@ def _half(precision: str, model: ExportedModel, context: BuildContext, target: P
 def _quantised(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:
     samples = sum(len(next(iter(batch.values()))) for batch in context.calibration)
     context.progress(0.02, f"ModelOpt: quantising to {precision} with {samples} calibration samples")
-    rewrite(Job(task=QUANTIZE, source=str(model.path), target=str(target), precision=precision,
+    # Before the quantiser, which looks for the same pattern and puts its scales into it.
+    simple = target.with_name("simplified.onnx")
+    simplify_attention(model.path, simple)
+    rewrite(Job(task=QUANTIZE, source=str(simple), target=str(target), precision=precision,
                 keep=context.keep_precise), context.calibration)
 
 
