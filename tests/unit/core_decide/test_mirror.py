@@ -133,3 +133,20 @@ def test_it_ends_when_the_rollout_is_suspended_or_not_asked_for_any_more() -> No
         cluster.edit(**change)
         assert any(isinstance(action, Delete) and action.name == mirror_name("minilm")
                    for action in cluster.plan().actions), change  # fmt: skip
+
+
+@pytest.mark.parametrize(("with_source", "with_stable", "kept"), [
+    (0.995, 0.9, False), (0.9, 0.9, True), (0.9, 0.5, False), (0.4, 0.1, True),
+])
+def test_a_candidate_is_not_held_against_answers_that_are_wrong_themselves(
+    with_source: float, with_stable: float, kept: bool
+) -> None:
+    """By as much as the stable revision's live answers have left the source model, a candidate may be off from it."""
+    cluster = serving()
+    new = changed(cluster)
+    (stable,) = [pod.name for pod in cluster.pods.values() if pod.revision != new]
+    targets = tuple({pod.ip for pod in cluster.pods.values() if pod.revision == new})
+    cluster.told = {stable: QualityReport(metric="cosine", tolerance=0.01, samples=400, total=400 * with_source,
+                                          mirrored=400, agreed=400 * with_stable, targets=targets)}  # fmt: skip
+    go(cluster, 100, "True/Complete" if kept else "False/RolledBack")
+    assert (cluster.revision == new) == kept

@@ -8,7 +8,8 @@ from __future__ import annotations
 from enginewright.core.comparison.mirrored import Mirrored, required
 from enginewright.core.decide.serving import pods_of
 from enginewright.core.decide.world import World
-from enginewright.core.quality import problems
+from enginewright.core.quality import Finding, problems
+from enginewright.core.quality import find as find_agreement
 
 
 def mirrored(world: World, stable: str, candidate: str) -> Mirrored | None:
@@ -18,14 +19,20 @@ def mirrored(world: World, stable: str, candidate: str) -> Mirrored | None:
         return None
     theirs = {pod.ip for pod in pods_of(world.observed, candidate) if pod.ip}
     names = [pod.name for pod in pods_of(world.observed, stable)]
-    found = [world.observed.quality[name] for name in names if name in world.observed.quality]
-    about = [report for report in found if report.targets and set(report.targets) <= theirs]
+    reports = {name: world.observed.quality[name] for name in names if name in world.observed.quality}
+    about = [report for report in reports.values() if report.targets and set(report.targets) <= theirs]
+    trouble = problems(reports.values()) or (() if reports else ("no monitor beside the stable revision reports",))
     mine = world.spec.accuracy.tolerance
-    trouble = problems(found) or (() if found else ("no monitor beside the stable revision reports",))
     return Mirrored(
-        required=required(max((report.tolerance for report in about), default=mine), mine),
-        metric=next((report.metric for report in about), ""),
+        required=required(max(about[0].tolerance if about else mine, _lost(find_agreement(reports))), mine),
+        metric=about[0].metric if about else "",
         samples=sum(report.mirrored for report in about),
         agreed=sum(report.agreed for report in about),
         problem="; ".join(trouble),
     )
+
+
+def _lost(found: Finding | None) -> float:
+    """What the stable revision's live answers lack of agreement with the source model. Where that is more than it was
+    proven to lack, a candidate that mends it must not be held against what is wrong."""
+    return 1 - found.agreement.mean if found and found.agreement.samples else 0.0
