@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from batching_study.shifts import SHIFTS, jobs, run, settings, summary
-from batching_study.study import CURVES, DEFAULTS
+from batching_study.simulate import Replica, play
+from batching_study.study import ALONE, CURVES, DEFAULTS, STALLS, Follower, percentile, safe
 from batching_study.traffic import kinds
 
 CROWDS = "crowds of 4, 8 and 12, lone requests"
@@ -47,3 +48,13 @@ def test_where_crowds_change_size_no_fixed_setting_is_as_good() -> None:
     row = run(("idle device", CROWDS, 3, 1800.0))  # whose clients never stall
     assert row["from 0 µs"]["over_best_fixed"] < 0.85
     assert row["from 0 µs"]["over_default"] < 0.85
+
+
+@pytest.mark.study
+def test_clients_that_stall_do_not_make_the_tail_longer() -> None:
+    """All of a crowd wait for one that is late: what the mean gains, the p99 may lose."""
+    within = safe("cpu", DEFAULTS["0"])
+    phase = [kinds(ALONE, max(STALLS))["crowd 12"](1800.0)]
+    still, ours = (percentile(play(phase, Replica(within, within.default, seed=2), rule, seed=2).latencies[0])
+                   for rule in (None, Follower(within)))  # fmt: skip
+    assert ours < 1.05 * still

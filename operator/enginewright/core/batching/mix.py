@@ -30,8 +30,9 @@ INSIDE = 0.7
 # they meet; where nobody waits for the others, requests of one burst meet much sooner.
 MEET, GATHER = 1.05, 0.2
 # Who is held back for all of it, in vain, may take so many times what the mean request takes now: about what one in a
-# hundred takes now, so that the tail is no worse.
-TAIL = 1.2
+# hundred takes now, so that the tail is no worse. With 1.2 a crowd of 12 of which one in 500 requests is late had a p99
+# 17 % longer where a batch of 12 takes twice as long as one request.
+TAIL = 1.15
 # A crowd is whole: what is a little above it is the edge of a window.
 ROUNDING = 0.1
 STEP_US = 100
