@@ -22,6 +22,7 @@ from enginewright.simulation.report import Measured, read_report
 from enginewright.simulation.results import figures
 from enginewright.simulation.run import Run, Scenario
 from enginewright.simulation.scale import scaled
+from enginewright.simulation.server import ROUNDING
 from enginewright.simulation.trace import Trace, read_trace
 
 EXIT_USAGE: Final = 2
@@ -130,8 +131,8 @@ def _scenario(options: argparse.Namespace, measured: Measured, ours: Ours) -> Sc
         raise InputError(f"--percentile: got {percentile:g}; write a number between 0 and 100, such as 99")
     if not 0 <= cold_start < math.inf:
         raise InputError(f"--cold-start-seconds: got {cold_start:g}; write 0 or more")
-    alone = measured.service.seconds[1] * 1e3
-    if slo_ms < alone:
+    alone = measured.service.alone * 1e3
+    if slo_ms + ROUNDING * 1e3 < alone:
         raise InputError(f"--slo-ms: {slo_ms:g} is {alone - slo_ms:g} ms below the {alone:g} ms that one request takes "
                          f"alone: no number of replicas meets it; write more than {alone:g}, or take a faster engine"
                          )  # fmt: skip
@@ -163,7 +164,7 @@ def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float]
             "max_batch": scenario.service.max_batch, "instances": scenario.service.instances,
         },
         "policies": {name: figures(run) for name, run in runs.items()},
-        "notes": [*_assumed(options), *contest.ours.notes, *trace.notes],
+        "notes": [*_assumed(options), *_cold(scenario), *contest.ours.notes, *trace.notes],
     }  # fmt: skip
     if options.grid:
         answer["grid"] = [
@@ -179,6 +180,16 @@ def _assumed(options: argparse.Namespace) -> tuple[str, ...]:
         return ()
     return (f"Nothing is said of a replica, so one that answers {USUAL_RPS:g} requests a second, one by one, is "
             "assumed; write --service-curve build-report.json, or --service-ms and --capacity-rps.",)  # fmt: skip
+
+
+def _cold(scenario: Scenario) -> tuple[str, ...]:
+    """Not refused: a replica that is never idle may still meet the objective."""
+    service = scenario.service
+    woken = service.alone + service.wake
+    if woken <= scenario.slo + ROUNDING:
+        return ()
+    return (f"A request that finds a replica idle takes {woken * 1e3:g} ms, more than the objective of "
+            f"{scenario.slo * 1e3:g} ms: all of those are late, and more replicas make them more.",)  # fmt: skip
 
 
 def _print(answer: Answer, runs: dict[str, Run], arrivals: Sequence[float], form: str) -> None:

@@ -36,6 +36,11 @@ class Service:
         return len(self.seconds) - 1
 
     @property
+    def alone(self) -> float:
+        """Seconds that a client sees of one request where nothing waits: none is answered sooner."""
+        return self.seconds[1] + self.transport
+
+    @property
     def capacity(self) -> float:
         """Requests a second when the queue is never empty: the best batch on all instances."""
         best = max(batch / (self.seconds[batch] + self.pause) for batch in range(1, len(self.seconds)))

@@ -136,6 +136,32 @@ def test_a_build_report_gives_the_objective_and_the_cold_start(
     assert (told["settings"]["slo_ms"], told["settings"]["percentile"]) == (80.0, 95.0)
 
 
+def of_triton(folder: Path) -> str:
+    """An instance is taken for 10 ms, or 12 ms where it was idle, and a client waits 5 ms on top."""
+    curve = [{"batch": 1, "p50_ms": 14.0, "compute_ms": 10.0}, {"batch": 4, "p50_ms": 20.0, "compute_ms": 16.0}]
+    return report(folder, sweep={"service_curve": curve, "alone": {"compute_ms": 12.0, "transport_ms": 5.0}})
+
+
+def test_an_objective_that_the_wire_alone_breaks_is_refused(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--trace", trace, "--service-curve", of_triton(tmp_path), "--policies", "hpa", "--format", "json"]
+    code, out, err = run(capsys, *command, "--slo-ms", "14.5")
+    assert (code, out) == (2, "")
+    assert "--slo-ms: 14.5 is 0.5 ms below the 15 ms that one request takes alone" in err
+    assert "write more than 15," in err
+    assert run(capsys, *command, "--slo-ms", "15")[0] == 0
+
+
+def test_an_objective_that_an_idle_replica_misses_is_told(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--trace", trace, "--service-curve", of_triton(tmp_path), "--policies", "hpa", "--format", "json"]
+    told = json.loads(run(capsys, *command, "--slo-ms", "16")[1])["notes"]
+    assert any("finds a replica idle takes 17 ms, more than the objective of 16 ms" in note for note in told)
+    assert json.loads(run(capsys, *command, "--slo-ms", "17")[1])["notes"] == []
+
+
 def test_notes_of_the_trace_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "paused.csv"
     path.write_text("\n".join(["TIMESTAMP", *map(str, range(20)), *map(str, range(2000, 2020))]))
