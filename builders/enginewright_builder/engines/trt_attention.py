@@ -6,7 +6,8 @@ exporter writes ``scaled_dot_product_attention`` otherwise, which is put right h
 
 * K is transposed through three dimensions, whose sizes are computed at run time.
 * Rows that a mask covers whole, which are NaN after the softmax, are set to zero before V. They are NaN behind V just
-  as well, so they are set to zero there.
+  as well, so they are set to zero there. What V itself makes NaN there, by an overflow in FP16, is then zero, too: the
+  gate sees it as wrong answers, no longer as NaN. A guard by the softmax's own rows would keep TensorRT from fusing.
 * Q and K are each multiplied by the root of the scale. TensorRT 10.6 and 10.7 fuse that and answer wrongly (a cosine of
   0.90 for ViT-B/16 on an H200, https://github.com/NVIDIA/TensorRT/issues/4333), so Q alone is multiplied by the scale.
 """
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
-from onnx_ir.passes.common import ShapeInferencePass
-from onnxscript.rewriter import MatchResult, rewrite
-from onnxscript.rewriter.pattern import RewriteRuleClassBase
+from onnx_ir.passes.common import RemoveUnusedNodesPass, ShapeInferencePass
+from onnxscript.rewriter import MatchResult
+from onnxscript.rewriter.pattern import RewriteRuleClassBase, RewriteRuleSet
 
 from enginewright_builder.engines.modelopt_graphs import LARGEST_BYTES
 
@@ -32,16 +34,24 @@ _SEQUENCE, _WIDTH, _LEADING = (-2, -1), (-1, _HIGHEST), (_LOWEST, -2)
 _AFTER_SCORES = ("Add", "Softmax")
 
 
-def simplify_attention(source: Path, target: Path) -> None:
+def simplify_attention(source: Path, target: Path) -> bool:
     """Writes the graph at ``source`` to ``target``, which may be the same, with the attention that TensorRT knows. Its
-    answers, and the names of the nodes that compute, stay the same."""
+    answers, and the names of the nodes that compute, stay the same.
+
+    Returns whether there was such attention; otherwise nothing is written. What onnxscript raises goes through.
+    """
+    if onnx.load(str(source), load_external_data=False).graph.sparse_initializer:
+        return False  # onnx-ir does not read them
     model = ir.load(source)
     ir.external_data.load_to_model(model)
     ShapeInferencePass()(model)
     rules = [kind.rule() for kind in (_KeyTranspose, _GuardBehindValues, _ScaleOnQuery)]  # type: ignore[no-untyped-call]
-    rewrite(model, rules)
+    if not RewriteRuleSet(rules).apply_to_model(model):
+        return False
+    RemoveUnusedNodesPass()(model)
     size = sum(tensor.nbytes for value in model.graph.initializers.values() if (tensor := value.const_value))
     ir.save(model, target, external_data=f"{target.name}.data" if size > LARGEST_BYTES else None)
+    return True
 
 
 class _KeyTranspose(RewriteRuleClassBase):
@@ -88,7 +98,9 @@ class _ScaleOnQuery(RewriteRuleClassBase):
         # As a constant of the graph: a product of two constants would be computed at every call.
         root = _constant(found["root"])
         assert root is not None
-        scale = op.initializer(ir.tensor(np.square(root).astype(root.dtype), name=f"{found['scores'].name}_scale"))
+        # onnxscript overwrites a constant whose name is taken, and quantisers call theirs NAME_scale.
+        name = f"enginewright_attention_scale_{found['scores'].name}"
+        scale = op.initializer(ir.tensor(np.square(root).astype(root.dtype), name=name))
         return _named_as(found["scores"], op.MatMul(op.Mul(found["query"], scale), found["key"]))
 
 

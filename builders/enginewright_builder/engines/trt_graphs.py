@@ -76,7 +76,7 @@ def _made(precision: str, model: ExportedModel, context: BuildContext, target: P
     else:
         _quantised(precision, model, context, part)
     if precision in HALF:
-        simplify_attention(part, part)
+        _simplified(part, part, context)
         _check_types(precision, part)
     os.replace(part, target)
     return target
@@ -159,10 +159,21 @@ def _quantised(precision: str, model: ExportedModel, context: BuildContext, targ
     samples = sum(len(next(iter(batch.values()))) for batch in context.calibration)
     context.progress(0.02, f"ModelOpt: quantising to {precision} with {samples} calibration samples")
     # Before the quantiser, which looks for the same pattern and puts its scales into it.
-    simple = target.with_name("simplified.onnx")
-    simplify_attention(model.path, simple)
-    rewrite(Job(task=QUANTIZE, source=str(simple), target=str(target), precision=precision,
+    source = _simplified(model.path, target.with_name("simplified.onnx"), context)
+    rewrite(Job(task=QUANTIZE, source=str(source), target=str(target), precision=precision,
                 keep=context.keep_precise), context.calibration)
+
+
+def _simplified(source: Path, target: Path, context: BuildContext) -> Path:
+    """Where the graph lies with the attention that TensorRT knows: ``source`` itself where there is nothing to do. A
+    graph that cannot be rewritten is built as it is; only what is nobody's fault is raised."""
+    try:
+        return target if simplify_attention(source, target) else source
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # onnx-ir's, onnxscript's and NumPy's own classes
+        context.progress(0.02, f"attention stays as it was exported: {type(error).__name__}: {str(error)[:200]}")
+        return source
 
 
 def _inputs(context: BuildContext) -> Sequence[Tensors]:

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
+from enginewright_builder.engines import trt_graphs
 from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
 from enginewright_builder.engines.modelopt_graphs import Job, has_qdq, load_batches, rewrite, save_batches
 from enginewright_builder.engines.trt_graphs import carries_quantisation, quantised_in, typed_graph
@@ -308,3 +309,16 @@ def test_a_plain_graph_carries_no_quantisation(tmp_path: Path) -> None:
     source = transformer(tmp_path)
     assert not has_qdq(source.path)
     assert not carries_quantisation(context_for(source, [], tmp_path))
+
+
+def test_a_graph_whose_attention_cannot_be_rewritten_is_built_as_it_is(tmp_path: Path,
+                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(source: Path, target: Path) -> bool:
+        raise RuntimeError("no such rule")
+
+    monkeypatch.setattr(trt_graphs, "simplify_attention", broken)
+    told: list[str] = []
+    source = convnet(tmp_path)
+    context = replace(context_for(source, [], tmp_path), progress=lambda _, text: told.append(text))
+    assert trt_graphs._simplified(source.path, tmp_path / "simple.onnx", context) == source.path
+    assert told == ["attention stays as it was exported: RuntimeError: no such rule"]
