@@ -138,10 +138,18 @@ def _next(name: str, status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:
         found.append(f"Promote revision {rollout.candidate}: kubectl optimisedmodel promote {name}")
     if any(labels.RETRY in str(entry.get("message")) for entry in entries.values()):
         found.append(f"Try again what failed, when its cause is mended: kubectl optimisedmodel retry {name}")
-    old = [entry.revision for entry in status.revisions if entry.promotion_time and entry.outcome == "Superseded"]
     drifted = entries[Condition.QUALITY_HELD].get("status") == "False"
-    if old and (drifted or find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True"):
-        found.append(f"Go back to revision {old[0]}, which served before: kubectl optimisedmodel rollback {name}")
+    if drifted or find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True":
+        back = _way_back(status, other_engine=drifted)
+        found.extend(f"Go back to revision {revision}, which served before: kubectl optimisedmodel rollback {name} "
+                     f"{revision}" for revision in back[:1])
     if status.pin and not status.pin.released:
         found.append(f"Follow the spec again: kubectl optimisedmodel rollback {name} --release")
     return tuple(found)
+
+
+def _way_back(status: Status, *, other_engine: bool) -> list[str]:
+    """Revisions that served before, newest first. The engine that has drifted would answer alike again."""
+    left = {entry.fingerprint for entry in status.revisions if other_engine and entry.outcome == "Serving"}
+    return [entry.revision for entry in status.revisions
+            if entry.promotion_time and entry.outcome == "Superseded" and entry.fingerprint not in left]

@@ -65,19 +65,46 @@ def test_one_that_serves() -> None:
     assert not said.next
 
 
-def test_one_that_serves_and_answers_wrongly_is_not_said_to_be_well() -> None:
-    cluster = serving()
-    cluster.edit(quality={})
+def with_new_pods(cluster: Cluster) -> Cluster:
+    """A revision more of the same engine."""
+    cluster.edit(serving={"podTemplate": {"metadata": {"labels": {"team": "search"}}}})
     cluster.settle()
-    assert screen.rows([seen(cluster)])[0]["REASON"] == "Serving"
+    now, same, *_ = cluster.status["revisions"]
+    assert (now["outcome"], same["outcome"]) == ("Serving", "Superseded")
+    assert now["fingerprint"] == same["fingerprint"]
+    return cluster
+
+
+def drift(cluster: Cluster) -> None:
     cluster.scores[cluster.revision] = (500, 0.2)
     cluster.wait(60)
     cluster.step()
+
+
+def test_one_that_serves_and_answers_wrongly_is_not_said_to_be_well() -> None:
+    """And is sent back past the revision before, which has the very engine that drifted."""
+    cluster = serving()
+    cluster.edit(quality={})
+    cluster.settle()
+    with_new_pods(cluster)
+    assert screen.rows([seen(cluster)])[0]["REASON"] == "Serving"
+    drift(cluster)
     said = told(cluster)
     assert said.headline == "minilm serves, but QualityHeld is False (QualityDrifted)."
-    old = cluster.status["revisions"][1]["revision"]
-    assert said.next == (f"Go back to revision {old}, which served before: kubectl optimisedmodel rollback minilm",)
+    old = cluster.status["revisions"][2]["revision"]
+    command = f"kubectl optimisedmodel rollback minilm {old}"
+    assert said.next == (f"Go back to revision {old}, which served before: {command}",)
+    assert wishes.roll_back(seen(cluster), old)[0] == {labels.ROLLBACK_TO: old}
     assert screen.rows([seen(cluster)])[0]["REASON"] == "Serving, QualityDrifted"
+
+
+def test_without_another_engine_there_is_no_way_back_from_one_that_drifted() -> None:
+    cluster = Cluster(spec={**SPEC, "rollout": {"analysisSeconds": 0}, "quality": {}})
+    cluster.settle()
+    with_new_pods(cluster)
+    drift(cluster)
+    assert "QualityHeld is False" in told(cluster).headline
+    assert told(cluster).next == ()
 
 
 def test_one_engine_of_several_names_them_all() -> None:
@@ -119,7 +146,20 @@ def test_one_whose_replicas_are_all_down_names_the_way_back() -> None:
         cluster.step()
     said = told(cluster)
     assert said.headline.startswith("minilm does not serve: ")
-    assert any("optimisedmodel rollback minilm" in line for line in said.next)
+    old = cluster.status["revisions"][1]["revision"]
+    assert any(f"optimisedmodel rollback minilm {old}" in line for line in said.next)
+
+
+def test_one_whose_pods_are_broken_may_go_back_to_the_same_engine() -> None:
+    """In the pods of before: nobody says that the engine is wrong."""
+    cluster = with_new_pods(serving())
+    same = cluster.status["revisions"][1]["revision"]
+    cluster.broken = {cluster.revision: {"phase": "Running", "restarts": 3, "exit_code": 1}}
+    for pod in list(cluster.pods):
+        del cluster.pods[pod]
+    for _ in range(3):
+        cluster.step()
+    assert any(f"optimisedmodel rollback minilm {same}" in line for line in told(cluster).next)
 
 
 def test_one_that_waits_for_a_person() -> None:
