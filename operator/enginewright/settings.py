@@ -12,6 +12,7 @@ import yaml
 
 from enginewright.core.config import OperatorConfig, Prices
 from enginewright.core.server_args import bad_arguments
+from enginewright.core.spec.quality_rules import ENOUGH, TOO_LITTLE, too_little
 from enginewright_builder.contract import ContractError, load
 
 
@@ -37,6 +38,7 @@ def read_settings(path: Path | None) -> OperatorConfig:
         raise SettingsError(f"{path}: {error}") from error
     _refuse_negative(path, config)
     _refuse_senseless_prices(path, config.prices)
+    _refuse_a_monitor_that_cannot_start(path, config)
     for bad in bad_arguments(config.server_args):
         raise SettingsError(f"{path}: server_args[{bad.index}]: got {bad.text!r}, {bad.message}; {bad.remedy}")
     return config
@@ -55,6 +57,20 @@ def _refuse_senseless_prices(path: Path, prices: Prices) -> None:
                                 "device class that has no price")
     if prices.per_hour and not prices.currency:
         raise SettingsError(f"{path}: prices.currency: got '', expected a currency such as EUR beside prices.per_hour")
+
+
+def _refuse_a_monitor_that_cannot_start(path: Path, config: OperatorConfig) -> None:
+    """As the spec's own limit, whose place this one takes in every object that has none."""
+    limit = config.quality_resources.limits.get("memory")
+    if limit is None:
+        return
+    field = f"{path}: quality_resources.limits.memory: got {limit!r}"
+    try:
+        refused = too_little(limit)
+    except ValueError as error:
+        raise SettingsError(f"{field}, expected a quantity such as 2Gi") from error
+    if refused:
+        raise SettingsError(f"{field}, {TOO_LITTLE}; {ENOUGH}")
 
 
 def _integers(config: OperatorConfig) -> list[tuple[str, int]]:

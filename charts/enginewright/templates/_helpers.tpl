@@ -79,6 +79,7 @@ pull_policy: {{ .Values.imagePullPolicy }}
 image_pull_secrets: {{ .Values.imagePullSecrets | toJson }}
 {{- with .Values.config }}
 {{- include "enginewright.serverArgs" .serverArgs }}
+{{- include "enginewright.qualityMemory" .qualityResources }}
 server_backends: {{ .serverBackends | toJson }}
 server_python_runtimes: {{ .serverPythonRuntimes | toJson }}
 server_args: {{ .serverArgs | toJson }}
@@ -118,6 +119,19 @@ prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson 
 {{- if regexMatch (printf "^--allow-%s=(?i:false|off|0)$" $name) $argument }}
 {{- fail (printf "config.serverArgs[%d]: got %q, is asked by the operator, the Service or probes; remove it" $index $argument) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The least that a quality monitor starts with (LEAST_MEMORY of the operator), where an object has no limit of its own.
+The schema has seen to the form of the quantity. */}}
+{{- define "enginewright.qualityMemory" -}}
+{{- $memory := dig "limits" "memory" "" . }}
+{{- if $memory }}
+{{- $factors := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
+{{- $number := regexFind "^[0-9.]+" $memory }}
+{{- if lt (mulf (float64 $number) (get $factors (trimPrefix $number $memory))) 268435456.0 }}
+{{- fail (printf "config.qualityResources.limits.memory: got %q, is less than the monitor needs, whatever the model; write at least 256Mi, and more for a source model that is large in full precision" $memory) }}
 {{- end }}
 {{- end }}
 {{- end }}

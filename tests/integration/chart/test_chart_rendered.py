@@ -161,6 +161,9 @@ def test_only_a_changed_setting_changes_the_checksum(objects: Objects) -> None:
     ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
     ({"config": {"serverArgs": ["--log-verbose=1", "--metrics-port=9002"]}}, "is 8002 on each replica"),
     ({"config": {"serverArgs": ["--allow-http=False"]}}, 'config.serverArgs[0]: got "--allow-http=False", is asked by'),
+    *(({"config": {"qualityResources": {"limits": {"memory": memory}}}},
+       f'config.qualityResources.limits.memory: got "{memory}", is less than the monitor needs, whatever the model; '
+       'write at least 256Mi') for memory in ("128Mi", "0.2Gi", "0", "256M", "268435455")),
     ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
 ])
 def test_bad_values_are_refused_by_name(
@@ -169,6 +172,17 @@ def test_bad_values_are_refused_by_name(
     done = template(values)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("limits", [
+    {"memory": "256Mi"}, {"memory": "0.25Gi"}, {"memory": "268435456"}, {"memory": None}, None,
+])
+def test_a_monitor_that_can_start_is_taken(objects: Objects, tmp_path: Path, limits: dict[str, Any] | None) -> None:
+    """Helm and the operator judge alike."""
+    file = tmp_path / "config.yaml"
+    found = objects({"config": {"qualityResources": {"limits": limits}}})
+    file.write_text(found["ConfigMap"][0]["data"]["config.yaml"])
+    read_settings(file)
 
 
 def manifest(api_version: str, kind: str, name: str, **more: Any) -> dict[str, Any]:

@@ -60,6 +60,12 @@ def test_prices_are_read(tmp_path: Path) -> None:
         ("prices: {per_hour: {cpu: 1}}", "prices.currency: got '', expected a currency"),
         ('server_args: ["--log-verbose=1", "--metrics-port=9002"]',
          "server_args[1]: got '--metrics-port=9002', is 8002 on each replica, for the operator; remove it"),
+        ("quality_resources: {limits: {memory: 128Mi}}",
+         "quality_resources.limits.memory: got '128Mi', is less than the monitor needs, whatever the model; "
+         "write at least 256Mi"),
+        ("quality_resources: {limits: {memory: 268435455}}", "quality_resources.limits.memory: expected str"),
+        ("quality_resources: {limits: {memory: lots}}",
+         "quality_resources.limits.memory: got 'lots', expected a quantity such as 2Gi"),
         ("[1]", "expected fields and their values, got list"),
         ("a: [", "is not YAML"),
     ],
@@ -69,6 +75,11 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, expected: str) -> Non
         read_settings(written(tmp_path, text))
     assert expected in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("limits", ["{memory: 256Mi}", "{memory: 0.25Gi}", "{cpu: '1'}", "{}"])
+def test_a_monitor_that_can_start_is_taken(tmp_path: Path, limits: str) -> None:
+    read_settings(written(tmp_path, f"quality_resources: {{limits: {limits}}}"))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

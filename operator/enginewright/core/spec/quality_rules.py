@@ -17,6 +17,13 @@ MONITOR = Beside(what="the quality monitor", asked_by="spec.quality", container=
 
 # ONNX Runtime, NumPy and what is left free (``enginewright_builder.quality``) take 210 MiB, without a model.
 LEAST_MEMORY = 256 << 20
+TOO_LITTLE = "is less than the monitor needs, whatever the model"
+ENOUGH = "write at least 256Mi, and more for a source model that is large in full precision"
+
+
+def too_little(limit: str | int) -> bool:
+    """Of memory. Raises ValueError when ``limit`` is no quantity."""
+    return parse_quantity(limit) < LEAST_MEMORY
 
 
 def quality_problems(spec: Spec) -> Iterator[Problem]:
@@ -30,8 +37,7 @@ def quality_problems(spec: Spec) -> Iterator[Problem]:
                     "if all agree",
             remedy=f"write at least {2 * needed}, or raise spec.accuracy.tolerance")  # fmt: skip
     limit = spec.quality.resources.limits.get("memory")
-    if limit is not None and parse_quantity(limit) < LEAST_MEMORY:
-        yield Problem(field="spec.quality.resources.limits.memory", value=show(limit),
-                      message="is less than the monitor needs, whatever the model",
-                      remedy="write at least 256Mi, and more for a source model that is large in full precision")
+    if limit is not None and too_little(limit):
+        yield Problem(field="spec.quality.resources.limits.memory", value=show(limit), message=TOO_LITTLE,
+                      remedy=ENOUGH)  # fmt: skip
     yield from taken_names(spec, MONITOR)
