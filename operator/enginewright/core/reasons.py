@@ -76,6 +76,7 @@ class Reason(StrEnum):
     BATCHES_NOT_MEASURED = "BatchesNotMeasured"
     MEMORY_UNKNOWN = "MemoryUnknown"
     NO_ROOM_FOR_TWO = "NoRoomForTwo"
+    MODEL_CONTROL_TAKEN = "ModelControlTaken"
     # rollout
     PROGRESSING = "Progressing"
     ANALYSING = "Analysing"

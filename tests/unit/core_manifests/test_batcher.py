@@ -71,6 +71,21 @@ def test_one_who_has_no_room_serves_with_model_control_off() -> None:
     assert "model-control" not in {volume["name"] for volume in pods[0]["volumes"]}
 
 
+@pytest.mark.parametrize("argument", ["--model-control-mode=poll", "--allow-vertex-ai=true"])
+def test_an_argument_of_the_installation_that_takes_model_control_leaves_it_off(argument: str) -> None:
+    config = OperatorConfig(server_args=("--log-verbose=1", argument))
+    children = children_of("bert", {**SOURCE, **CPU}, config)
+    found = adaptive(children.spec, known(children, 0.3), children.placement, config)
+    assert isinstance(found, Refusal)
+    assert found.reason == Reason.MODEL_CONTROL_TAKEN
+    assert f"{argument}, config.serverArgs[1] of the installation" in found.message
+    assert "remove it" in found.message
+    made = deployment(children.owner, children.spec, known(children, 0.3), children.placement, config)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    assert server["args"][0] == "tritonserver", "no shell, and no key"
+    assert "--model-control-mode=none" in server["args"]
+
+
 def test_no_manifest_holds_a_key() -> None:
     children = children_of("bert", {**SOURCE, **CPU})
     made = deployment(children.owner, children.spec, known(children, 0.3), children.placement, children.config)

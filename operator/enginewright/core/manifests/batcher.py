@@ -15,6 +15,7 @@ from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.reasons import Reason
+from enginewright.core.server_args import against_model_control
 from enginewright.core.spec import Spec
 from enginewright_builder.contract import EngineSummary
 
@@ -32,8 +33,19 @@ def adaptive(spec: Spec, record: EngineRecord, placement: Placement,
         return None
     found = safe_set(record, spec.objective)
     engine = record.outcome.engine
-    refused = _no_room(spec, engine, placement, config) if engine and isinstance(found, SafeSet) else None
-    return refused or found
+    if engine is None or isinstance(found, Refusal):
+        return found
+    return _control_taken(config) or _no_room(spec, engine, placement, config) or found
+
+
+def _control_taken(config: OperatorConfig) -> Refusal | None:
+    """The installation's arguments come after those that guard model control, and Triton takes the last."""
+    bad = next(against_model_control(config.server_args), None)
+    if bad is None:
+        return None
+    return Refusal(reason=Reason.MODEL_CONTROL_TAKEN, message=(
+        f"{bad.text}, config.serverArgs[{bad.index}] of the installation, {bad.message}: {bad.remedy}, or take "
+        "spec.batching.adaptive away."))
 
 
 def _no_room(spec: Spec, engine: EngineSummary, placement: Placement, config: OperatorConfig) -> Refusal | None:
