@@ -21,13 +21,16 @@ from enginewright_builder.triton.server import TritonServer
 
 CURVE_SECONDS = 0.5
 CALL_TIMEOUT = 60.0
-# A request alone comes after so many times its latency; so many of them, within so many seconds.
-PAUSES, MOST_ALONE, ALONE_SECONDS = 3.0, 50, 2.0
+# A request alone comes after so many times its latency, and that many seconds at most: processors sleep long before. So
+# many of them, within so many seconds.
+PAUSES, MOST_PAUSE, MOST_ALONE, ALONE_SECONDS = 3.0, 0.4, 50, 2.0
+# Triton counts a request after it has answered: how often it is asked, and for how long.
+POLL_SECONDS, COUNT_SECONDS = 0.01, 1.0
 
 
 @dataclass(frozen=True)
 class Curve:
-    """``alone`` is one request that finds the replica idle; None where nothing was answered."""
+    """``alone`` is one request that finds the replica idle; None where Triton answered or counted none."""
 
     points: tuple[ServicePoint, ...]
     alone: ServicePoint | None
@@ -61,7 +64,7 @@ async def _point(server: TritonServer, channels: Channels, model_name: str, requ
     await closed_loop(channels, [request], concurrency=instances, seconds=seconds / 5, timeout=CALL_TIMEOUT)
     before = await server.statistics(model_name)
     result = await closed_loop(channels, [request], concurrency=instances, seconds=seconds, timeout=CALL_TIMEOUT)
-    after = await server.statistics(model_name)
+    after = await _counted(server, model_name, before, result.requests - result.failed)
     if not result.p50_ms:
         return None
     return _service_point(request.batch, instances, result.p50_ms, result.mean_ms, before, after)
@@ -71,17 +74,49 @@ async def _alone(server: TritonServer, channels: Channels, model_name: str, requ
                  ) -> ServicePoint | None:
     """In a closed loop the next request comes at once; here processors have gone to sleep, as they do at a low rate,
     and take longer to answer."""
-    pause = PAUSES * seconds
+    pause, deadline = min(PAUSES * seconds, MOST_PAUSE), time.monotonic() + ALONE_SECONDS
     found: list[float] = []
-    await asyncio.sleep(pause)  # Triton counts a request after it has answered: the one before was a large batch
-    before = await server.statistics(model_name)
-    for _ in range(max(1, min(MOST_ALONE, int(ALONE_SECONDS / (pause + seconds))))):
+    before = await _settled(server, model_name, pause)
+    for _ in range(MOST_ALONE):
         await asyncio.sleep(pause)
         result = await closed_loop(channels, [request], concurrency=1, seconds=CALL_TIMEOUT, timeout=CALL_TIMEOUT,
                                    max_requests=1)
         found += result.latencies_ms
-    after = await server.statistics(model_name)
-    return _service_point(1, 1, statistics.median(found), statistics.fmean(found), before, after) if found else None
+        if time.monotonic() + pause + seconds > deadline:
+            break
+    after = await _counted(server, model_name, before, len(found))
+    if not found or _growth(before, after) != len(found):
+        return None  # what Triton counted is not what was measured
+    return _service_point(1, 1, statistics.median(found), statistics.fmean(found), before, after)
+
+
+async def _settled(server: TritonServer, model_name: str, pause: float) -> dict[str, Any]:
+    """Statistics once they stand still: those of the load before belong to larger batches."""
+    deadline = time.monotonic() + COUNT_SECONDS
+    latest = await server.statistics(model_name)
+    while time.monotonic() < deadline:
+        previous = latest
+        await asyncio.sleep(max(pause, POLL_SECONDS))
+        latest = await server.statistics(model_name)
+        if not _growth(previous, latest):
+            break
+    return latest
+
+
+async def _counted(server: TritonServer, model_name: str, before: Mapping[str, Any], requests: int) -> dict[str, Any]:
+    """Statistics with ``requests`` more than ``before``, or the newest where Triton does not count them in time."""
+    deadline = time.monotonic() + COUNT_SECONDS
+    while True:
+        after = await server.statistics(model_name)
+        if _growth(before, after) >= requests or time.monotonic() > deadline:
+            return after
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _growth(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+    """Requests computed in between."""
+    was, now = (int(one["inference_stats"]["compute_infer"]["count"]) for one in (before, after))
+    return now - was
 
 
 def _service_point(batch: int, instances: int, p50_ms: float, mean_ms: float, before: Mapping[str, Any],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,16 +89,19 @@ def _points(sweep: Mapping[str, Any], path: Path, curve: str) -> tuple[dict[int,
         if batch in seen:
             raise InputError(f"{where}.batch: {batch} stands there twice; leave one out")
         seen[batch] = _number(one["p50_ms"], f"{where}.p50_ms") / 1e3
+        for name in ("compute_ms", "transport_ms"):
+            if one.get(name) is not None:
+                _span(one[name], f"{where}.{name}")
         if one.get("compute_ms"):
-            taken[batch] = _number(one["compute_ms"], f"{where}.compute_ms") / 1e3
+            taken[batch] = one["compute_ms"] / 1e3
     if taken.keys() != seen.keys() or 1 not in taken:
         return seen, 0.0, 0.0
     of_points(seen, 1, curve)
     taken, alone = levelled(taken), _part(sweep, "alone")
-    if not alone:
-        return taken, 0.0, max(0.0, seen[1] - taken[1])
-    woken, transport = (_number(alone.get(name), f"{path}: sweep.alone.{name}") / 1e3
+    woken, transport = (_span(alone.get(name), f"{path}: sweep.alone.{name}") / 1e3 if alone else 0.0
                         for name in ("compute_ms", "transport_ms"))  # fmt: skip
+    if not woken:  # Triton counted none: the whole latency stands there as transport
+        return taken, 0.0, max(0.0, seen[1] - taken[1])
     return taken, max(0.0, woken - taken[1]), transport
 
 
@@ -111,3 +115,11 @@ def _number(value: Any, where: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(f"{where}: got {json.dumps(value)[:40]}; write a number")
     return float(value)
+
+
+def _span(value: Any, where: str) -> float:
+    """Milliseconds; 0 where nothing was counted."""
+    span = _number(value, where)
+    if not 0 <= span < math.inf:
+        raise InputError(f"{where}: got {span:g}; write milliseconds of 0 or more")
+    return span

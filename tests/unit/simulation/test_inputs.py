@@ -273,6 +273,26 @@ def test_an_instance_is_taken_for_as_long_as_triton_says_and_a_client_sees_more(
     assert (*found.seconds[1:], found.wake, found.transport) == pytest.approx((0.006, 0.007, 0.0, 0.0))
 
 
+def test_a_request_alone_that_triton_never_counted_says_nothing(written: Any) -> None:
+    curve = [{"batch": 1, "p50_ms": 6.0, "compute_ms": 4.0}]
+    for alone in ({"compute_ms": 0.0, "transport_ms": 9.0}, None):
+        told = report(sweep={"service_curve": curve, "alone": alone}, serving={"max_batch_size": 1})
+        found = read_report(written(json.dumps(told), "build-report.json")).service
+        assert (found.wake, found.transport) == pytest.approx((0.0, 0.002))
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["compute_ms", "transport_ms"])
+@pytest.mark.parametrize("where", ["alone", "service_curve[0]"])
+def test_times_by_triton_that_cannot_be_are_refused(written: Any, where: str, name: str, value: float) -> None:
+    point, alone = {"batch": 1, "p50_ms": 5.0, "compute_ms": 4.0}, {"compute_ms": 4.5, "transport_ms": 1.0}
+    (alone if where == "alone" else point)[name] = value
+    told = report(sweep={"service_curve": [point], "alone": alone}, serving={"max_batch_size": 1})
+    with pytest.raises(InputError) as refused:
+        read_report(written(json.dumps(told), "build-report.json"))
+    assert f"sweep.{where}.{name}: got {value:g}; write milliseconds of 0 or more" in str(refused.value)
+
+
 def test_a_model_without_a_batch_dimension_is_served_one_by_one(written: Any) -> None:
     alone = report(serving={"max_batch_size": 0}, objective={"latency_ms": 0.0}, engine={})
     found = read_report(written(json.dumps(alone), "build-report.json"))

@@ -1,0 +1,107 @@
+"""How long a request takes that finds the replica idle, on a Triton that counts requests after it has answered them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from enginewright_builder.contract import ServingChoice
+from enginewright_builder.load import Call, Recorder
+from enginewright_builder.sweep import curve
+
+SAMPLE = {"x": np.zeros((1, 2), np.float32)}
+# What an instance takes of a latency, under load and alone.
+LOADED, ALONE = 0.5, 0.75
+
+
+class Triton:
+    """A clock of its own; each reading has what was answered before the reading before it. With ``deaf`` requests that
+    come alone are never counted."""
+
+    grpc_url = ""
+
+    def __init__(self, latency: float, *, deaf: bool = False) -> None:
+        self.latency, self.deaf = latency, deaf
+        self.now = self.loaded = 0.0
+        self.alone: list[float] = []
+        self._answered = self._seen = (0, 0.0)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def statistics(self, model: str) -> dict[str, Any]:
+        (count, seconds), self._seen = self._seen, self._answered
+        none = {"count": count, "ns": 0}
+        return {"inference_stats": {"queue": none, "compute_input": none, "compute_output": none,
+                                    "compute_infer": {"count": count, "ns": round(seconds * 1e9)}}}  # fmt: skip
+
+    async def closed_loop(self, channels: object, requests: object, *, concurrency: int, seconds: float,
+                          timeout: float, max_requests: int = 0) -> Any:  # noqa: ASYNC109  # fmt: skip
+        recorder = Recorder()
+        recorder.begin = self.now
+        for _ in range(max_requests or max(1, int(seconds / self.latency))):
+            recorder.add(Call(self.now, self.now + self.latency, 1))
+            self.now += self.latency
+        if max_requests:
+            self.alone.append(self.now)
+        else:
+            self.loaded = self.now
+        if not (max_requests and self.deaf):
+            count = len(recorder.calls)
+            share = ALONE if max_requests else LOADED
+            self._answered = (self._answered[0] + count, self._answered[1] + count * share * self.latency)
+        return recorder.result("closed", self.now)
+
+
+class Open:
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+async def measured(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> curve.Curve:
+    monkeypatch.setattr(curve, "time", SimpleNamespace(monotonic=triton.monotonic))
+    monkeypatch.setattr(curve, "asyncio", SimpleNamespace(sleep=triton.sleep))
+    monkeypatch.setattr(curve, "closed_loop", triton.closed_loop)
+    monkeypatch.setattr(curve, "Channels", Open)
+    return await curve.service_curve(triton, "m", SAMPLE, ServingChoice(max_batch_size=0), seconds=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("latency", [0.004, 0.3, 1.0, 5.0])
+async def test_what_is_counted_late_is_waited_for(latency: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = await measured(Triton(latency), monkeypatch)
+    assert [point.compute_ms for point in found.points] == pytest.approx([1e3 * LOADED * latency])
+    assert found.alone is not None
+    assert found.alone.compute_ms == pytest.approx(1e3 * ALONE * latency)
+    assert found.alone.transport_ms == pytest.approx(1e3 * (1 - ALONE) * latency)
+
+
+async def test_what_is_never_counted_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    triton = Triton(0.01, deaf=True)
+    found = await measured(triton, monkeypatch)
+    assert triton.alone
+    assert found.points
+    assert found.alone is None
+
+
+@pytest.mark.parametrize("latency", [0.004, 0.3, 0.7])
+async def test_requests_alone_end_in_their_time(latency: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    triton = Triton(latency)
+    await measured(triton, monkeypatch)
+    assert triton.alone[-1] - triton.loaded <= curve.ALONE_SECONDS + 2 * curve.POLL_SECONDS
+
+
+async def test_a_slow_model_is_asked_once_after_short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    triton = Triton(5.0)
+    await measured(triton, monkeypatch)
+    assert len(triton.alone) == 1
+    assert triton.alone[0] - triton.loaded <= 5.0 + curve.ALONE_SECONDS
