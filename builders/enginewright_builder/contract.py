@@ -185,7 +185,8 @@ class RuntimeRequest:
 class BuildRequest:
     """All that a build depends on. ``model_name`` is who asks, for the report; an engine has no name. ``mounts`` maps a
     claim of ``pvc://CLAIM/path`` to where it is mounted. ``keep_reference`` publishes the source model as ONNX beside
-    the engine. ``signature`` is asked for of a resolve step, which records the digest that a build is held to."""
+    the engine. ``signature`` is asked for of a resolve step, which records the digest that a build is held to.
+    ``rebuild`` is any word of who wants another engine than the one that the store has."""
 
     model_name: str
     source: SourceRequest
@@ -202,6 +203,7 @@ class BuildRequest:
     mounts: Mapping[str, str] = field(default_factory=dict)
     keep_reference: bool = False
     signature: SignatureRequest | None = None
+    rebuild: str = ""
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
@@ -230,6 +232,8 @@ class BuildRequest:
             del body["engine"]["build_budget_seconds"], body["engine"]["fallback"]
         if not self.keep_reference:
             del body["keep_reference"]
+        if not self.rebuild:
+            del body["rebuild"]
         del body["source"]["uri"]
         for holder, key in (("engine", "calibration"), ("accuracy", "evaluation")):
             if body[holder][key] is not None:
@@ -486,7 +490,8 @@ class QualityReport:
     ``problem`` says why nothing can be measured now; empty where it can.
 
     Of the sampled requests ``mirrored`` were answered by the candidate of a rollout, too, by its replicas at the
-    addresses ``targets``; the scores of its answers against this replica's add up to ``agreed``."""
+    addresses ``targets``; the scores of its answers against this replica's add up to ``agreed``. Where there is none,
+    its JSON leaves these three out: operators that do not know them refuse them."""
 
     metric: str
     tolerance: float
@@ -501,12 +506,16 @@ class QualityReport:
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
-        return dumps(self)
+        body = to_plain(self)
+        return dumps({key: value for key, value in body.items() if value or key not in _OF_MIRRORS})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Raises :class:`ContractError`."""
         return load(cls, text)
+
+
+_OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 
 def to_plain(value: Any) -> Any:

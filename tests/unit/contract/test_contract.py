@@ -21,6 +21,7 @@ from enginewright_builder.contract import (
     ErrorReport,
     Interface,
     Outcome,
+    QualityReport,
     SourceRequest,
     TensorSpec,
     to_plain,
@@ -140,3 +141,12 @@ def test_a_termination_message_keeps_names_and_what_each_ships_for_of_a_whole_la
     assert [one.serves for one in read] == [one.serves for one in ladder]
     assert dataclasses.replace(read[0], reason="") == dataclasses.replace(lost, reason="")
     assert read[6].reason in (failed.reason[:199] + "…", failed.reason[:99] + "…")
+
+
+def test_an_operator_from_before_mirrors_reads_a_report_without_one() -> None:
+    report = QualityReport(metric="cosine", tolerance=0.01)
+    assert set(json.loads(report.to_json())) == {
+        "metric", "tolerance", "samples", "total", "requests", "age_seconds", "problem", "version"}  # fmt: skip
+    assert QualityReport.from_json(report.to_json()) == report
+    mirrored = dataclasses.replace(report, mirrored=2, agreed=1.5, targets=("10.0.0.1:8000",))
+    assert QualityReport.from_json(mirrored.to_json()) == mirrored
