@@ -15,7 +15,7 @@ import structlog
 from enginewright.batcher.tally import Tally
 from enginewright.clients.errors import ClientError
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.batching import SafeSet, Setting, begin, follow, loaded, refused
+from enginewright.core.batching import SafeSet, Setting, begin, follow, loaded, refused, restart, server_lost
 from enginewright.core.batching.follow import Phase
 from enginewright.core.batching.safe import MICROSECONDS
 from enginewright.core.labels import HTTP_PORT, METRICS_PORT
@@ -62,6 +62,7 @@ class Follower:
         self._in_force: Setting | None = None
         self._before: tuple[float, Spent] | None = None
         self._blind, self._ask, self._trouble = False, 0.0, ""
+        self._failed = False  # the last load did
 
     def told(self) -> Told:
         return Told(setting=self._in_force, default=self._safe.default, phase=self._state.phase, why=self._state.why,
@@ -81,7 +82,7 @@ class Follower:
 
     def begin_anew(self) -> None:
         """From the default, whatever was found out."""
-        self._state, self._before = begin(self._clock(), self._safe), None
+        self._state, self._before = restart(self._state, self._clock(), self._safe), None
         self._forget()
 
     async def _spent(self) -> Spent | None:
@@ -105,13 +106,15 @@ class Follower:
         return grown
 
     def _lost(self, now: float) -> None:
-        """Counters that fell are of another process. One that ended while something was tried may have ended of it."""
+        """Counters that fell are of another process. One that ended while something was tried, or after a load that
+        failed, be it of the default, may have ended of it."""
         self._forget()
-        if self._state.phase == "trial":
-            self._state = refused(self._state, now, f"the server ended while {self._state.setting} was tried",
-                                  self._safe)  # fmt: skip
+        if self._state.phase == "trial" or self._failed:
+            self._failed = False
+            self._state = server_lost(self._state, now, "the server ended while another setting was loaded or tried",
+                                      self._safe)  # fmt: skip
         else:
-            self._state = replace(begin(now, self._safe), closed=self._state.closed)
+            self._state = restart(self._state, now, self._safe)
         log.warning("the server began anew", closed=self._state.closed > now)
 
     async def _apply(self) -> None:
@@ -120,7 +123,7 @@ class Follower:
             changed = await self._control.apply(HOST, self._model, wanted, self._http_port)
         except ClientError as error:
             now = self._clock()
-            self._in_force, self._ask = None, now + RETRY
+            self._in_force, self._ask, self._failed = None, now + RETRY, True
             self._say(str(error))
             if self._state.phase == "trial":
                 self._tally.failed()
@@ -128,7 +131,7 @@ class Follower:
                 log.warning("batching", setting=str(self._state.setting), phase=self._state.phase, why=self._state.why)
             return
         now = self._clock()
-        self._in_force, self._ask = wanted, now + CHECK
+        self._in_force, self._ask, self._failed = wanted, now + CHECK, False
         self._say("")
         if changed:
             self._tally.loaded(self._state.phase)

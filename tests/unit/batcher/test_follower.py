@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -146,6 +147,40 @@ async def test_a_server_that_ended_during_a_trial_is_not_tried_again_soon() -> N
     await looks(following, server, 300)
     assert server.loads == [TOGETHER]
     assert (following.told().setting, following.told().phase) == (Setting(), "default")
+
+
+@pytest.mark.parametrize("on_the_way_back", [False, True])
+async def test_a_server_that_each_load_takes_with_it_is_tried_less_and_less(on_the_way_back: bool) -> None:
+    """The load fails since the server ends of it: that of a trial, or that of the default after one."""
+    server = Server()
+    following, died = follower(server), []
+
+    async def dies() -> None:
+        server.refuses = TransientError("connection lost")
+        for _ in range(20_000):
+            before = server.reads
+            await looks(following, server, 1)
+            if following.told().trouble == "connection lost" and server.reads > before:
+                break
+        else:
+            raise AssertionError("nothing was loaded")
+        died.append(server.now)
+        server.refuses, server.silent = None, True
+        await looks(following, server, 3)
+        server.silent = False
+        server.restart()
+        await looks(following, server, 1)
+
+    for _ in range(3):
+        if on_the_way_back:
+            for _ in range(20_000):
+                if following.told().phase == "kept" and following.told().setting == TOGETHER:
+                    break
+                await looks(following, server, 1)
+        await dies()
+    first, second = (later - earlier for earlier, later in pairwise(died))
+    assert first >= REFUSED
+    assert second >= 2 * REFUSED
 
 
 async def test_a_server_that_began_anew_gets_what_suits_it_again() -> None:

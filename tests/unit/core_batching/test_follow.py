@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.batching import SafeSet, Setting, State, begin, follow, loaded, refused
+from enginewright.core.batching import SafeSet, Setting, State, begin, follow, loaded, refused, restart, server_lost
 from enginewright.core.batching.follow import DWELL, DWELL_LOADS, LOOK, REFUSED, SETTLE, SHARE
 from enginewright.core.observed import Spent
 
@@ -210,3 +210,19 @@ def test_after_a_load_that_failed_nothing_is_tried_for_an_hour() -> None:
         tried = state.tried if state.phase == "trial" else None
     assert tried is not None
     assert REFUSED <= tried - trial.time <= REFUSED + 10 * LOOK
+
+
+def test_each_server_that_a_load_takes_with_it_bars_trials_for_twice_as_long() -> None:
+    """In whatever phase: also one that is lost on the way back to the default costs requests."""
+    state, bars = begin(0.0, SAFE), []
+    for phase in ("default", "trial", "kept", "default"):
+        time = state.closed
+        state = server_lost(replace(state, phase=phase), time, "it ended", SAFE)
+        assert (state.setting, state.phase) == (SAFE.default, "default")
+        bars.append(state.closed - time)
+        # What goes wrong in between shortens nothing, and a server that ends of something else lengthens nothing.
+        assert restart(state, time + 1, SAFE).closed == state.closed
+        state = restart(state, time + 1, SAFE)
+    assert bars == [REFUSED, 2 * REFUSED, 4 * REFUSED, 8 * REFUSED]
+    assert refused(state, state.closed, "no memory", SAFE).closed == state.closed + 8 * REFUSED
+    assert refused(state, state.time, "no memory", SAFE).closed >= state.closed

@@ -9,6 +9,7 @@ The default is what the build proved, and all else is on trial:
   of the objective cannot tell them. The same is not tried again for twice as long as that share makes one trial last.
 * Between two trials lies a dwell time, of many loads of the model.
 * Where a load fails nothing is tried for an hour: it may fail for want of memory, which those who ask would notice.
+  Where a load took the server with it, requests were lost, and the bar is twice as long each further time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class State:
     that the setting did not suit then, ``base`` is what a request took before the trial,
     ``taken`` what it took when the setting was kept.
     ``credit`` is seconds of loads and fruitless trials that there still may be; ``barred`` has kinds of candidates
-    and until when they are not tried, ``closed`` until when none is."""
+    and until when they are not tried, ``closed`` until when none is; ``lost`` counts servers that ended of a load."""
 
     setting: Setting
     why: str = "as measured by the build"
@@ -66,6 +67,7 @@ class State:
     credit: float
     barred: tuple[tuple[int, float], ...] = ()
     closed: float = 0.0
+    lost: int = 0
 
 
 def begin(time: float, safe: SafeSet) -> State:
@@ -95,9 +97,21 @@ def loaded(state: State, time: float, safe: SafeSet) -> State:
 
 
 def refused(state: State, time: float, why: str, safe: SafeSet) -> State:
-    """Where ``state.setting`` could not be loaded, or the replica began anew meanwhile: the default, and for
-    :data:`REFUSED` seconds nothing else."""
-    return _back(replace(state, time=time, closed=time + REFUSED), why, safe)
+    """Where ``state.setting`` could not be loaded: the default, and for :data:`REFUSED` seconds nothing else, or as
+    long as after the server that was lost last."""
+    closed = max(state.closed, time + REFUSED * 2 ** max(0, state.lost - 1))
+    return _back(replace(state, time=time, closed=closed), why, safe)
+
+
+def server_lost(state: State, time: float, why: str, safe: SafeSet) -> State:
+    """Where the server ended during a load or a trial, in whatever phase: as :func:`refused`, for twice as long as
+    after the one before."""
+    return refused(replace(state, lost=state.lost + 1), time, why, safe)
+
+
+def restart(state: State, time: float, safe: SafeSet) -> State:
+    """Where nothing that was found out holds any more; what loads did to the server does."""
+    return replace(begin(time, safe), closed=state.closed, lost=state.lost)
 
 
 def _from_default(state: State, mix: Mix, safe: SafeSet) -> State:
