@@ -47,7 +47,7 @@ def models_in(files: Sequence[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in files:
         try:
             documents = list(_documents(path))
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError for dates that no calendar has
             raise FileError(f"{path}: {error}") from error
         for document in documents:
             found = True

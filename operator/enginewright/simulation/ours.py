@@ -64,7 +64,7 @@ def read_autoscaling(path: Path) -> AutoscalingSpec:
     """Raises :class:`InputError`, in the words of ``enginewright validate``."""
     try:
         documents = [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError also for dates that no calendar has
         raise InputError(f"{path}: cannot be read: {error}; {FORMS}") from error
     models = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND] or documents
     if len(models) != 1 or not isinstance(models[0], dict):

@@ -9,6 +9,7 @@ from typing import Any
 
 from enginewright.simulation.errors import InputError
 from enginewright.simulation.luck import stream
+from enginewright.simulation.stamps import problem
 
 QUERY = "give the JSON of query_range for a rate, such as sum(rate(nv_inference_request_success[1m]))"
 
@@ -69,8 +70,10 @@ def _steps(data: Any, where: str) -> dict[float, float]:
 def _pair(pair: Any, where: str) -> tuple[float, float]:
     try:
         time, rate = float(pair[0]), float(pair[1])
-    except (TypeError, ValueError, IndexError, KeyError) as error:
+    except (TypeError, ValueError, OverflowError, IndexError, KeyError) as error:
         raise InputError(f"{where}: {pair!r} is not a time and a value; {QUERY}") from error
     if not (math.isfinite(time) and 0 <= rate < math.inf):
         raise InputError(f"{where}: {pair!r} is not a rate; {QUERY}")
+    if wrong := problem(time):
+        raise InputError(f"{where}: the time of {pair!r} {wrong}")
     return time, rate

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from enginewright.simulation.errors import InputError
 from enginewright.simulation.prometheus import arrivals_of_range
+from enginewright.simulation.stamps import problem
 
 COLUMN = "TIMESTAMP"
-# Seconds since 1970 in milliseconds would be the year 5138.
-MILLISECONDS = 1e11
 FORMS = "write ISO 8601 such as 2023-11-16 18:15:46.68 or 2023-11-16T18:15:46Z, or seconds such as 1700158546.68"
 # A pause is told when it is this long and so many times the median distance of two requests.
 PAUSE, PAUSE_RATIO = 300.0, 100.0
@@ -99,17 +98,18 @@ def _seconds(cell: str, where: str) -> tuple[float, bool]:
     else:
         if not math.isfinite(number):
             raise InputError(f"{where}: {COLUMN} {cell} is no time; {FORMS}")
-        if abs(number) >= MILLISECONDS:
-            raise InputError(f"{where}: {COLUMN} {cell} is not in seconds; divide milliseconds by 1,000")
+        if wrong := problem(number):
+            raise InputError(f"{where}: {COLUMN} {cell} {wrong}")
         return number, False
     try:
         time = datetime.fromisoformat(cell)
     except ValueError as error:
         raise InputError(f"{where}: {COLUMN} {cell[:60]} is in another format; {FORMS}") from error
-    if time.tzinfo is None:
-        # No zone, no daylight saving: a clock that runs evenly.
-        return (time - datetime(1970, 1, 1)).total_seconds(), False
-    return time.timestamp(), True
+    # No zone, no daylight saving: a clock that runs evenly.
+    stamp = time.timestamp() if time.tzinfo else (time - datetime(1970, 1, 1)).total_seconds()
+    if problem(stamp):
+        raise InputError(f"{where}: {COLUMN} {cell} is too far from today; {FORMS}")
+    return stamp, time.tzinfo is not None
 
 
 def _pauses(arrivals: Sequence[float]) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def test_several_documents_of_which_one_is_bad(capsys: pytest.CaptureFixture[str
     assert (code, out.count("good"), out.count("refused")) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("text", ["", "kind: ConfigMap\n", "a: [\n"])
+@pytest.mark.parametrize("text", ["", "kind: ConfigMap\n", "a: [\n", "a: 2023-99-99\n"])
 def test_a_file_without_an_object(capsys: pytest.CaptureFixture[str], manifest: Path, text: str) -> None:
     manifest.write_text(text)
     code, _, err = run(capsys, "validate", str(manifest))

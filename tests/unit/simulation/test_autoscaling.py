@@ -14,6 +14,7 @@ import yaml
 from enginewright.cli import main
 from enginewright.core.scaling import ScaleLimits
 from enginewright.core.spec import AutoscalingSpec
+from enginewright.simulation import stamps
 from enginewright.simulation.contest import Contest
 from enginewright.simulation.curve import of_figures
 from enginewright.simulation.ours import Ours, read_autoscaling
@@ -92,6 +93,15 @@ def test_a_trace_tells_when_it_began(tmp_path: Path) -> None:
     assert trace.arrivals[0] == 0.0
 
 
+@pytest.mark.parametrize("start", [stamps.EARLIEST, stamps.MILLISECONDS - 1])
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_schedules_hold_at_every_time_that_a_trace_may_have(tmp_path: Path, start: float, zone: str) -> None:
+    assert not stamps.problem(start)
+    block = {"maxReplicas": 9, "schedules": [{"name": "day", "start": "0 8 * * *", "end": "0 18 * * *",
+                                              "timeZone": zone, "minReplicas": 4}]}  # fmt: skip
+    assert played(tmp_path, block, [float(second) for second in range(60)], start=start).moments
+
+
 MODEL = """
 apiVersion: v1
 kind: ConfigMap
@@ -133,6 +143,8 @@ def test_an_object_or_its_block_alone(tmp_path: Path, text: str, capsys: pytest.
         pytest.param("- 1", [], "give an OptimisedModel with spec.autoscaling, or that block alone", id="a list"),
         pytest.param("", [], "has 0 documents that may be meant", id="empty"),
         pytest.param("{", [], "cannot be read", id="no YAML"),
+        pytest.param("{maxReplicas: 6, since: 2023-99-99}", [], "om.yaml: cannot be read: month must be in 1..12; give",
+                     id="no date"),
         pytest.param(MODEL.split("  autoscaling")[0], [], "has no spec.autoscaling; give", id="no block"),
     ],
 )  # fmt: skip
