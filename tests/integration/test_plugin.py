@@ -16,7 +16,7 @@ import yaml
 
 from cluster import binaries
 from enginewright.runtime import Operator
-from support.apiserver import Models, model
+from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
 
@@ -88,6 +88,19 @@ async def test_the_way_of_a_model(operator: Operator, models: Models, kubelet: F
     assert released.stdout == "minilm follows its spec again\n"
     said = json.loads((await plugin("explain", "minilm", "-o", "json")).stdout)
     assert set(said) == {"headline", "facts", "way", "next"}
+
+
+async def test_an_engine_is_built_anew_on_demand(operator: Operator, models: Models, kubelet: FakeKubelet,
+                                                 plugin: Plugin) -> None:
+    await models.create(model(rollout=QUICK))
+    first = await models.served()
+    asked = await plugin("rebuild", "minilm")
+    assert asked.stdout.startswith("the engine of minilm is built anew; "), asked.stderr
+
+    async def another() -> bool:
+        return await models.served() != first
+
+    await eventually(another)
 
 
 async def test_the_shell_completes_verbs_and_names(models: Models, plugin: Plugin) -> None:

@@ -39,10 +39,12 @@ STORE_URI = f"{GROUP}/store"
 PROMOTE = f"{GROUP}/promote"  # set by the user to the fingerprint or revision to promote
 ROLLBACK_TO = f"{GROUP}/rollback-to"  # set by the user to a kept revision, which is then served whatever the spec asks
 RETRY = f"{GROUP}/retry"  # set by the user to any new value to try again what failed
+REBUILD = f"{GROUP}/rebuild"  # set by the user to any new value to build an engine that is in the store once more
 UNREFERENCED = f"{GROUP}/unreferenced-since"  # on engine records: since when nobody refers to the engine
 ENGINES = f"{GROUP}/engines"  # on collector Jobs: the fingerprints that they remove
 MEMBER_KEY = f"{GROUP}/member-key"  # on objects of a fleet's classes: of the spec that they were given
 LEAST_REPLICAS = f"{GROUP}/least-replicas"  # on objects of a fleet's classes, while a class that leaves is made up for
+HELD_BACK = f"{GROUP}/held-back"  # on objects of a fleet's classes: the rollback-to that is the fleet's own wish
 AFTER = f"{GROUP}/after"  # on objects of a fleet's classes that take turns: whose turn it is
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 

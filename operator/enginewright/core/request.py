@@ -45,9 +45,10 @@ def resolve_request(name: str, spec: Spec, config: OperatorConfig) -> BuildReque
 
 
 def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Placement,
-                  config: OperatorConfig) -> BuildRequest:
-    """The request of a build Job; ``.fingerprint()`` of it is the engine's key in the store."""
-    return _request(name, spec, resolved, placement.device, config)
+                  config: OperatorConfig, *, rebuild: str = "") -> BuildRequest:
+    """The request of a build Job; ``.fingerprint()`` of it is the engine's key in the store. Another ``rebuild`` is
+    another engine of the same spec."""
+    return replace(_request(name, spec, resolved, placement.device, config), rebuild=rebuild)
 
 
 def store_claim(spec: Spec) -> str:

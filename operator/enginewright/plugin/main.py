@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     back.add_argument("revision", nargs="?", default="", help="or its beginning; default: the one that served before")
     back.add_argument("--release", action="store_true", help="follow the spec again")
     _verb(verbs, "retry", "try again what failed", does.retry)
+    _verb(verbs, "rebuild", "build the engine anew, though the store has one", does.rebuild)
     page = _verb(verbs, "report", "save the evidence of the engine that serves", does.report)
     page.add_argument("-f", "--file", type=Path, help="default: NAME-report.html; - is standard output")
     page.add_argument("--json", action="store_true", help="build-report.json instead of the page")

@@ -73,7 +73,15 @@ async def rollback(client: KubeClient, options: argparse.Namespace) -> int:
 
 
 async def retry(client: KubeClient, options: argparse.Namespace) -> int:
-    return await _wish(client, options, lambda obj: wishes.retry(obj, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"))
+    return await _wish(client, options, lambda obj: wishes.retry(obj, _stamp()))
+
+
+async def rebuild(client: KubeClient, options: argparse.Namespace) -> int:
+    return await _wish(client, options, lambda obj: wishes.rebuild(obj, _stamp()))
+
+
+def _stamp() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 async def _wish(client: KubeClient, options: argparse.Namespace,

@@ -64,6 +64,12 @@ def retry(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
     return {labels.RETRY: stamp}, f"what failed of {obj['metadata']['name']} is tried again"
 
 
+def rebuild(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
+    """``stamp`` is any value that was not there before."""
+    return {labels.REBUILD: stamp}, (f"the engine of {obj['metadata']['name']} is built anew; what serves goes on "
+                                     "until the new one is proven")
+
+
 def _read(obj: Mapping[str, Any]) -> tuple[str, Status]:
     return str(obj["metadata"]["name"]), read(Status, obj.get("status")) or Status()
 

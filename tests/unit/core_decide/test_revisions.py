@@ -10,8 +10,10 @@ import pytest
 from enginewright.core import labels
 from enginewright.core.collect import named
 from enginewright.core.config import Images, OperatorConfig
+from enginewright.core.decide.pin import _served_key
 from enginewright.core.manifests import read_revision, revision_configmap
 from enginewright.core.plan import Apply, Create
+from enginewright.core.spec import BatchingSpec, Spec
 from support.children import children_of
 from support.cluster import SPEC, Cluster, built, deeds
 
@@ -222,6 +224,49 @@ class TestGoingBack:
         assert cluster.says("Ready") == "False/Pinned"
         assert cluster.replicas() == {one: change.get("replicas", 1)}
 
+    def test_an_upgrade_that_makes_another_key_of_the_same_spec_leaves_it_pinned(self) -> None:
+        cluster, (one, _) = served(8, 16)
+        pin(cluster, one)
+        cluster.settle()
+        now = cluster.status["pin"]
+        cluster.status = {**cluster.status, "pin": {**now, "specKey": "of an old release"}}
+        cluster.settle()
+        assert cluster.says("Ready") == "False/Pinned"
+        assert cluster.replicas() == {one: 1}
+        assert cluster.status["pin"] == now, "the key is written anew"
+        # From then on a new generation that asks for the same to be served leaves it pinned, and no other.
+        cluster.edit(replicas=2)
+        cluster.settle()
+        assert cluster.says("Ready") == "False/Pinned"
+        cluster.edit(engine={"maxBatchSize": 32})
+        cluster.settle()
+        assert cluster.says("Ready") == "True/Serving"
+
+    def test_a_key_of_an_old_release_says_nothing_of_a_spec_that_was_written_meanwhile(self) -> None:
+        cluster, (one, _) = served(8, 16)
+        pin(cluster, one)
+        cluster.settle()
+        cluster.status = {**cluster.status, "pin": {**cluster.status["pin"], "specKey": "of an old release"}}
+        cluster.edit(engine={"maxBatchSize": 32})
+        cluster.settle()
+        assert cluster.says("Ready") == "True/Serving"
+        assert cluster.status["pin"]["released"] is True
+
+    def test_a_changed_spec_that_was_refused_at_first_ends_it(self) -> None:
+        """A refusal has seen the new generation, and held nothing against the pin."""
+        cluster, (one, two) = served(8, 16)
+        pin(cluster, one)
+        cluster.settle()
+        cluster.edit(engine={"maxBatchSize": 32})
+        spec, cluster.spec = cluster.spec, {**cluster.spec, "no": "such field"}
+        cluster.operate()
+        assert cluster.says("Ready") == "False/InvalidSpec"
+        # Another release knows the field: same generation.
+        cluster.spec = spec
+        cluster.settle()
+        assert cluster.says("Ready") == "True/Serving"
+        assert cluster.revision not in (one, two)
+
     def test_while_the_specs_own_engine_cannot_be_built(self) -> None:
         cluster, (one, two) = served(8, 16)
         cluster.edit(engine={"maxBatchSize": 32})
@@ -293,6 +338,30 @@ class TestGoingBack:
         assert "was made by another release" in cluster.condition("RolloutComplete")["message"]
 
 
+class NextBatching(BatchingSpec):
+    newer: bool = False
+
+
+class NextSpec(Spec):
+    """Of a release that brings fields with defaults."""
+
+    batching: NextBatching = NextBatching()
+    newest: int = 3
+
+
+class TestServedKey:
+    @pytest.mark.parametrize("spec", [SPEC, {**SPEC, "batching": {"preferredBatchSizes": [4]}}])
+    @pytest.mark.parametrize("filled", [{}, {"newest": 3}])
+    def test_a_field_with_a_default_leaves_it_alone(self, spec: dict[str, Any], filled: dict[str, Any]) -> None:
+        """``filled`` is what the apiserver writes into objects that are there."""
+        coming = NextSpec.model_validate({**spec, **filled})
+        assert _served_key(coming) == _served_key(Spec.model_validate(spec))
+
+    @pytest.mark.parametrize("change", [{"newest": 4}, {"batching": {"newer": True}}, OLD])
+    def test_what_was_written_is_another(self, change: dict[str, Any]) -> None:
+        assert _served_key(NextSpec.model_validate({**SPEC, **change})) != _served_key(NextSpec.model_validate(SPEC))
+
+
 def test_what_is_kept_is_read_as_it_was_written() -> None:
     cluster, _ = served(8)
     (kept,) = cluster.kept.values()
@@ -325,3 +394,24 @@ def test_the_revision_is_kept_before_status_says_so() -> None:
     assert not cluster.status.get("revisions")
     cluster.settle()
     assert history(cluster) == [(cluster.revision, "Serving")]
+
+
+def test_an_engine_is_built_anew_on_demand_while_the_old_one_serves() -> None:
+    cluster, (one,) = served(8)
+    before = cluster.status["fingerprint"]
+    cluster.annotations[labels.REBUILD] = "2026-11-22"
+    cluster.operate()
+    assert len(cluster.running("build")) == 1
+    assert cluster.condition("Available")["status"] == "True"
+    cluster.settle()
+    again = cluster.status["fingerprint"]
+    assert again != before
+    assert cluster.status["rollout"]["stable"] != one
+    cluster.settle()
+    assert cluster.running("build") == []
+    assert cluster.status["fingerprint"] == again
+
+    del cluster.annotations[labels.REBUILD]
+    cluster.operate()
+    assert cluster.running("build") == []
+    assert cluster.status["fingerprint"] == before

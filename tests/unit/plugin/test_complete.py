@@ -11,7 +11,7 @@ from enginewright.plugin.complete import main, suggest
 
 @pytest.mark.parametrize(("words", "printed"), [
     (["ex"], "explain\n:4\n"),
-    (["r"], "report\nretry\nrollback\n:4\n"),
+    (["r"], "rebuild\nreport\nretry\nrollback\n:4\n"),
     (["explain", "--o"], "--output\n:4\n"),
     (["explain", "minilm", "-o", "j"], "json\n:4\n"),
     (["validate", ""], ":0\n"),

@@ -61,7 +61,7 @@ def engine_step(world: World, source: SourceResult) -> EngineResult:
 
 
 def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placement) -> EngineResult:
-    request = build_request(world.obj.name, world.spec, resolved, placement, world.config)
+    request = build_request(world.obj.name, world.spec, resolved, placement, world.config, rebuild=world.rebuild)
     fingerprint = request.fingerprint()
     remembered = world.memory.build
     memory = remembered if remembered and remembered.fingerprint == fingerprint else begun(world, fingerprint)

@@ -60,7 +60,8 @@ def _options(world: World, resolved: ResolvedSource) -> Iterator[_Option]:
     for profile in sorted(mig.profiles(built_for(world.spec)), key=mig.size):
         placement = place(world.spec, resolved.size_bytes, world.config, profile=profile.name)
         if isinstance(placement, Placement):
-            request = build_request(world.obj.name, world.spec, resolved, placement, world.config)
+            request = build_request(world.obj.name, world.spec, resolved, placement, world.config,
+                                    rebuild=world.rebuild)
             fingerprint = request.fingerprint()
             yield _Option(profile=profile, placement=placement, fingerprint=fingerprint,
                           engine=_engine(world, fingerprint))

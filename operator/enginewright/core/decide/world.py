@@ -76,6 +76,11 @@ class World:
         """The user's wish to try again what failed: any new value of the annotation."""
         return self.obj.annotations.get(labels.RETRY, "")
 
+    @property
+    def rebuild(self) -> str:
+        """The user's wish for another engine than the one in the store: any new value of the annotation."""
+        return self.obj.annotations.get(labels.REBUILD, "")
+
 
 def apply_if_changed(
     manifest: Mapping[str, Any], applied: str | None, why: str, *, force: bool = True

@@ -190,7 +190,9 @@ def _hold_back(
 ) -> Agreement:
     """Classes with something to go back to stay there, or go back; the one that refuses has done so by itself."""
     asked = {
-        member.entry.name: {labels.ROLLBACK_TO: member.base} for member in members if member.base and _astray(member)
+        member.entry.name: {labels.ROLLBACK_TO: member.base, labels.HELD_BACK: member.base}
+        for member in members
+        if member.base and _astray(member)
     }
     wishes = ways_back(world, members, asked)
     late = [name for name in asked if name not in wishes]
@@ -227,8 +229,8 @@ def _step(world: World, memory: RolloutStatus, revision: str, step: str) -> Roll
 def _wishes(
     world: World, members: Iterable[Member], wishes: Mapping[str, Mapping[str, str]] | None = None
 ) -> Mapping[str, Mapping[str, str]]:
-    """For every class; a wish to try again is every class's."""
-    common = {labels.RETRY: world.retry} if world.retry else {}
+    """For every class; a wish to try again or to build anew is every class's."""
+    common = {name: wish for name, wish in ((labels.RETRY, world.retry), (labels.REBUILD, world.rebuild)) if wish}
     return {member.entry.name: {**common, **(wishes or {}).get(member.entry.name, {})} for member in members}
 
 
