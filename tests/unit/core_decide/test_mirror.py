@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
+from enginewright.core.comparison.mirrored import Mirrored
+from enginewright.core.decide.mirror import mirrored
+from enginewright.core.decide.world import Memory, World
 from enginewright.core.manifests import Owner
 from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.plan import Delete
 from enginewright_builder.contract import QualityReport
+from support.children import good_spec
 from support.cluster import SPEC, Cluster
 
 MIRROR = f"Service/{mirror_name('minilm')}"
@@ -150,3 +154,32 @@ def test_a_candidate_is_not_held_against_answers_that_are_wrong_themselves(
                                           mirrored=400, agreed=400 * with_stable, targets=targets)}  # fmt: skip
     go(cluster, 100, "True/Complete" if kept else "False/RolledBack")
     assert (cluster.revision == new) == kept
+
+
+def verdict_on(samples: int, total: float, mirrored_requests: int, agreed: float) -> Mirrored:
+    """``samples`` live answers of the stable revision, with the source model, and the candidate's with it."""
+    cluster = serving()
+    new = changed(cluster)
+    (stable,) = [pod for pod in cluster.pods.values() if pod.revision != new]
+    targets = tuple({pod.ip for pod in cluster.pods.values() if pod.revision == new})
+    cluster.told = {stable.name: QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=total,
+                                               mirrored=mirrored_requests, agreed=agreed, targets=targets)}  # fmt: skip
+    view = cluster.view()
+    world = World(obj=view, observed=cluster.observe(), config=cluster.config, spec=good_spec(dict(cluster.spec)),
+                  memory=Memory.of(view.status))
+    found = mirrored(world, stable.revision, new)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("samples", "total", "with_stable"), [(1, 0.0, 0.1), (5, 4.5, 0.9), (29, 28.0, 0.9)])
+def test_a_few_bad_answers_of_the_stable_revision_excuse_no_candidate(
+    samples: int, total: float, with_stable: float
+) -> None:
+    """One of one that is wrong would, by its mean, allow all."""
+    assert verdict_on(samples, total, 400, 400 * with_stable).disagrees
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 10, 30, 300])
+def test_what_mends_answers_that_are_all_wrong_is_not_held_against_them_however_few(count: int) -> None:
+    assert not verdict_on(count, 0.0, count, 0.0).disagrees

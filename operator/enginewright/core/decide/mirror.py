@@ -33,6 +33,7 @@ def mirrored(world: World, stable: str, candidate: str) -> Mirrored | None:
 
 
 def _lost(found: Finding | None) -> float:
-    """What the stable revision's live answers lack of agreement with the source model. Where that is more than it was
-    proven to lack, a candidate that mends it must not be held against what is wrong."""
-    return 1 - found.agreement.mean if found and found.agreement.samples else 0.0
+    """What the stable revision's live answers lack of agreement with the source model for certain: the least loss of
+    their interval, so that a few bad ones do not switch the check off. Where that is more than it was proven to lack, a
+    candidate that mends it must not be held against what is wrong."""
+    return max(0.0, 1 - found.agreement.high) if found else 0.0
