@@ -9,10 +9,13 @@ from typing import Any
 from enginewright.clients.resources import DEPLOYMENT, ENDPOINT_SLICE, POD, SERVICE
 from enginewright.core import labels
 from enginewright.core.labels import QUALITY_PORT
+from enginewright.core.manifests.service import mirror_name
 from enginewright_builder.contract import QualityReport
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import Scores, embedded
+
+MIRROR = mirror_name("minilm")
 
 
 async def containers(models: Models) -> dict[str, list[str]]:
@@ -95,29 +98,30 @@ async def test_live_requests_are_sent_to_the_candidate_while_it_is_analysed(
         await models.create(model(quality={}, rollout=rollout))
         await models.wait("Ready", "True", "Serving")
         first = (await models.get())["status"]["rollout"]["stable"]
-        assert "minilm-mirror" not in await models.names(SERVICE)
+        assert MIRROR not in await models.names(SERVICE)
         await models.patch({"spec": {"engine": {"maxBatchSize": 4}}})
 
         async def behind() -> set[str]:
             slices = await models.kube.list_all(
-                ENDPOINT_SLICE, models.namespace, labels="kubernetes.io/service-name=minilm-mirror")
+                ENDPOINT_SLICE, models.namespace, labels=f"kubernetes.io/service-name={MIRROR}")
             return {address for piece in slices for endpoint in piece.get("endpoints") or ()
                     if endpoint["conditions"].get("ready") for address in endpoint["addresses"]}  # fmt: skip
 
         addresses = await eventually(behind)
-        service = await models.kube.get(SERVICE, models.namespace, "minilm-mirror")
+        service = await models.kube.get(SERVICE, models.namespace, MIRROR)
         candidate = service["spec"]["selector"][labels.REVISION]
         assert (service["spec"]["clusterIP"], candidate != first) == ("None", True)
         pods = await models.kube.list_all(POD, models.namespace, labels=f"{labels.REVISION}={candidate}")
         assert addresses == {pod["status"]["podIP"] for pod in pods}
-        env = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in
-               pods[0]["spec"]["containers"][1]["env"]}
-        assert env["MODEL"] == f"metadata.labels['{labels.MODEL}']"
+        monitor = pods[0]["spec"]["containers"][1]
+        env = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in monitor["env"]}
+        assert env["POD_NAMESPACE"] == "metadata.namespace"
+        assert f"--mirror={MIRROR}" in monitor["args"]
 
         told.targets, told.mirrored, told.agreement = tuple(addresses), 20, 0.4
         said = await models.wait("RolloutComplete", "False", "RolledBack")
         assert "(OutputsDiffer): Its answers to live requests are not the stable revision's: 20 " in said["message"]
         figures = (await models.get())["status"]["rollout"]["analysis"]
         assert (figures["mirrored"], figures["agreement"]) == (20, 0.4)
-        await models.gone(SERVICE, "minilm-mirror")
+        await models.gone(SERVICE, MIRROR)
         assert (await models.get())["status"]["rollout"]["stable"] == first

@@ -2,7 +2,8 @@
 
 A name says where to: of a headless Service that the operator makes for as long as an analysis lasts, beside the object,
 and that leads to the candidate's ready replicas. It is part of the pod, so that nobody can have requests sent elsewhere
-by asking for it. While it leads nowhere nothing is sent. What is kept of a request are a number and a sum.
+by asking for it, and absolute, so that only the cluster's own domain is asked for it. While it leads nowhere nothing is
+sent. What is kept of a request are a number and a sum.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def addresses(host: str, port: int) -> frozenset[str]:
 
 
 class Mirror:
-    """``host`` leads to the candidate's replicas, which serve ``model`` at ``port``; ``own`` is this replica's address:
-    where the name leads here, this is the candidate, and nothing is sent.
+    """``host``, an absolute name, leads to the candidate's replicas, which serve ``model`` at ``port``; ``own`` is this
+    replica's address: where the name leads here, this is the candidate, and nothing is sent.
 
     ``mirrored`` answers of the candidate's replicas at ``targets`` had scores that add up to ``agreed``. Both begin
     anew where the name leads to nobody that it led to before: that is another candidate."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from enginewright_builder.contract import ContractError, QualityReport
+from enginewright_builder.quality.cluster_name import RESOLV_CONF, absolute_name
 from enginewright_builder.quality.mirror import Mirror
 from enginewright_builder.quality.page import Told, served
 from enginewright_builder.quality.reference import About, Reference, read_about
@@ -101,8 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _idle(about, f"the source model does not run here: {_brief(error)}", options.port)
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
               port=options.triton_port)
-    mirror = Mirror(options.mirror, options.model, Window(reference.metric, 1, about.norms), port=options.triton_port,
-                    own=os.environ.get("POD_IP", "")) if options.mirror else None
+    mirror = _mirror(options, reference) if options.mirror else None
     monitor = Monitor(reference, tap, Window(reference.metric, options.window, about.norms), time.monotonic, mirror)
     latest = monitor.told()
     log.info("scores %s's live answers by %s, %d requests a minute at most", options.model, about.metric,
@@ -113,6 +113,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             monitor.look()
             latest = monitor.told()
             time.sleep(max(0.0, PERIOD - (time.monotonic() - began)))
+
+
+def _mirror(options: argparse.Namespace, reference: Reference) -> Mirror | None:
+    """None where the Service has no name that the cluster alone answers for: requests are not sent on a guess."""
+    host = absolute_name(options.mirror, os.environ.get("POD_NAMESPACE", ""), RESOLV_CONF)
+    if not host:
+        log.warning("no live request is sent to a candidate: the search line of %s has no NAMESPACE.svc.DOMAIN of this "
+                    "pod's namespace, which the absolute name of Service %s needs", RESOLV_CONF, options.mirror)
+        return None
+    return Mirror(host, options.model, Window(reference.metric, 1, reference.about.norms), port=options.triton_port,
+                  own=os.environ.get("POD_IP", ""))
 
 
 def _brief(error: Exception) -> str:

@@ -21,7 +21,7 @@ from enginewright.core.manifests import (
     revision_service,
     service,
 )
-from enginewright.core.manifests.service import mirror_service
+from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
 from enginewright.core.spec.gateway import GatewaySpec
 from support.children import Children, children_of, good_spec
@@ -179,9 +179,9 @@ def test_a_monitor_is_told_of_candidates_only_where_live_requests_are_to_be_mirr
 
     (revision, plain), (same, told) = made(), made(rollout={"analysis": {"mirror": True}})
     assert revision == same, "how a rollout goes makes no other revision"
-    assert (set(told["args"]) - set(plain["args"]), "env" in plain) == ({"--mirror=$(MODEL)-mirror"}, False)
+    assert (set(told["args"]) - set(plain["args"]), "env" in plain) == ({f"--mirror={mirror_name('minilm')}"}, False)
     assert {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in told["env"]} == {
-        "MODEL": "metadata.labels['enginewright.io/model']", "POD_IP": "status.podIP"}
+        "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
 
 
 def test_replicas_whose_batching_follows_the_traffic() -> None:

@@ -16,6 +16,7 @@ from enginewright_builder.quality.mirror import HEADER, TURN_SECONDS, Mirror, ad
 from enginewright_builder.quality.trace import Traced
 from enginewright_builder.quality.window import Window
 
+HOST = "minilm-mirror.prod.svc.cluster.local."
 Reply = Callable[[Array], Array | int]
 
 
@@ -63,7 +64,7 @@ class Names:
         self.found, self.now = frozenset(found), 0.0
 
     def mirror(self, port: int = 1, own: str = "10.0.0.1") -> Mirror:
-        return Mirror("minilm-mirror", "m", Window("cosine", 1), port=port, own=own,
+        return Mirror(HOST, "m", Window("cosine", 1), port=port, own=own,
                       resolve=lambda host, at: self.found, clock=lambda: self.now)
 
 
@@ -136,13 +137,13 @@ def test_nobody_is_looked_for_while_no_request_comes() -> None:
         asked.append(host)
         return frozenset()
 
-    mirror = Mirror("minilm-mirror", "m", Window("cosine", 1), port=1, own="", resolve=resolve)
+    mirror = Mirror(HOST, "m", Window("cosine", 1), port=1, own="", resolve=resolve)
     for _ in range(3):
         mirror.turn()
     assert not asked
     mirror.send(traced(1.0))
     mirror.send(traced(1.0))
-    assert asked == ["minilm-mirror"], "once a turn"
+    assert asked == [HOST], "once a turn"
 
 
 def test_a_slow_candidate_is_asked_for_a_part_of_each_turn() -> None:

@@ -11,7 +11,10 @@ from hypothesis import given, settings
 
 from enginewright.core import labels
 from enginewright.core.manifests import read_record
+from enginewright.core.manifests.activator import activator_name, backend_name
 from enginewright.core.manifests.common import UID
+from enginewright.core.manifests.service import mirror_name, revision_service_name
+from enginewright.core.spec.base import MAX_OBJECT_NAME
 from support.children import Children, children_of
 from support.specs import Raw, object_names, valid_specs
 
@@ -41,6 +44,17 @@ def test_names_and_labels_are_what_kubernetes_takes(name: str, raw: Raw) -> None
         if kind != "build_lease":  # its times change while it is held
             assert meta["annotations"][labels.MANIFEST_HASH]
         json.dumps(manifest, allow_nan=False)
+
+
+@given(object_names)
+def test_no_other_service_of_any_object_has_the_name_that_leads_to_a_candidate(name: str) -> None:
+    """Not that of an object that is called NAME-mirror: all others are shorter, whatever their object is called."""
+    longest = "m" * MAX_OBJECT_NAME
+    others = (longest, backend_name(longest), activator_name(longest), revision_service_name(longest, "c0ffee00"))
+    assert DNS_LABEL.fullmatch(mirror_name(name))
+    assert max(map(len, others)) < len(mirror_name(name))
+    assert mirror_name(name).startswith(f"{name}-mirror-")
+    assert mirror_name(name) != mirror_name(f"{name}-mirror")
 
 
 @given(object_names, valid_specs())

@@ -28,6 +28,7 @@ from enginewright.core.manifests.common import (
 from enginewright.core.manifests.pod_template import merge
 from enginewright.core.manifests.quality import monitor, trace_volumes
 from enginewright.core.manifests.server import SMOKE_PATH, engine_path, server, startup_seconds
+from enginewright.core.manifests.service import mirror_name
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.request import STORE_PATH, server_image
@@ -127,7 +128,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         "initContainers": [_verify(spec, record, config, safe), *_fits(spec, placement, config)],
         "containers": [server(owner, spec, record, placement, config, safe),
                        *([monitor(spec.quality, owner.served_as, engine_path(spec, record), config,
-                                  mirrors=spec.rollout.analysis.mirror)]
+                                  mirror=mirror_name(owner.name) if spec.rollout.analysis.mirror else "")]
                          if spec.quality else []),
                        *([batcher(safe, owner.served_as, config)] if safe else [])],
         "volumes": [claim_volume("engine", record.store_claim),

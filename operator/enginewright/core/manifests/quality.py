@@ -6,7 +6,6 @@ from __future__ import annotations
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, container_security, resources
-from enginewright.core.manifests.service import mirror_name
 from enginewright.core.spec.quality import QualitySpec
 from enginewright_builder.contract import REFERENCE_FOLDER
 
@@ -33,11 +32,11 @@ def trace_volumes() -> list[JSON]:
     return [{"name": labels.VOLUME_TRACES, "emptyDir": {"medium": "Memory", "sizeLimit": TRACES_SIZE}}]
 
 
-def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: OperatorConfig, *, mirrors: bool) -> JSON:
-    """It has no probe: a pod is ready only if all its containers are, and this one must not stand in the way. One that
-    ``mirrors`` is told the object's name, for that of its Service, and where this pod is, so that it asks no request of
-    itself."""
-    environment = [_of_pod("MODEL", f"metadata.labels['{labels.MODEL}']"), _of_pod("POD_IP", "status.podIP")]
+def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: OperatorConfig, *, mirror: str) -> JSON:
+    """It has no probe: a pod is ready only if all its containers are, and this one must not stand in the way. Where
+    ``mirror`` is not empty it is the name of the Service that live requests are sent to as well. Then the monitor is
+    told its namespace, for that Service's whole name, and its address, so that it sends no request to itself."""
+    environment = [_of_pod("POD_NAMESPACE", "metadata.namespace"), _of_pod("POD_IP", "status.podIP")]
     return {
         "name": labels.CONTAINER_QUALITY,
         "image": config.images.builder,
@@ -46,8 +45,8 @@ def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: Oper
         "args": [REFERENCE_PATH, f"--model={served_as}", f"--traces={labels.TRACES_PATH}",
                  f"--share={quality.sample_share:g}", f"--per-minute={quality.max_samples_per_minute}",
                  f"--window={quality.window}", f"--port={labels.QUALITY_PORT}", f"--triton-port={labels.HTTP_PORT}",
-                 *([f"--mirror={mirror_name('$(MODEL)')}"] if mirrors else [])],
-        **({"env": environment} if mirrors else {}),
+                 *([f"--mirror={mirror}"] if mirror else [])],
+        **({"env": environment} if mirror else {}),
         "ports": [{"name": labels.PORT_QUALITY, "containerPort": labels.QUALITY_PORT, "protocol": "TCP"}],
         "resources": resources(config.quality_resources, quality.resources),
         "securityContext": container_security(),

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from enginewright.core import labels
 from enginewright.core.manifests.activator import backend_name
-from enginewright.core.manifests.common import JSON, Owner, metadata, sealed
+from enginewright.core.manifests.common import JSON, Owner, metadata, sealed, short_hash
 
 # No revision is called so: revisions are hexadecimal.
 NOBODY = "none"
+LONGEST_NAME = 63  # of a DNS label, as a Service's name is
 
 
 def service(owner: Owner, revision: str = "") -> JSON:
@@ -60,7 +61,10 @@ def revision_service(owner: Owner, revision: str) -> JSON:
 
 
 def mirror_name(owner_name: str) -> str:
-    return f"{owner_name}-mirror"
+    """As long as a name can be. Objects' names have 40 characters at most, so that no other Service of any object is
+    called so, whatever the object is called."""
+    start = f"{owner_name}-mirror-"
+    return start + short_hash(owner_name, LONGEST_NAME - len(start))
 
 
 def mirror_service(owner: Owner, revision: str) -> JSON:
