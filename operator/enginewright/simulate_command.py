@@ -104,6 +104,7 @@ def _ours(options: argparse.Namespace) -> Ours:
     if options.price_per_hour is not None and not 0 < options.price_per_hour < math.inf:
         raise InputError(f"--price-per-hour: got {options.price_per_hour:g}; write a number above 0")
     if options.autoscaling is None:
+        _refuse_price(options.price_per_hour)
         low = LEAST if options.min is None else options.min
         high = MOST if options.max is None else options.max
         if high > MAX_REPLICAS:
@@ -118,7 +119,15 @@ def _ours(options: argparse.Namespace) -> Ours:
     if found.cost_ceiling_per_hour is not None and options.price_per_hour is None:
         raise InputError(f"{options.autoscaling}: autoscaling.costCeilingPerHour {found.cost_ceiling_per_hour:g} says "
                          "nothing without a price; write --price-per-hour F, that of a replica")  # fmt: skip
+    if found.cost_ceiling_per_hour is None:
+        _refuse_price(options.price_per_hour)
     return Ours(autoscaling=found, price=options.price_per_hour)
+
+
+def _refuse_price(price: float | None) -> None:
+    if price is not None:
+        raise InputError(f"--price-per-hour: {price:g} says nothing without autoscaling.costCeilingPerHour; write that "
+                         "into the file of --autoscaling, or leave the price out")  # fmt: skip
 
 
 def _scenario(options: argparse.Namespace, measured: Measured, ours: Ours) -> Scenario:

@@ -139,6 +139,8 @@ def test_an_object_or_its_block_alone(tmp_path: Path, text: str, capsys: pytest.
                      "price; write --price-per-hour F", id="no price"),
         pytest.param("{maxReplicas: 6}", ["--price-per-hour", "0"], "--price-per-hour: got 0; write a number above 0",
                      id="price"),
+        pytest.param("{maxReplicas: 6}", ["--price-per-hour", "2"], "--price-per-hour: 2 says nothing without "
+                     "autoscaling.costCeilingPerHour; write that into the file", id="no ceiling"),
         pytest.param(MODEL + "---" + MODEL, [], "has 2 documents that may be meant; give an OptimisedModel", id="two"),
         pytest.param("- 1", [], "give an OptimisedModel with spec.autoscaling, or that block alone", id="a list"),
         pytest.param("", [], "has 0 documents that may be meant", id="empty"),

@@ -181,6 +181,8 @@ def test_notes_of_the_trace_are_told(tmp_path: Path, capsys: pytest.CaptureFixtu
         pytest.param(["--max", "1001"], "--max: got 1001; autoscaling.maxReplicas is at most 1000", id="most replicas"),
         pytest.param(["--cold-start-seconds", "-1"], "--cold-start-seconds: got -1; write 0 or more", id="cold start"),
         pytest.param(["--rate-scale", "0"], "--rate-scale: got 0; write a number above 0", id="rate scale"),
+        pytest.param(["--price-per-hour", "2"], "--price-per-hour: 2 says nothing without "
+                     "autoscaling.costCeilingPerHour", id="a price alone"),
         pytest.param(["--policies", "hpa,vpa"], "--policies: got 'hpa,vpa'; write all, or some of enginewright,hpa,",
                      id="policies"),
         pytest.param(["--max-batch", "0"], "--max-batch: got 0; write 1 or more", id="largest batch"),
