@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
+from support.cluster import refused
 from support.fleet_cluster import FLEET, FleetCluster
 
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
@@ -177,6 +178,73 @@ def test_the_only_one_that_answers_does_not_stop_to_go_back() -> None:
     fleet.run(20)
     assert new_ones(fleet, old) == set()
     assert down(fleet) == {"gpu"}
+
+
+def held_back(*, unlike: str, **rollout: Any) -> tuple[FleetCluster, dict[str, str]]:
+    """A fleet whose class ``unlike`` has refused a revision; and what all classes serve."""
+    fleet = ready(GPU, CPU, SLICE, **rollout)
+    old = stable(fleet)
+    fleet.members[unlike].building = True
+    fleet.edit(engine=NEW)
+    fleet.run(3)
+    fleet.members[unlike].finish(refused("build", "user", "AccuracyNotReached"), of="build")
+    fleet.run(10)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    return fleet, old
+
+
+@pytest.mark.parametrize("rollout", [{"strategy": "Recreate"}, {}])
+def test_classes_that_are_held_back_stay_when_they_are_edited(rollout: dict[str, Any]) -> None:
+    """The class that refuses is not edited, and refuses on."""
+    fleet, old = held_back(unlike="gpu", **rollout)
+    zone = {"nodeSelector": {"zone": "a"}}
+    fleet.classes(GPU, {**CPU, **zone}, {**SLICE, **zone})
+    for _ in range(40):
+        fleet.step()
+        assert down(fleet) == set()
+        assert new_ones(fleet, old) == set()
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    assert {fleet.wish(name, labels.ROLLBACK_TO) for name in ("cpu", "slice")} == {old["cpu"], old["slice"]}
+    # Agreed at last: in turn, as ever.
+    fleet.members["gpu"].building = False
+    fleet.annotations[labels.RETRY] = "again"
+    for _ in range(60):
+        fleet.step()
+        assert len(down(fleet)) <= 1
+    assert fleet.says("Ready") == "True/Serving"
+    assert all(stable(fleet)[name] != old[name] for name in old)
+    assert {fleet.wish(name, labels.HELD_BACK) for name in fleet.members} == {""}
+
+
+@pytest.mark.parametrize("rollout", [{"strategy": "Recreate"}, {}])
+def test_classes_that_are_held_back_stay_over_an_upgrade(rollout: dict[str, Any]) -> None:
+    """Of a release that made other keys of their specs."""
+    fleet, old = held_back(unlike="gpu", **rollout)
+    for name in ("cpu", "slice"):
+        status = fleet.members[name].status
+        fleet.members[name].status = {**status, "pin": {**status["pin"], "specKey": "of an old release"}}
+        del fleet.members[name].annotations[labels.HELD_BACK]
+    for name in ("cpu", "slice"):
+        fleet.members[name].live()
+    for _ in range(20):
+        fleet.step()
+        assert down(fleet) == set()
+        assert new_ones(fleet, old) == set()
+    assert {fleet.wish(name, labels.HELD_BACK) for name in ("cpu", "slice")} == {old["cpu"], old["slice"]}
+
+
+def test_a_class_that_a_user_pinned_follows_the_next_spec() -> None:
+    fleet = ready(GPU, CPU)
+    first = stable(fleet)
+    fleet.edit(engine=NEW)
+    fleet.run(40)
+    second = stable(fleet)
+    fleet.members["cpu"].annotations[labels.ROLLBACK_TO] = first["cpu"]
+    fleet.run(40)
+    assert stable(fleet) == {**second, "cpu": first["cpu"]}
+    fleet.edit(engine={"maxBatchSize": 16})
+    fleet.run(60)
+    assert not set(stable(fleet).values()) & {*first.values(), *second.values()}
 
 
 def new_ones(fleet: FleetCluster, old: dict[str, str]) -> set[str]:

@@ -1,7 +1,8 @@
 """Going back: an annotation makes a kept revision the one that is rolled out, whatever the spec asks for.
 
 The newest wish wins: the pin ends with the annotation, or when the spec asks for something else to be served than it
-did when the annotation was first seen. Replicas, scaling and how rollouts go are always the spec's.
+did when the annotation was first seen. Replicas, scaling and how rollouts go are always the spec's. A fleet that holds
+a class back means it whatever the class's spec says: its wish ends with the annotation only.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from enginewright.core import labels
-from enginewright.core.conditions import bad
+from enginewright.core.conditions import bad, find
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.source_step import RETRY_HINT
@@ -48,9 +49,9 @@ def choose_goal(world: World, engine: EngineResult) -> Goal:
     plain = Goal(world=world, engine=engine)
     if not wish:
         return plain
-    told = world.memory.pin if world.memory.pin and world.memory.pin.revision == wish else None
-    memory = told or PinStatus(revision=wish, spec_key=_served_key(world.spec))
-    if memory.released or memory.spec_key != _served_key(world.spec):
+    key = _served_key(world.spec)
+    memory = _remembered(world, wish, key)
+    if memory.released or memory.spec_key != key:
         memory = memory.model_copy(update={"released": True})
         return replace(plain, memory=memory, note=f"The spec has changed since annotation {labels.ROLLBACK_TO}={wish} "
                        f"was set, and goes before it; {_release(world)} removes it.")
@@ -131,9 +132,27 @@ def _spec_of(world: World, kept: KeptRevision) -> Spec | None:
     return spec if isinstance(spec, Spec) else None
 
 
+def _remembered(world: World, wish: str, key: str) -> PinStatus:
+    """What the wish was made for; ``key`` is the current spec's. It is written anew where the last pass followed the
+    wish and nobody wrote the spec since: an earlier release may have made another key of the same spec."""
+    told = world.memory.pin
+    if told is None or told.revision != wish or world.obj.annotations.get(labels.HELD_BACK) == wish:
+        return PinStatus(revision=wish, spec_key=key)
+    return told.model_copy(update={"spec_key": key}) if _untouched(world) and not told.released else told
+
+
+def _untouched(world: World) -> bool:
+    """Whether the last pass saw this very spec, and made sense of it: one that refused a spec left the pin alone."""
+    status = world.obj.status
+    refused = find(status.get("conditions"), Condition.READY).get("reason") == Reason.INVALID_SPEC
+    return status.get("observedGeneration") == world.obj.generation and not refused
+
+
 def _served_key(spec: Spec) -> str:
-    """16 hex digits over all of a spec that decides what is served."""
-    served = {key: value for key, value in spec.model_dump(mode="json", by_alias=True).items() if key not in LIVE}
+    """16 hex digits over all of a spec that decides what is served. Without defaults, also those that the apiserver has
+    written into it: a release that brings a field with one, which no user wrote, leaves the key as it is."""
+    asked = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    served = {key: value for key, value in asked.items() if key not in LIVE}
     return hashlib.sha256(canonical(served).encode()).hexdigest()[:16]
 
 
