@@ -94,7 +94,7 @@ class JobView:
 class DeploymentView:
     """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked, and
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
-    64 digits."""
+    64 digits. ``batcher``: its pods have that container."""
 
     name: str
     revision: str
@@ -109,6 +109,7 @@ class DeploymentView:
     available: int = 0
     deleting: bool = False
     progress_deadline_exceeded: bool = False
+    batcher: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

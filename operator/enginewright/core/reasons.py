@@ -77,6 +77,7 @@ class Reason(StrEnum):
     MEMORY_UNKNOWN = "MemoryUnknown"
     NO_ROOM_FOR_TWO = "NoRoomForTwo"
     MODEL_CONTROL_TAKEN = "ModelControlTaken"
+    MADE_WITHOUT_BATCHER = "MadeWithoutBatcher"
     # rollout
     PROGRESSING = "Progressing"
     ANALYSING = "Analysing"

@@ -88,7 +88,9 @@ def deployment_view(raw: Raw) -> DeploymentView:
         available=int(status.get("availableReplicas") or 0),
         deleting=is_deleting(raw),
         progress_deadline_exceeded=condition(raw, "Progressing").get("reason") == "ProgressDeadlineExceeded",
-    )
+        batcher=any(container.get("name") == labels.CONTAINER_BATCHER
+                    for container in entries(raw, "spec", "template", "spec", "containers")),
+    )  # fmt: skip
 
 
 def _replicas_manager(raw: Raw) -> str:

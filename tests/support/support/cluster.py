@@ -378,7 +378,7 @@ class Cluster:
     def _apply(self, manifest: Mapping[str, Any]) -> None:
         meta = manifest["metadata"]
         if manifest["kind"] == "Deployment" and labels.REVISION in meta["labels"]:
-            self._apply_deployment(meta)
+            self._apply_deployment(manifest)
             return
         self.applied[f"{manifest['kind']}/{meta['name']}"] = meta["annotations"][labels.MANIFEST_HASH]
         if manifest["kind"] in (HTTP_ROUTE, GRPC_ROUTE):
@@ -393,7 +393,8 @@ class Cluster:
         elif meta["name"] == backend_name(self.name):
             self.backend = manifest["spec"]["selector"].get(labels.REVISION, "")
 
-    def _apply_deployment(self, meta: Mapping[str, Any]) -> None:
+    def _apply_deployment(self, manifest: Mapping[str, Any]) -> None:
+        meta, containers = manifest["metadata"], manifest["spec"]["template"]["spec"]["containers"]
         name = meta["name"]
         if name in self.deployments:
             self._change(name)
@@ -406,6 +407,7 @@ class Cluster:
             observed_generation=0,
             created=self.now,
             spec_replicas=1,
+            batcher=labels.CONTAINER_BATCHER in {container["name"] for container in containers},
         )
 
     def _change(self, name: str, **fields: Any) -> None:

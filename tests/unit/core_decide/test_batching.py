@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from enginewright.core.config import OperatorConfig
 from enginewright_builder.contract import BatchTime
 from support.cluster import SPEC, Cluster, built, resolved
 
@@ -69,3 +70,41 @@ def test_to_ask_for_it_is_a_revision_of_its_own_and_no_build() -> None:
     assert cluster.revision != first
     assert len(cluster.jobs) == builds
     assert cluster.says("BatchingAdaptive") == "True/Following"
+
+
+TAKEN = OperatorConfig(server_args=("--model-control-mode=poll",))
+
+
+def test_pods_that_were_made_without_a_batcher_are_not_said_to_follow() -> None:
+    """Whatever the installation's settings became since: a Deployment that is there stays as it is."""
+    cluster = Measured(spec={**SPEC, "rollout": {"analysisSeconds": 0}, "replicas": 1, **ADAPTIVE}, config=TAKEN)
+    cluster.settle()
+    assert cluster.says("BatchingAdaptive") == "False/ModelControlTaken"
+    first, cluster.config = cluster.revision, OperatorConfig()
+    cluster.settle()
+    assert (cluster.revision, cluster.says("BatchingAdaptive")) == (first, "False/MadeWithoutBatcher")
+    assert "another annotation in spec.serving.podTemplate" in cluster.condition("BatchingAdaptive")["message"]
+    assert cluster.says("Ready") == "True/Serving"
+    builds = len(cluster.jobs)
+    cluster.edit(serving={"podTemplate": {"metadata": {"annotations": {"made": "anew"}}}})
+    cluster.settle()
+    assert (cluster.says("BatchingAdaptive"), len(cluster.jobs)) == ("True/Following", builds), "what it said to do"
+
+
+def test_pods_that_have_a_batcher_follow_though_new_ones_would_not() -> None:
+    cluster = serving(**ADAPTIVE)
+    cluster.config = TAKEN
+    cluster.settle()
+    assert cluster.says("BatchingAdaptive") == "True/Following"
+    assert "New ones would not: --model-control-mode=poll" in cluster.condition("BatchingAdaptive")["message"]
+
+
+def test_until_the_rollout_is_done_what_serves_is_told() -> None:
+    cluster = serving()
+    first = cluster.revision
+    cluster.edit(**ADAPTIVE)
+    cluster.step()
+    assert cluster.says("BatchingAdaptive") == "False/MadeWithoutBatcher"
+    message = cluster.condition("BatchingAdaptive")["message"]
+    assert f"of revision {first}, which serves" in message
+    assert "are made with it" in message

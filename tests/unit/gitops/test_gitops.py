@@ -45,7 +45,7 @@ NEVER_OF_A_READY_THAT_IS_FALSE = {
     Reason.PRICE_UNKNOWN, Reason.AGREEING, Reason.MEASURING, Reason.UNDECIDED, Reason.NOT_MEASURED,
     # Of BatchingAdaptive: where nothing is adapted, what the build proved serves as it is.
     Reason.FOLLOWING, Reason.NO_BATCHES, Reason.BATCHES_NOT_MEASURED, Reason.MEMORY_UNKNOWN, Reason.NO_ROOM_FOR_TWO,
-    Reason.MODEL_CONTROL_TAKEN,
+    Reason.MODEL_CONTROL_TAKEN, Reason.MADE_WITHOUT_BATCHER,
 }
 
 

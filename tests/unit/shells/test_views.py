@@ -136,7 +136,11 @@ def test_deployments() -> None:
     assert (view.spec_replicas, view.replicas, view.ready, view.available) == (0, 4, 3, 2)
     assert (view.revision, view.fingerprint) == ("abc", "f" * 64)
     assert (view.generation, view.observed_generation, view.progress_deadline_exceeded) == (3, 2, True)
-    assert deployment_view({"metadata": META}).spec_replicas == 1
+    bare = deployment_view({"metadata": META})
+    assert (bare.spec_replicas, bare.batcher) == (1, False)
+    for names, batcher in ((["server"], False), (["server", labels.CONTAINER_BATCHER], True)):
+        pod = {"containers": [{"name": name} for name in names]}
+        assert deployment_view({"metadata": META, "spec": {"template": {"spec": pod}}}).batcher == batcher
 
 
 def test_services() -> None:

@@ -62,7 +62,7 @@ def report(world: World, found: Findings) -> Plan:
         objective_verdict(world.spec, found.engine),
         found.rollout.verdict,
         found.scale.verdict,
-        *filter(None, (found.quality.verdict, batching_verdict(world, found.engine))),
+        *filter(None, (found.quality.verdict, batching_verdict(world, found.engine, found.serving))),
     )
     old = world.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
