@@ -106,7 +106,7 @@ def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
         documents = [json.loads(text)] if text.lstrip().startswith("{") else list(yaml.safe_load_all(text))
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, json.JSONDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError also for dates that no calendar has
         raise UnreadableError(f"{path}: is neither YAML nor JSON: {error}") from error
     return (one for one in documents if isinstance(one, dict))
 

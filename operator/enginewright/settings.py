@@ -28,7 +28,7 @@ def read_settings(path: Path | None) -> OperatorConfig:
         document = yaml.safe_load(path.read_text())
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (ValueError, yaml.YAMLError) as error:  # ValueError for dates that no calendar has
         raise SettingsError(f"{path}: is not YAML: {error}") from error
     if not isinstance(document, dict | None):
         raise SettingsError(f"{path}: expected fields and their values, got {type(document).__name__}")

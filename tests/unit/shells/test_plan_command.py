@@ -153,7 +153,8 @@ def test_a_node_that_makes_no_sense(files: Files, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    ("{", "is neither YAML nor JSON"), ("kind: Pod\n", "has no Node; write it with: kubectl get nodes,pods -A -o json"),
+    ("{", "is neither YAML nor JSON"), ("a: 2023-99-99", "is neither YAML nor JSON: month must be in 1..12"),
+    ("kind: Pod\n", "has no Node; write it with: kubectl get nodes,pods -A -o json"),
     (None, "cannot be read"),
 ])  # fmt: skip
 def test_files_that_cannot_be_read(

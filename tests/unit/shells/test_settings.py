@@ -68,6 +68,7 @@ def test_prices_are_read(tmp_path: Path) -> None:
          "quality_resources.limits.memory: got 'lots', expected a quantity such as 2Gi"),
         ("[1]", "expected fields and their values, got list"),
         ("a: [", "is not YAML"),
+        ("a: 2023-99-99", "is not YAML: month must be in 1..12"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, expected: str) -> None:
