@@ -1,7 +1,8 @@
 """The batcher's part of a serving pod: a key in memory, a server whose model control opens to that key alone, and the
 container that has it and changes the batching.
 
-The key is made by the pod's first container and never leaves the pod: no Secret, no argument and no log has it.
+The key is made by the pod's first container: no Secret, no manifest and no log of the pod has it. The server's process
+has it among its arguments, which whoever lists processes on the node can read (``docs/threat-model.md``).
 """
 
 from __future__ import annotations
