@@ -108,3 +108,18 @@ def test_until_the_rollout_is_done_what_serves_is_told() -> None:
     message = cluster.condition("BatchingAdaptive")["message"]
     assert f"of revision {first}, which serves" in message
     assert "are made with it" in message
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_candidate_is_told_that_the_stable_revision_may_have_adapted(adaptive: bool) -> None:
+    """By what the stable one's pods have, whatever the candidate's will."""
+    cluster = serving(batching={"adaptive": adaptive})
+    cluster.edit(serving={"podTemplate": {"metadata": {"annotations": {"made": "anew"}}}},
+                 batching={"adaptive": not adaptive})  # fmt: skip
+    asked = []
+    for _ in range(20):
+        plan = cluster.plan()
+        asked.extend([plan.question.adapted] if plan.question else [])
+        cluster.step()
+    assert asked
+    assert set(asked) == {adaptive}

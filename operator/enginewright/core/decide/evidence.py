@@ -31,13 +31,14 @@ USUAL_SIMILARITY = 0.8
 def question(world: World, candidate: str, stable: str, number: int, split: Split) -> Question:
     """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
     analysis, latency = world.spec.rollout.analysis, world.spec.objective.latency
-    alike = _comparable(world)
+    alike, deployed = _comparable(world), world.observed.deployment(stable)
     return Question(
         key="/".join((stable, candidate, str(number), world.obj.annotations.get(labels.RETRY, ""))),
         stable=stable,
         candidate=candidate,
         model=world.obj.served_as,
         alone=split.stable == 0,
+        adapted=deployed is not None and deployed.batcher,
         mirror=alike and analysis.mirror and world.spec.quality is not None and split.stable > 0,
         limits=Limits(
             slowdown=analysis.max_slowdown,
