@@ -25,7 +25,7 @@ from enginewright.runtime import Operator
 from enginewright_builder.contract import ErrorReport, Outcome, Progress, dumps
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import OURS_ALONE, done, embedded, settled, written
+from support.operators import embedded, nothing_is_written, settled
 
 MINE = f"{labels.MODEL}=minilm"
 ENGINES = f"{labels.ENGINE}=true"
@@ -121,18 +121,7 @@ async def test_a_quiet_world_is_not_written_to(
     async with embedded(operator_kubeconfig, namespace, resync=0.5) as operator:
         await models.create(model())
         await models.wait("Ready", "True")
-        await settled(operator)
-        # Jobs, pods and events are written by others, too: for those the operator's calls are counted.
-        before = await models.versions(*OURS_ALONE)
-        writes = written(operator)
-        passes = done(operator)
-
-        async def several_more_passes() -> bool:
-            return done(operator) >= passes + 4
-
-        await eventually(several_more_passes)
-        assert await models.versions(*OURS_ALONE) == before
-        assert written(operator) == writes
+        await nothing_is_written(operator, models)
 
 
 async def test_no_pod_starts_where_no_replica_is_wanted(

@@ -11,7 +11,7 @@ from enginewright.core import labels
 from enginewright_builder.contract import BatchTime
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import OURS_ALONE, done, embedded, settled, written
+from support.operators import embedded, nothing_is_written
 
 CURVE = (BatchTime(batch=1, p50_ms=4.0), BatchTime(batch=8, p50_ms=6.0), BatchTime(batch=32, p50_ms=15.0))
 LIMIT: dict[str, Any] = {"serving": {"resources": {"limits": {"memory": "512Mi"}}}}
@@ -43,15 +43,7 @@ async def test_a_batcher_beside_each_server_and_no_write_after(
         assert "--load-model=minilm" in pod["containers"][0]["args"]
         assert "--model-control-key=/model-control/key" in pod["initContainers"][0]["args"]
 
-        await settled(operator)
-        before, writes, passes = await models.versions(*OURS_ALONE), written(operator), done(operator)
-
-        async def several_more_passes() -> bool:
-            return done(operator) >= passes + 4
-
-        await eventually(several_more_passes)
-        assert await models.versions(*OURS_ALONE) == before
-        assert written(operator) == writes
+        await nothing_is_written(operator, models)
 
 
 async def test_it_is_switched_on_and_off_without_a_build(

@@ -26,7 +26,7 @@ from enginewright.core.labels import METRICS_PORT, QUALITY_PORT
 from enginewright.reconcile.metrics import Metrics
 from enginewright.runtime import Operator, Options
 from enginewright_builder.contract import QualityReport
-from support.apiserver import PATIENCE, eventually
+from support.apiserver import PATIENCE, Models, eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 # Kinds that the operator alone writes.
@@ -167,6 +167,20 @@ async def settled(operator: Operator) -> None:
         return done(operator) >= since + 3
 
     await eventually(quiet)
+
+
+async def nothing_is_written(operator: Operator, models: Models) -> None:
+    """Once the operator has settled, several more of its passes write nothing."""
+    await settled(operator)
+    # Jobs, pods and events are written by others, too: for those the operator's calls are counted.
+    before, writes, passes = await models.versions(*OURS_ALONE), written(operator), done(operator)
+
+    async def several_more_passes() -> bool:
+        return done(operator) >= passes + 4
+
+    await eventually(several_more_passes)
+    assert await models.versions(*OURS_ALONE) == before
+    assert written(operator) == writes
 
 
 def written(operator: Operator) -> float:

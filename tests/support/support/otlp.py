@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from support.http_server import answering
 
 ERROR = 2  # STATUS_CODE_ERROR
 
@@ -78,13 +79,6 @@ def collecting() -> Iterator[Collector]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    collector.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with answering(Handler) as port:
+        collector.endpoint = f"http://127.0.0.1:{port}"
         yield collector
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

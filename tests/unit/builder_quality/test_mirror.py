@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from enginewright_builder.engines.base import Array
 from enginewright_builder.quality.mirror import HEADER, TURN_SECONDS, Mirror, addresses
 from enginewright_builder.quality.trace import Traced
 from enginewright_builder.quality.window import Window
+from support.http_server import answering
 
 HOST = "minilm-mirror.prod.svc.cluster.local."
 Reply = Callable[[Array], Array | int]
@@ -46,15 +46,8 @@ def candidate(reply: Reply) -> Iterator[int]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(Handler) as port:
+        yield port
 
 
 class Names:
