@@ -83,7 +83,7 @@ async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors],
         best = await run(search, measure, lambda: time.monotonic() - began < SEARCH_SHARE * budget_seconds)
         found, best = best, await bench.metered(best)
         progress(0.92, "service curve")
-        curve = await bench.service_curve(best.serving, inputs[0], CURVE_SHARE * budget_seconds)
+        curve = await bench.service_curve(best, inputs[0], CURVE_SHARE * budget_seconds)
         result = SweepResult(
             serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
             objective_met=met(best, objective), best=best, service_curve=curve.points,

@@ -112,10 +112,12 @@ class Bench:
                             idle_watts=self.idle_watts)
         return dataclasses.replace(point, use=seen.use)
 
-    async def service_curve(self, serving: ServingChoice, sample: Tensors, seconds: float) -> Curve:
-        """Without queue delay, else as ``serving`` says."""
+    async def service_curve(self, best: Point, sample: Tensors, seconds: float) -> Curve:
+        """Of the configuration of ``best``, without queue delay."""
+        serving = best.serving
         await self.use(ServingChoice(max_batch_size=serving.max_batch_size, instance_count=serving.instance_count))
-        return await service_curve(self.server, self.model_name, sample, serving, seconds=seconds)
+        return await service_curve(self.server, self.model_name, sample, serving, seconds=seconds,
+                                   shown=best.throughput)
 
 
 @dataclass(frozen=True, kw_only=True)
