@@ -7,6 +7,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.status import RevisionStatus, Status, read
+from enginewright.core.way_back import way_back
 
 Annotations = dict[str, str | None]
 
@@ -27,29 +28,19 @@ def promote(obj: Mapping[str, Any], revision: str = "") -> tuple[Annotations, st
 
 
 def roll_back(obj: Mapping[str, Any], revision: str = "") -> tuple[Annotations, str]:
-    """Annotations and a sentence. ``revision`` may be a beginning of one, and defaults to the one that served before
-    the one that serves now."""
+    """Annotations and a sentence. ``revision`` may be a beginning of one, and defaults to the one that
+    :func:`~enginewright.plugin.words.explain` tells."""
     name, status = _read(obj)
     if status.classes:
         raise WishError(f"{name} is a fleet: apply its earlier spec, whose engines the store has, or name the object "
                         f"of one class, to hold back that one: {', '.join(row.model for row in status.classes)}")
-    kept = [entry for entry in status.revisions if entry.promotion_time]
-    if not revision:
-        found = [entry for entry in kept if entry.outcome == "Superseded"]
-        if not found:
-            raise WishError(f"{name} keeps no earlier revision to go back to (spec.revisionHistoryLimit)")
-        found = found[:1]
-    else:
-        found = [entry for entry in kept if entry.revision.startswith(revision)]
-    if len(found) != 1:
-        raise WishError(f"{revision!r} is {'no' if not found else 'more than one'} revision of {name} that served; "
-                        f"those are {_names(kept)}")  # fmt: skip
-    return {labels.ROLLBACK_TO: found[0].revision}, f"{name} goes back to revision {found[0].revision}, without a build"
+    goal = _named(name, status, revision) if revision else _best(name, status)
+    return {labels.ROLLBACK_TO: goal.revision}, f"{name} goes back to revision {goal.revision}, without a build"
 
 
 def revisions(obj: Mapping[str, Any]) -> list[str]:
     """That :func:`roll_back` may be asked for."""
-    return [entry.revision for entry in _read(obj)[1].revisions if entry.promotion_time]
+    return [entry.revision for entry in _kept(_read(obj)[1])]
 
 
 def release(obj: Mapping[str, Any]) -> tuple[Annotations, str]:
@@ -72,6 +63,29 @@ def rebuild(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
 
 def _read(obj: Mapping[str, Any]) -> tuple[str, Status]:
     return str(obj["metadata"]["name"]), read(Status, obj.get("status")) or Status()
+
+
+def _named(name: str, status: Status, revision: str) -> RevisionStatus:
+    kept = _kept(status)
+    found = [entry for entry in kept if entry.revision.startswith(revision)]
+    if len(found) != 1:
+        raise WishError(f"{revision!r} is {'no' if not found else 'more than one'} revision of {name} that served; "
+                        f"those are {_names(kept)}")  # fmt: skip
+    return found[0]
+
+
+def _best(name: str, status: Status) -> RevisionStatus:
+    if found := way_back(status):
+        return found[0]
+    if others := [entry for entry in _kept(status) if entry.outcome != "Serving"]:
+        raise WishError(f"{name} keeps no earlier revision that was not given up and whose engine has not drifted; "
+                        f"name one to go there nonetheless: {_names(others)}")
+    raise WishError(f"{name} keeps no earlier revision to go back to (spec.revisionHistoryLimit)")
+
+
+def _kept(status: Status) -> list[RevisionStatus]:
+    """That served, and so may be gone back to."""
+    return [entry for entry in status.revisions if entry.promotion_time]
 
 
 def _names(kept: list[RevisionStatus]) -> str:

@@ -11,6 +11,7 @@ from enginewright.core import labels
 from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import ClassStatus, Status, read
+from enginewright.core.way_back import way_back
 
 # In the order of the way: the first that is not True is what Ready waits for.
 WAY = (
@@ -140,16 +141,8 @@ def _next(name: str, status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:
         found.append(f"Try again what failed, when its cause is mended: kubectl optimisedmodel retry {name}")
     drifted = entries[Condition.QUALITY_HELD].get("status") == "False"
     if drifted or find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True":
-        back = _way_back(status, other_engine=drifted)
-        found.extend(f"Go back to revision {revision}, which served before: kubectl optimisedmodel rollback {name} "
-                     f"{revision}" for revision in back[:1])
+        found.extend(f"Go back to revision {back.revision}, which served before: kubectl optimisedmodel rollback "
+                     f"{name} {back.revision}" for back in way_back(status)[:1])
     if status.pin and not status.pin.released:
         found.append(f"Follow the spec again: kubectl optimisedmodel rollback {name} --release")
     return tuple(found)
-
-
-def _way_back(status: Status, *, other_engine: bool) -> list[str]:
-    """Revisions that served before, newest first. The engine that has drifted would answer alike again."""
-    left = {entry.fingerprint for entry in status.revisions if other_engine and entry.outcome == "Serving"}
-    return [entry.revision for entry in status.revisions
-            if entry.promotion_time and entry.outcome == "Superseded" and entry.fingerprint not in left]

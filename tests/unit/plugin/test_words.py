@@ -94,7 +94,7 @@ def test_one_that_serves_and_answers_wrongly_is_not_said_to_be_well() -> None:
     old = cluster.status["revisions"][2]["revision"]
     command = f"kubectl optimisedmodel rollback minilm {old}"
     assert said.next == (f"Go back to revision {old}, which served before: {command}",)
-    assert wishes.roll_back(seen(cluster), old)[0] == {labels.ROLLBACK_TO: old}
+    assert wishes.roll_back(seen(cluster))[0] == {labels.ROLLBACK_TO: old}, "what is told is what is done"
     assert screen.rows([seen(cluster)])[0]["REASON"] == "Serving, QualityDrifted"
 
 
@@ -105,6 +105,44 @@ def test_without_another_engine_there_is_no_way_back_from_one_that_drifted() -> 
     drift(cluster)
     assert "QualityHeld is False" in told(cluster).headline
     assert told(cluster).next == ()
+    same = cluster.status["revisions"][1]["revision"]
+    with pytest.raises(wishes.WishError, match=f"whose engine has not drifted; name one to go there .*: {same}$"):
+        wishes.roll_back(seen(cluster))
+    assert wishes.roll_back(seen(cluster), same)[0] == {labels.ROLLBACK_TO: same}
+
+
+def test_who_turns_back_in_the_middle_of_a_rollout_keeps_what_serves() -> None:
+    cluster = twice()
+    assert wishes.roll_back(seen(cluster))[0] == {labels.ROLLBACK_TO: cluster.status["revisions"][1]["revision"]}
+    stable = cluster.revision
+    cluster.edit(engine={"precision": "int8"}, rollout={"analysisSeconds": 0, "autoPromote": False})
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    for _ in range(10):
+        cluster.step()
+    assert cluster.says("RolloutComplete") == "False/WaitingForPromotion"
+    annotations, _ = wishes.roll_back(seen(cluster))
+    assert annotations == {labels.ROLLBACK_TO: stable}
+    cluster.annotations |= {key: value for key, value in annotations.items() if value}
+    cluster.settle()
+    assert (cluster.revision, cluster.says("RolloutComplete")) == (stable, "False/Pinned")
+    assert set(cluster.replicas()) == {stable}
+
+
+def test_while_recreate_has_stopped_the_good_one_that_one_is_the_way_back() -> None:
+    cluster = twice(strategy="Recreate")
+    good = cluster.status["revisions"][0]["revision"]
+    cluster.edit(engine={"precision": "int8"})
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    for _ in range(2):
+        cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/Draining"
+    conditions = [{**entry, "status": "False"} if entry["type"] == "Available" else entry
+                  for entry in cluster.status["conditions"]]
+    cluster.status = {**cluster.status, "conditions": conditions}
+    assert any(line.endswith(f"optimisedmodel rollback minilm {good}") for line in told(cluster).next)
+    assert wishes.roll_back(seen(cluster))[0] == {labels.ROLLBACK_TO: good}
 
 
 def test_one_engine_of_several_names_them_all() -> None:

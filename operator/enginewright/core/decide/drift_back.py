@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from enginewright.core.conditions import timestamp
 from enginewright.core.decide.analysis import starting_trouble
-from enginewright.core.decide.fall_back import good_ones
 from enginewright.core.decide.pin import Goal, made_again
 from enginewright.core.decide.quality_step import QualityResult
 from enginewright.core.decide.rollout import put_aside
@@ -23,6 +22,7 @@ from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World
 from enginewright.core.reasons import Reason
 from enginewright.core.status import RevisionStatus, RolledBackStatus, RolloutStatus
+from enginewright.core.way_back import good_ones
 
 
 def drift_back(goal: Goal, serving: Serving, quality: QualityResult) -> Goal:
@@ -35,7 +35,7 @@ def drift_back(goal: Goal, serving: Serving, quality: QualityResult) -> Goal:
     given_up = _given_up(goal, quality)
     if given_up is None:
         return goal
-    for entry in good_ones(world, given_up.revision):
+    for entry in good_ones(world.memory.revisions, given_up.revision):
         made = _made_again(goal, entry)
         if made is None:
             continue

@@ -18,7 +18,8 @@ from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World
 from enginewright.core.observed import ObjectView
 from enginewright.core.reasons import Reason
-from enginewright.core.status import RevisionStatus, RolledBackStatus, RolloutStatus
+from enginewright.core.status import RolledBackStatus, RolloutStatus
+from enginewright.core.way_back import good_ones
 
 
 def needs_kept(obj: ObjectView) -> bool:
@@ -35,7 +36,7 @@ def fall_back(goal: Goal, serving: Serving) -> Goal:
     if world.spec.rollout.strategy != "Recreate" or world.spec.suspend:
         return goal
     given_up = _given_up(goal, serving)
-    for entry in good_ones(world, given_up.revision) if given_up else ():
+    for entry in good_ones(world.memory.revisions, given_up.revision) if given_up else ():
         kept = world.observed.kept.get(entry.revision)
         if kept and (made := made_again(world, goal.engine, kept)):
             return replace(goal, world=made.world, engine=made.engine, given_up=given_up)
@@ -60,13 +61,6 @@ def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
         return None
     return RolledBackStatus(revision=revision, reason=trouble.reason, message=trouble.message,
                             time=timestamp(world.now), retry=world.retry)
-
-
-def good_ones(world: World, given_up: str) -> tuple[RevisionStatus, ...]:
-    """The one that served last, then those before it, newest first."""
-    found = (entry for entry in world.memory.revisions if entry.promotion_time and entry.outcome != "RolledBack")
-    others = [entry for entry in found if entry.revision != given_up]
-    return tuple(sorted(others, key=lambda entry: entry.outcome != "Serving"))
 
 
 def _served(world: World) -> str:

@@ -33,6 +33,7 @@ from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.routing import WHOLE
 from enginewright.core.status import RolloutStatus
+from enginewright.core.way_back import good_ones
 
 
 def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: int) -> RolloutResult:
@@ -172,10 +173,10 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
 def _way_out(world: World, revision: str) -> str:
     """Recreate has stopped what could be gone back to, so that somebody has to ask for it; empty where nothing is
     kept."""
-    kept = [entry.revision for entry in world.memory.revisions if entry.promotion_time and entry.revision != revision]
+    kept = good_ones(world.memory.revisions, revision)
     if not kept:
         return ""
     return (
-        f" Strategy Recreate keeps nothing running to roll back to; go back to revision {kept[0]} with kubectl "
-        f"annotate om {world.obj.name} {labels.ROLLBACK_TO}={kept[0]}, or change the spec."
+        f" Strategy Recreate keeps nothing running to roll back to; go back to revision {kept[0].revision} with "
+        f"kubectl annotate om {world.obj.name} {labels.ROLLBACK_TO}={kept[0].revision}, or change the spec."
     )

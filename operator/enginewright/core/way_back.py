@@ -1,0 +1,39 @@
+"""Which revisions there are to go back to, best first: for what the operator does by itself, what it advises, and what
+``kubectl optimisedmodel`` tells and does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.status import RevisionStatus, Status
+
+Revisions = tuple[RevisionStatus, ...]
+
+
+def good_ones(revisions: Iterable[RevisionStatus], left: str | None) -> Revisions:
+    """The one that served last, then those before it, newest first; without ``left``."""
+    found = (entry for entry in revisions if entry.promotion_time and entry.outcome != "RolledBack")
+    others = [entry for entry in found if entry.revision != left]
+    return tuple(sorted(others, key=lambda entry: entry.outcome != "Serving"))
+
+
+def way_back(status: Status) -> Revisions:
+    """What to go back to for somebody who names no revision: the first one. It leaves the revision that is being rolled
+    out, or else the one that serves. One with an engine that has drifted is left out: it would answer alike again."""
+    rollout = status.rollout
+    drifted = _drifted(status)
+    candidate = rollout.candidate if rollout else None
+    return tuple(entry for entry in good_ones(status.revisions, candidate or _serving(status))
+                 if entry.fingerprint not in drifted)
+
+
+def _serving(status: Status) -> str | None:
+    return next((entry.revision for entry in status.revisions if entry.outcome == "Serving"), None)
+
+
+def _drifted(status: Status) -> set[str]:
+    """Fingerprints: of what serves, as long as the condition says so, and of what was given up for it."""
+    now = any(entry.type == Condition.QUALITY_HELD and entry.status == "False" for entry in status.conditions)
+    return {entry.fingerprint for entry in status.revisions
+            if entry.reason == Reason.QUALITY_DRIFTED or (now and entry.outcome == "Serving")}
