@@ -7,13 +7,13 @@ the half of the study that was run.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from batching_study import real, shifts, study
+from enginewright_builder.load import run_on_time
 from grids.record import hardware
 
 OUTPUT = Path("docs/benchmarks/batching.json")
@@ -34,11 +34,11 @@ def main() -> None:
         print(json.dumps(found["shifts"], ensure_ascii=False, indent=1))
         write(options.output, found)
     if options.shift_seconds:
-        measured = asyncio.run(real.shift("idle device", SHIFT_ROUNDS, options.shift_seconds))
+        measured = run_on_time(real.shift("idle device", SHIFT_ROUNDS, options.shift_seconds))
         found["real_shift"] = {"hardware": hardware(()), **measured}
         write(options.output, found)
     for model in options.models if options.rounds else ():
-        measured = asyncio.run(real.study(model, options.rounds, options.seconds))
+        measured = run_on_time(real.study(model, options.rounds, options.seconds))
         found.setdefault("real", {})[model] = {"hardware": hardware(()), **measured}
         write(options.output, found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact, Engine, Tensors
-from enginewright_builder.load import encode
+from enginewright_builder.load import encode, run_on_time
 from enginewright_builder.sweep.bench import window
 from enginewright_builder.triton.prove import Case, prove
 from enginewright_builder.triton.repository import write_model
@@ -42,7 +41,7 @@ def compare(name: str, artifact: Artifact, engine: Engine, inputs: Tensors, scra
         runner.close()
     # A server that sends empty answers is fast.
     prove(scratch, MODEL, [Case(inputs=inputs, expected=expected)], gpus=(0,))
-    served, layers = asyncio.run(_served(scratch, inputs, batch))
+    served, layers = run_on_time(_served(scratch, inputs, batch))
     return {"model": name, "batch": batch, "candidate": artifact.rung.name, "device_ms": round(device, 4),
             "bare_ms": round(bare, 4), "triton_ms": round(served, 4), "layers": layers}
 

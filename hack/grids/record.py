@@ -20,7 +20,7 @@ from google.protobuf import text_format
 from numpy.typing import NDArray
 from tritonclient.grpc import model_config_pb2 as schema
 
-from enginewright_builder.load import Request, encode
+from enginewright_builder.load import Request, encode, run_on_time
 from enginewright_builder.sweep.bench import window
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from enginewright_builder.triton.model_config import to_text
@@ -54,7 +54,7 @@ def record(model: Path, axes: Axes, settings: Settings, *, title: str, command: 
            versions: Mapping[str, str] | None = None, say: Any = print) -> Grid:
     """``model`` is one model's folder of a Triton repository, warm-up data included: its samples are the requests."""
     with tempfile.TemporaryDirectory(prefix="enginewright-grid-") as scratch:
-        return asyncio.run(_record(model, Path(scratch), axes, settings, title, command, tuple(notes),
+        return run_on_time(_record(model, Path(scratch), axes, settings, title, command, tuple(notes),
                                    dict(versions or {}), say))
 
 

@@ -10,9 +10,7 @@ of one model under one kind of load, writes them into ``reality.json``, and ``re
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-import selectors
 import shlex
 import sys
 from pathlib import Path
@@ -22,6 +20,7 @@ from rich.console import Console
 
 from enginewright.simulation.report import read_report
 from enginewright.simulation.trace import read_trace
+from enginewright_builder.load import run_on_time
 from grids.record import hardware
 from reality.compare import Row, compare, offered, sustained
 from reality.page import said, write
@@ -38,9 +37,7 @@ def main() -> int:
     os.sched_setaffinity(0, where.client)
     if options.first:
         put_client_first()
-    # The usual loop sleeps in whole milliseconds (epoll's), rounded up: every request would be late by half of one.
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
-        study = runner.run(_study(options, where))
+    study = run_on_time(_study(options, where))
     Console(width=120).print(said(study))
     if options.output:
         write(options.output, study)

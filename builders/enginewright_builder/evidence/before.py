@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact, Tensors
+from enginewright_builder.load import run_on_time
 from enginewright_builder.sweep.bench import Bench, make_requests
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.triton.repository import write_model
@@ -29,7 +29,7 @@ def serve_plainly(artifact: Artifact, model_name: str, inputs: Sequence[Tensors]
     shutil.rmtree(root, ignore_errors=True)
     write_model(root, model_name, artifact, PLAIN, cores=cores, gpus=gpus)
     try:
-        return asyncio.run(_point(artifact, model_name, inputs, root, concurrency, objective, cores, gpus))
+        return run_on_time(_point(artifact, model_name, inputs, root, concurrency, objective, cores, gpus))
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

@@ -26,6 +26,7 @@ from enginewright_builder.load import (
     encode,
     open_loop,
     poisson_arrivals,
+    run_on_time,
 )
 from enginewright_builder.load.requests import split
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         text = Path(options.jsonl).read_text() if options.jsonl else ""
         lines = [line for line in text.splitlines() if line.strip()]
-        result, reconnects = asyncio.run(_run(options, lines))
+        result, reconnects = run_on_time(_run(options, lines))
     except (OSError, ValueError, KeyError, InferenceServerException) as error:
         print(f"load: {error}", file=sys.stderr)
         return EXIT_USAGE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from enginewright_builder.contract import BatchingRequest, InstancesRequest, Obj
 from enginewright_builder.engines.base import Artifact, Tensors
 from enginewright_builder.evidence.energy import Meter, open_meter
 from enginewright_builder.evidence.layers import Layers
-from enginewright_builder.load import Channels
+from enginewright_builder.load import Channels, run_on_time
 from enginewright_builder.sweep.bench import Bench, make_requests, workspace_repository
 from enginewright_builder.sweep.curve import CALL_TIMEOUT
 from enginewright_builder.sweep.objective import met
@@ -51,7 +50,7 @@ def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], worksp
     write_model(root, model_name, artifact, first, cores=cores, gpus=gpus)
     meter = open_meter(gpus)
     try:
-        return asyncio.run(_sweep(artifact, model_name, inputs, root, space, objective, budget_seconds,
+        return run_on_time(_sweep(artifact, model_name, inputs, root, space, objective, budget_seconds,
                                   max_measurements, cores, gpus, meter, progress))
     finally:
         if meter is not None:

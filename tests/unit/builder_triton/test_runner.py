@@ -1,0 +1,72 @@
+"""All that measures a server runs on the loop that wakes up when it is asked to, not in whole milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import selectors
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginewright_builder import sweep as sweep_package
+from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest
+from enginewright_builder.engines.base import Artifact
+from enginewright_builder.evidence import before
+from enginewright_builder.load import __main__ as by_hand
+from enginewright_builder.load import run_on_time
+
+ARTIFACT: Any = object.__new__(Artifact)
+
+
+class StoppedError(ValueError):
+    """Which the command takes for bad input."""
+
+
+async def selector_in_use(*arguments: object, **settings: object) -> selectors.BaseSelector:
+    return asyncio.get_running_loop()._selector  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_loop_sleeps_by_select_whose_timeouts_are_no_whole_milliseconds() -> None:
+    assert isinstance(run_on_time(selector_in_use()), selectors.SelectSelector)
+
+
+def test_what_is_raised_comes_out() -> None:
+    async def fails() -> None:
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        run_on_time(fails())
+
+
+def by_command(folder: Path) -> None:
+    by_hand.main(["--url", "localhost:1", "--model", "m"])
+
+
+def in_the_sweep(folder: Path) -> None:
+    sweep_package.sweep(ARTIFACT, "m", [], folder, max_batch_size=4, objective=ObjectiveRequest(),
+                        batching=BatchingRequest(), instances=InstancesRequest(), cores=2)
+
+
+def before_it(folder: Path) -> None:
+    before.serve_plainly(ARTIFACT, "m", [], folder, concurrency=1, objective=ObjectiveRequest(), cores=2)
+
+
+@pytest.mark.parametrize(("measure", "module", "inner"), [
+    (by_command, by_hand, "_run"), (in_the_sweep, sweep_package, "_sweep"), (before_it, before, "_point")])
+def test_each_measurement_is_on_it(measure: Callable[[Path], None], module: Any, inner: str, tmp_path: Path,
+                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped once the loop is known: nothing is written, started or sent."""
+    seen: list[selectors.BaseSelector] = []
+
+    async def stop(*arguments: object, **settings: object) -> None:
+        seen.append(await selector_in_use())
+        raise StoppedError
+
+    monkeypatch.setattr(module, inner, stop)
+    monkeypatch.setattr(module, "write_model", lambda *arguments, **settings: None, raising=False)
+    with contextlib.suppress(StoppedError):
+        measure(tmp_path)
+    assert [type(one) for one in seen] == [selectors.SelectSelector]
