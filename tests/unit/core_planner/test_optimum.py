@@ -28,6 +28,13 @@ def test_within_two_percent_of_the_optimum(seed: int) -> None:
     assert mine <= best + 0.01 * len(case.demands)  # a sum of worths that were rounded to 1/1000
 
 
+@pytest.mark.parametrize("seed", [5000829, 5002411])
+def test_what_no_exchange_of_one_replica_reaches(seed: int) -> None:
+    """12 and 16 GPUs on which mended greedy orders, shaken or not, are 4.5 and 2.6 % below the optimum."""
+    case = problem(seed)
+    assert of_planner(case) == pytest.approx(by_highs(case.gpus, case.demands).worth, abs=0.01)
+
+
 def test_better_than_all_baselines_together() -> None:
     cases = [problem(seed, gpus=8) for seed in SEEDS]
     mine = sum(of_planner(case) for case in cases)

@@ -7,7 +7,8 @@ Trials are counted, not timed: the same input gives the same answer on every mac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from enginewright.core.planner.fleet import Demand
 from enginewright.core.planner.pools import Choice, Pool
@@ -53,14 +54,28 @@ def select(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[Choi
     for start in starts:
         budget = _mend(start, indexed, budget)
     best = max(starts, key=lambda selection: selection.worth)
-    for turn in range(SHAKES if len(fleet) > 1 else 0):
+    shaken = (_order(ways, pressure, _shaken(prices, turn)) for turn in range(SHAKES if len(fleet) > 1 else 0))
+    for order in chain(shaken, _insisting(first)):
         if budget <= 0:
             break
-        shaken = [price * SHAKE[(turn * (2 * pool + 1) + pool) % len(SHAKE)] for pool, price in enumerate(prices)]
-        tried = _filled(demands, fleet, ways, _order(ways, pressure, shaken))
+        tried = _filled(demands, fleet, ways, order)
         budget = _mend(tried, indexed, budget - tried.asked)
         best = max(best, tried, key=lambda selection: selection.worth)
     return best
+
+
+def _shaken(prices: Sequence[float], turn: int) -> list[float]:
+    return [price * SHAKE[(turn * (2 * pool + 1) + pool) % len(SHAKE)] for pool, price in enumerate(prices)]
+
+
+def _insisting(order: Sequence[Choice]) -> Iterator[list[Choice]]:
+    """Each way first, then each one last, the largest replicas before: what stands in their way is more than exchanges
+    of one replica move."""
+    largest = sorted(order, key=lambda way: (-way.slices, way.number))
+    for way in largest:
+        others = [other for other in order if other is not way]
+        yield [way, *others]
+        yield [*others, way]
 
 
 def _key(order: Sequence[Choice]) -> tuple[int, ...]:
