@@ -157,6 +157,97 @@ def test_recreate_without_replicas_says_the_same_until_the_old_deployment_has_go
     assert cluster.plan().status == plan.status
 
 
+def asked_to_recreate() -> tuple[Cluster, str, str]:
+    """Where a new revision waits; what serves, and the new one."""
+    cluster = serving(strategy="Recreate", replicas=2, autoPromote=False)
+    old = cluster.revision
+    cluster.edit(**NEW)
+    cluster.settle()
+    return cluster, old, str(cluster.status["rollout"]["candidate"])
+
+
+def test_recreate_asks_before_it_stops_what_serves() -> None:
+    cluster, old, new = asked_to_recreate()
+    assert cluster.says("EngineBuilt") == "True/Built"
+    assert cluster.says("RolloutComplete") == cluster.says("Ready") == "False/WaitingForPromotion"
+    message = cluster.condition("RolloutComplete")["message"]
+    assert f"stops revision {old} before it starts" in message
+    assert f"enginewright.io/promote={new}" in message
+    for wrong in ("", "true", old):
+        cluster.annotations[labels.PROMOTE] = wrong
+        cluster.wait(1000)
+        cluster.step()
+        assert (cluster.replicas(), selected(cluster)) == ({old: 2}, old)
+    cluster.edit(replicas=3)
+    cluster.settle()
+    assert cluster.replicas() == {old: 3}, "what serves scales meanwhile"
+    cluster.annotations[labels.PROMOTE] = new
+    until(cluster, lambda: cluster.says("RolloutComplete") == "False/Draining")
+    del cluster.annotations[labels.PROMOTE]
+    cluster.settle()
+    assert cluster.replicas() == {new: 3}, "it ends what it began"
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_an_outage_is_no_word_to_recreate() -> None:
+    cluster, old, new = asked_to_recreate()
+    cluster.broken[old] = {"phase": "Running", "restarts": 3, "exit_code": 1}
+    cluster.pods = {}
+    for _ in range(10):
+        cluster.step()
+    assert cluster.says("Available") == "False/NoReplica"
+    assert cluster.says("RolloutComplete") == "False/WaitingForPromotion"
+    assert cluster.replicas() == {old: 2}
+    cluster.annotations[labels.PROMOTE] = new
+    cluster.settle()
+    assert cluster.replicas() == {new: 2}
+
+
+def test_nor_is_no_replica_one_to_recreate() -> None:
+    cluster, old, new = asked_to_recreate()
+    cluster.edit(replicas=0)
+    cluster.settle()
+    assert cluster.says("RolloutComplete") == "False/WaitingForReplicas"
+    cluster.edit(replicas=2)
+    cluster.settle()
+    assert cluster.replicas() == {old: 2}
+    assert cluster.says("RolloutComplete") == "False/WaitingForPromotion"
+    cluster.edit(replicas=0)
+    cluster.annotations[labels.PROMOTE] = new
+    cluster.settle()
+    assert cluster.says("RolloutComplete") == "True/Complete"
+
+
+def test_what_waits_to_be_recreated_may_go_as_a_canary_or_not_at_all() -> None:
+    cluster, old, new = asked_to_recreate()
+    cluster.edit(engine=None)
+    cluster.settle()
+    assert (cluster.replicas(), cluster.says("Ready")) == ({old: 2}, "True/Serving")
+    cluster.edit(**NEW)
+    cluster.settle()
+    assert cluster.says("RolloutComplete") == "False/WaitingForPromotion"
+    cluster.edit(rollout={"strategy": "Canary", "analysisSeconds": 5})
+    cluster.settle()
+    assert (cluster.replicas(), cluster.says("Ready")) == ({new: 2}, "True/Serving")
+
+
+def test_who_is_asked_may_go_back_as_well() -> None:
+    """And the way back from what does not start asks nobody."""
+    cluster, old, new = asked_to_recreate()
+    cluster.annotations[labels.PROMOTE] = new
+    cluster.broken[new] = {"phase": "Running", "restarts": 3, "exit_code": 1}
+    until(cluster, lambda: cluster.says("RolloutComplete") == "False/RolledBack" and cluster.revision == old, 200)
+    cluster.settle()
+    assert cluster.says("Available") == "True/ServingPrevious"
+    cluster.broken = {}
+    cluster.annotations[labels.RETRY] = "again"
+    cluster.settle()
+    assert cluster.revision == new
+    cluster.annotations = {labels.ROLLBACK_TO: old}
+    cluster.settle()
+    assert cluster.revision == old, "who asks to go back has said so"
+
+
 @pytest.mark.parametrize(
     "edit",
     [{"serving": {"image": "example/triton:2"}}, {"placement": {"accelerator": "cpu", "nodeSelector": {"zone": "a"}}}],
