@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from enginewright.simulation.results import Figures
 from scaling_study.bounds import bounds, bounds_table
 from scaling_study.grid import dominated, grid, grid_table, held_out
 from scaling_study.loads import LOADS
+from scaling_study.reversals import in_each, of_bursts, reversals_table
 from scaling_study.runs import HPA, ORACLE, QUEUE, US, VARIANTS, Cell, play
+from scaling_study.tuning import COLD, SEEDS, TUNING
 
 PAGE = Path("docs/benchmarks/scaling.md")
 FEW = 2
@@ -55,6 +58,15 @@ def latencies(loads: Sequence[str], seeds: int) -> list[Cell]:
             for seed in range(1, min(FEW, seeds) + 1) for policy in (US, "without latencies", QUEUE)]  # fmt: skip
 
 
+def tuning(loads: Sequence[str], seeds: int) -> list[Cell]:
+    """Bursts on all of their seeds, a trace on two, each other load on one."""
+    traces = [load for load in loads if load not in LOADS]
+    made = [*(("bursts", seed) for seed in SEEDS), *((trace, seed) for trace in traces for seed in SEEDS[:FEW]),
+            *((load, SEEDS[0]) for load in TUNING)]  # fmt: skip
+    return [Cell(load=load, policy=policy, seed=seed, cold=COLD.get(load, Cell.cold))
+            for load, seed in made for policy in (US, HPA)]  # fmt: skip
+
+
 def table(cells: Sequence[Cell], found: Mapping[Cell, Figures], columns: Sequence[str], best: str) -> str:
     """Means over seeds, one row for each policy on each load; replica-seconds are told against those of ``best``."""
     heads = ["Load", *columns, "Policy", "Late", f"Replica-seconds, of those of {best}", "Reversals"]
@@ -80,22 +92,31 @@ def write(page: Path, name: str, text: str) -> None:
     page.write_text(before + begin + text + end + rest.split(end)[1], encoding="utf-8")
 
 
-def run(cells: Iterable[Cell], processes: int) -> dict[Cell, Figures]:
+def run(cells: Iterable[Cell], processes: int, each: Callable[[Cell], Any] = play) -> dict[Cell, Any]:
     wanted = list(cells)
     with ProcessPoolExecutor(processes) as pool:
-        return dict(zip(wanted, pool.map(play, wanted, chunksize=3), strict=True))
+        return dict(zip(wanted, pool.map(each, wanted, chunksize=3), strict=True))
 
 
-# How each table is made: its cells, and its text.
-TABLES: Mapping[str, tuple[Callable[[Sequence[str], int], list[Cell]], Callable[..., str]]] = {
-    "peers": (peers, partial(table, columns=(), best=HPA)),
-    "held out": (held_out, partial(table, columns=(), best=HPA)),
-    "grid": (grid, grid_table),
-    "parts": (parts, partial(table, columns=(), best=ORACLE)),
-    "bounds": (bounds, bounds_table),
-    "scales": (scales, partial(table, columns=("Scale",), best=ORACLE)),
-    "speeds": (speeds, partial(table, columns=("Speed",), best=QUEUE)),
-    "latencies": (latencies, partial(table, columns=("Speed",), best=QUEUE)),
+class Table(NamedTuple):
+    """Its cells, its text, and what is looked at in each cell."""
+
+    make: Callable[[Sequence[str], int], list[Cell]]
+    text: Callable[..., str]
+    each: Callable[[Cell], Any] = play
+
+
+TABLES: Mapping[str, Table] = {
+    "peers": Table(peers, partial(table, columns=(), best=HPA)),
+    "tuning": Table(tuning, partial(table, columns=(), best=HPA)),
+    "held out": Table(held_out, partial(table, columns=(), best=HPA)),
+    "grid": Table(grid, grid_table),
+    "parts": Table(parts, partial(table, columns=(), best=ORACLE)),
+    "bounds": Table(bounds, bounds_table),
+    "scales": Table(scales, partial(table, columns=("Scale",), best=ORACLE)),
+    "speeds": Table(speeds, partial(table, columns=("Speed",), best=QUEUE)),
+    "latencies": Table(latencies, partial(table, columns=("Speed",), best=QUEUE)),
+    "reversals": Table(of_bursts, reversals_table, in_each),
 }
 
 
@@ -111,9 +132,9 @@ def main() -> int:
     loads = [*([str(options.trace)] if options.trace else []), *LOADS]
     beaten = []
     for name in options.tables:
-        make, text = TABLES[name]
+        make, text, each = TABLES[name]
         cells = make(loads, options.seeds)
-        found = run(cells, options.processes)
+        found = run(cells, options.processes, each)
         write(options.output, name, text(cells, found))
         beaten += dominated(cells, found) if name == "grid" else []
     for cell in beaten:

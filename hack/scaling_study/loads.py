@@ -30,7 +30,7 @@ def ramps(draw: random.Random) -> list[float]:
 
 def bursts(draw: random.Random) -> list[float]:
     """20 to 90 seconds at three times the base, about every six minutes, each rising within 15 s."""
-    spans = _spans(draw, 300, lambda: draw.uniform(20, 90))
+    spans = SPANS["bursts"](draw)
     return arrivals(
         lambda now: 30 + 60 * max((min(1.0, (now - start) / 15) for start, end in spans if start <= now < end),
                                   default=0.0), 90, draw)  # fmt: skip
@@ -38,13 +38,13 @@ def bursts(draw: random.Random) -> list[float]:
 
 def on_off(draw: random.Random) -> list[float]:
     """Two minutes on and three off, on average, without warning."""
-    spans = _spans(draw, 180, lambda: draw.expovariate(1 / 120))
+    spans = SPANS["on and off"](draw)
     return arrivals(lambda now: 80 if any(start <= now < end for start, end in spans) else 2, 80, draw)
 
 
 def spikes(draw: random.Random) -> list[float]:
     """15 to 50 seconds of any height, about every six minutes: over before a slow replica is there."""
-    spans = _spans(draw, 300, lambda: draw.uniform(15, 50))
+    spans = spans_of(draw, 300, lambda: draw.uniform(15, 50))
     high = [draw.uniform(10, 60) for _ in spans]
     return arrivals(
         lambda now: 40 + max((more for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
@@ -53,7 +53,7 @@ def spikes(draw: random.Random) -> list[float]:
 
 def rare_spikes(draw: random.Random) -> list[float]:
     """5 seconds and more, half a minute on average, on a low base, most of them low."""
-    spans = _spans(draw, 250, lambda: 5 + draw.expovariate(1 / 25))
+    spans = spans_of(draw, 250, lambda: 5 + draw.expovariate(1 / 25))
     high = [min(60.0, 10 * draw.paretovariate(1.3)) for _ in spans]
     return arrivals(
         lambda now: 15 + max((more for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
@@ -62,7 +62,7 @@ def rare_spikes(draw: random.Random) -> list[float]:
 
 def short_bursts(draw: random.Random) -> list[float]:
     """15 to 60 seconds of twice to 4.5 times the base, about every four minutes, each rising within 5 s."""
-    spans = _spans(draw, 180, lambda: draw.uniform(15, 60))
+    spans = SPANS["short bursts"](draw)
     high = [20 * draw.uniform(1, 3.5) for _ in spans]
     return arrivals(
         lambda now: 20 + max((more * min(1.0, (now - start) / 5)
@@ -84,7 +84,8 @@ def saw(draw: random.Random) -> list[float]:
     return arrivals(lambda now: 15 + 65 * (now % 420 / 420), 80, draw)
 
 
-def _spans(draw: random.Random, pause: float, length: Callable[[], float]) -> list[tuple[float, float]]:
+def spans_of(draw: random.Random, pause: float, length: Callable[[], float]) -> list[tuple[float, float]]:
+    """Of an hour: each ``length`` seconds, after ``pause`` on average."""
     now, found = 0.0, []
     while now < HOUR:
         start = now + draw.expovariate(1 / pause)
@@ -93,6 +94,12 @@ def _spans(draw: random.Random, pause: float, length: Callable[[], float]) -> li
     return found
 
 
+# When each burst begins and ends: what its load draws first.
+SPANS: dict[str, Callable[[random.Random], list[tuple[float, float]]]] = {
+    "bursts": lambda draw: spans_of(draw, 300, lambda: draw.uniform(20, 90)),
+    "on and off": lambda draw: spans_of(draw, 180, lambda: draw.expovariate(1 / 120)),
+    "short bursts": lambda draw: spans_of(draw, 180, lambda: draw.uniform(15, 60)),
+}
 LOADS = {"diurnal": diurnal, "ramps": ramps, "bursts": bursts, "on and off": on_off}
 # Nothing of the rule was chosen by these.
 HELD_OUT = {"short bursts": short_bursts, "spikes": spikes, "rare spikes": rare_spikes, "wandering": wandering,

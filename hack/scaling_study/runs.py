@@ -19,6 +19,7 @@ from enginewright.simulation.scale import scaled
 from enginewright.simulation.trace import read_trace
 from scaling_study.loads import HELD_OUT, LOADS
 from scaling_study.rivals import Trailing, told
+from scaling_study.tuning import TUNING
 
 ALONE_MS, THROUGHPUT, MOST = 10.0, 20.0, 20
 TRACE_SCALE = 5.0
@@ -33,7 +34,7 @@ VARIANTS = {
     "without latencies": Parts(latency=False),
     "without memory": Parts(memory=False),
 }
-MADE = LOADS | HELD_OUT
+MADE = LOADS | HELD_OUT | TUNING
 # The whole grid of ``enginewright simulate --grid``, by name.
 NAMES = {"hpa": "HPA", "keda": "KEDA", "knative": "Knative"}
 GRID = {f"{NAMES[peer]} ({target:g} queued, {window:g} s)": (peer, {"target": target, "window": window})
@@ -67,12 +68,16 @@ def arrivals(load: str, seed: int, scale: float) -> Sequence[float]:
 
 
 def play(cell: Cell) -> Figures:
+    return figures(run_of(cell))
+
+
+def run_of(cell: Cell) -> Run:
     most = round(MOST * max(1.0, cell.scale))
     measured = Scenario(service=of_figures(ALONE_MS, THROUGHPUT), seed=cell.seed, slo=cell.slo, max_replicas=most,
                         cold_start=cell.cold, percentile=cell.percentile)  # fmt: skip
     true = replace(measured, service=of_figures(ALONE_MS / cell.speed, THROUGHPUT * cell.speed))
     came = arrivals(cell.load, cell.seed, cell.scale)
-    return figures(_run(Contest(came, true), came, cell.policy, measured))
+    return _run(Contest(came, true), came, cell.policy, measured)
 
 
 def _run(contest: Contest, came: Sequence[float], policy: str, measured: Scenario) -> Run:

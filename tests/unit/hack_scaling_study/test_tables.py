@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ import pytest
 from enginewright.core.scaling import Capacity
 from enginewright.simulation.policies.base import Seen
 from enginewright.simulation.results import Figures
-from scaling_study.__main__ import TABLES, latencies, parts, peers, scales, speeds, table, write
+from scaling_study.__main__ import TABLES, latencies, parts, peers, scales, speeds, table, tuning, write
 from scaling_study.bounds import TRIED, at, bounds, bounds_table
 from scaling_study.grid import dominated, grid, grid_table, held_out
-from scaling_study.loads import HELD_OUT
+from scaling_study.loads import HELD_OUT, HOUR, SPANS
+from scaling_study.reversals import between, of_bursts, reversals_table
 from scaling_study.rivals import Trailing, needed, told
-from scaling_study.runs import GRID, HPA, ORACLE, US, Cell, play
+from scaling_study.runs import GRID, HPA, MADE, ORACLE, US, Cell, play
+from scaling_study.tuning import TUNING
 
 
 def figures(late: int, seconds: float, reversals: int = 2) -> Figures:
@@ -33,7 +36,7 @@ def test_rows_are_means_over_seeds_and_costs_are_told_against_the_one_named() ->
     ]
 
 
-@pytest.mark.parametrize("make", [peers, parts, scales, speeds, latencies, grid, held_out, bounds])
+@pytest.mark.parametrize("make", [peers, parts, scales, speeds, latencies, grid, held_out, bounds, tuning, of_bursts])
 def test_no_cell_is_simulated_twice(make: object) -> None:
     assert callable(make)
     cells = make(["diurnal", "ramps"], 2)
@@ -129,3 +132,37 @@ def test_who_is_told_starts_replicas_a_cold_start_ahead() -> None:
     assert asked[0] == 1
     assert asked.index(needed(40.0, capacity, 50)) == 110 - 20
     assert max(asked) == asked[90]
+
+
+@pytest.mark.parametrize("load", SPANS)
+def test_each_burst_is_where_it_is_said_to_be(load: str) -> None:
+    spans = SPANS[load](random.Random(3))
+    came = MADE[load](random.Random(3))
+    lasting = sum(min(HOUR, end) - start for start, end in spans if start < HOUR)
+    inside = sum(any(start <= one < end for start, end in spans) for one in came)
+    assert inside / lasting > 1.5 * (len(came) - inside) / (HOUR - lasting)
+
+
+def test_up_and_down_is_one_reversal_and_belongs_to_the_burst_before() -> None:
+    up, down = (5.0, 1, 2), (40.0, 2, 1)
+    later = [(time + 100, before, after) for time, before, after in (up, down)]
+    assert between([0.0, 100.0], [up, down, *later]) == [1, 1]
+    assert between([0.0, 100.0], [up, down, (60.0, 1, 2), (80.0, 2, 1), *later]) == [3, 1]
+    assert between([0.0, 100.0], []) == [0, 0]
+    # What goes before the first burst is no burst's.
+    assert between([50.0], [up, down]) == [0]
+
+
+def test_bursts_are_counted_by_their_reversals() -> None:
+    cells = [Cell(load="bursts", policy=US, seed=seed) for seed in (1, 2)]
+    found = {cells[0]: [0, 1, 1], cells[1]: [1, 1, 2, 3, 5]}
+    assert reversals_table(cells, found).splitlines()[2:] == ["| bursts | Enginewright | 8 | 62 % | 25 % | 12 % |"]
+
+
+def test_what_is_chosen_by_is_not_what_is_judged_by() -> None:
+    cells = tuning(["a/trace.csv", "diurnal"], 20)
+    assert {cell.load for cell in cells} == {"bursts", "a/trace.csv", *TUNING}
+    judged = {(cell.load, cell.seed) for cell in [*peers(["a/trace.csv", *SPANS], 20), *held_out([], 20)]}
+    assert judged.isdisjoint((cell.load, cell.seed) for cell in cells)
+    assert {cell.cold for cell in cells if "spikes" in cell.load} == {60.0}
+    assert {cell.cold for cell in cells if "spikes" not in cell.load} == {20.0}
