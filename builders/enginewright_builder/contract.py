@@ -13,6 +13,7 @@ snake_case keys and a ``version``; a reader refuses a version it does not know r
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import types
@@ -520,8 +521,11 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 def to_plain(value: Any) -> Any:
     """Dataclasses to JSON values: tuples become lists, None stays."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if value is None or isinstance(value, str | int | float):
+        return value
+    kind: Any = type(value)
+    if names := _names(kind):
+        return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -529,9 +533,18 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    """Of a dataclass's fields; none for any other class."""
+    return tuple(entry.name for entry in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical(value: Any) -> str:
     """One text for one value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def dumps(document: Any, indent: int | None = None) -> str:

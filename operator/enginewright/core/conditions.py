@@ -66,7 +66,7 @@ def find(conditions: object, kind: str) -> Mapping[str, Any]:
     """The old condition of that type, or an empty mapping."""
     if isinstance(conditions, list):
         for entry in conditions:
-            if isinstance(entry, Mapping) and entry.get("type") == kind:
+            if isinstance(entry, dict) and entry.get("type") == kind:
                 return entry
     return {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from enginewright_builder.contract import ContractError, Outcome
 OUTCOME_FILE = "outcome.json"
 
 
+@functools.lru_cache(maxsize=1024)
 def record_name(fingerprint: str, store_uri: str) -> str:
     """``engine-<first 32 of the fingerprint>-<8 of a hash of the store's URI>``: two stores in a namespace may hold
     the same engine."""

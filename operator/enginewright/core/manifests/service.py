@@ -3,6 +3,8 @@ which an activator reaches replicas."""
 
 from __future__ import annotations
 
+import functools
+
 from enginewright.core import labels
 from enginewright.core.manifests.activator import backend_name
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed, short_hash
@@ -60,6 +62,7 @@ def revision_service(owner: Owner, revision: str) -> JSON:
                          labels.revision_selector(owner.name, revision), {labels.REVISION: revision})
 
 
+@functools.lru_cache(maxsize=1024)
 def mirror_name(owner_name: str) -> str:
     """As long as a name can be. Objects' names have 40 characters at most, so that no other Service of any object is
     called so, whatever the object is called."""
