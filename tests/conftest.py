@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import settings
 
 # A busy machine is no defect: timing never decides a test. The same examples every time: a run is green or red for what
@@ -11,3 +13,9 @@ settings.register_profile("enginewright", deadline=None, derandomize=True)
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("fuzz", deadline=None, derandomize=False, max_examples=1000, print_blob=True)
 settings.load_profile("enginewright")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no collection of garbage need go through it again."""
+    gc.collect()
+    gc.freeze()
