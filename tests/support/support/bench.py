@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from demo import volumes
+from demo import traffic, volumes
 from demo.shell import CLUSTER, Kube, StepError, run
 
 MODELS, STORE = CLAIMS = ("models", "enginewright-store")
@@ -68,6 +70,20 @@ class Bench:
         except StepError as error:
             pytest.fail(f"{error}\n{yaml.safe_dump(self.model(name).get('status', {}), sort_keys=False)}")
         return json.loads(met)  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def loaded(self, name: str, *how: str, least: int = 1) -> Iterator[None]:
+        """Evaluation data come through the Service of ``name`` while the block runs, ``how`` fast (20 a second); every
+        request must be answered, and there must be ``least``."""
+        load = ["--url", f"{name}.{self.namespace}.svc:8001", "--model", name, "--reconnect-seconds", "1", "--json",
+                "--inputs", "/models/evaluation.npz", "--seconds", "600", *(how or ("--rate", "20"))]
+        traffic.start(self.kube, self.namespace, "load", self.images["builder"], load)
+        traffic.await_start(self.kube, self.namespace, "load")
+        yield
+        traffic.stop(self.kube, self.namespace, "load")
+        result = traffic.finish(self.kube, self.namespace, "load", timeout=60)
+        if result["failed"] or result["requests"] < least:
+            pytest.fail(f"not every request was answered, or there were fewer than {least}: {result}")
 
     def placed(self, selector: str) -> list[dict[str, Any]]:
         """Waits until there are such pods and the scheduler has found a node for each; returns them."""
