@@ -7,13 +7,12 @@ from typing import Any
 
 import httpx
 
-from demo import traffic
 from demo.__main__ import SYSTEM_NAMESPACE
 from demo.inference import forwarded
 from demo.shell import Kube
 from enginewright_builder.contract import QualityReport
-from rollouts.cluster import Corner
 from support.bench import WATCHED, Bench
+from support.candidates import plant
 
 SERVERS = "app.kubernetes.io/component=server,enginewright.io/model=tiny"
 # A scaler looks every ten seconds, and what live answers say is looked at with it.
@@ -26,20 +25,28 @@ def test_live_answers_are_watched_and_a_wrong_engine_goes_back(stocked_bench: Be
     bench = stocked_bench
     bench.apply("tiny", **SPEC)
     proven = bench.wait("tiny", "condition=Ready")["status"]
-    load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "1", "--json",
-            "--inputs", "/models/evaluation.npz", "--rate", "20", "--seconds", "600"]
-    traffic.start(bench.kube, bench.namespace, "load", bench.images["builder"], load)
-    offered = plant_a_wrong_engine(bench, proven["fingerprint"])  # meanwhile
+    engine, first = proven["fingerprint"], proven["rollout"]["stable"]
+    with bench.loaded("tiny"):
+        offered = plant(bench, "tiny", ANOTHER, engine=engine, fault="unrecorded")
+        bench.apply("tiny", **SPEC)
+        assert "over" in bench.wait_reason("tiny", "QualityHeld", "Agreeing")["message"]
+        figures = bench.model("tiny")["status"]["quality"]
+        assert (figures["revision"], figures["metric"]) == (first, "cosine")
+        assert figures["agreement"] > 0.99
+        assert 0.8 == figures["required"] <= figures["low"]
+        in_memory_alone(bench)
 
-    assert "over" in bench.wait_reason("tiny", "QualityHeld", "Agreeing")["message"]
-    figures = bench.model("tiny")["status"]["quality"]
-    assert (figures["revision"], figures["metric"]) == (proven["rollout"]["stable"], "cosine")
-    assert figures["agreement"] > 0.99
-    assert 0.8 == figures["required"] <= figures["low"]
-    in_memory_alone(bench)
+        bench.apply("tiny", **ANOTHER)
+        bench.wait("tiny", f"jsonpath={{.status.engine.fingerprint}}={offered}")
+        drifted = has_drifted(bench)
+        bench.apply("tiny", **{**ANOTHER, "quality": {**ANOTHER["quality"], "rollback": True}})
+        back = bench.wait_reason("tiny", "RolloutComplete", "RolledBack")
+        assert f"Revision {drifted} was given up (QualityDrifted)" in back["message"]
+        bench.wait("tiny", f"jsonpath={{.status.rollout.stable}}={first}")
 
-    bench.apply("tiny", **ANOTHER)
-    bench.wait("tiny", f"jsonpath={{.status.engine.fingerprint}}={offered}")
+
+def has_drifted(bench: Bench) -> str:
+    """The revision whose answers are wrong, as condition, status and metrics say."""
     said = bench.wait_reason("tiny", "QualityHeld", "QualityDrifted")
     assert said["status"] == "False"
     assert "0.8 is needed" in said["message"]
@@ -49,27 +56,7 @@ def test_live_answers_are_watched_and_a_wrong_engine_goes_back(stocked_bench: Be
     (mean,) = re.findall(rf'^enginewright_quality_agreement{{bound="mean",namespace="{bench.namespace}",.*}} (.*)$',
                          shown, re.MULTILINE)  # fmt: skip
     assert 0 <= float(mean) < 0.8
-
-    bench.apply("tiny", **{**ANOTHER, "quality": {**ANOTHER["quality"], "rollback": True}})
-    back = bench.wait_reason("tiny", "RolloutComplete", "RolledBack")
-    assert f"Revision {drifted['revision']} was given up (QualityDrifted)" in back["message"]
-    bench.wait("tiny", f"jsonpath={{.status.rollout.stable}}={figures['revision']}")
-    traffic.stop(bench.kube, bench.namespace, "load")
-    result = traffic.finish(bench.kube, bench.namespace, "load", timeout=60)
-    assert result["failed"] == 0, result
-
-
-def plant_a_wrong_engine(bench: Bench, proven: str) -> str:
-    """Has the store answer :data:`ANOTHER` with other weights, and returns the fingerprint of that. Suspended, the
-    operator says which engine it would build, and does not."""
-    corner = Corner(bench.kube, bench.images["builder"], bench.namespace)
-    corner.open_store()
-    bench.apply("tiny", **ANOTHER, suspend=True)
-    generation = bench.model("tiny")["metadata"]["generation"]
-    wanted = bench.wait("tiny", f"jsonpath={{.status.observedGeneration}}={generation}")["status"]["fingerprint"]
-    corner.plant(proven, wanted, "unrecorded")
-    bench.apply("tiny", **SPEC)
-    return str(wanted)
+    return str(drifted["revision"])
 
 
 def in_memory_alone(bench: Bench) -> None:
