@@ -2,15 +2,13 @@
 
 Whoever scales to zero overnight and finds another revision in the morning wants it proven then, as ever. So what is
 not proven yet waits, and what was proven stays the one to go back to. With Recreate, which proves nothing beside the
-old revision, and where nothing was proven before, the wanted revision takes the place at once, unless a person is to be
-asked first.
+old revision, and where nothing was proven before, the wanted revision takes the place at once.
 """
 
 from __future__ import annotations
 
 from enginewright.core.conditions import bad
 from enginewright.core.decide.position import EXPANDING, SWITCHING
-from enginewright.core.decide.recreate import asks_first
 from enginewright.core.decide.rollout import PROGRESS_CHECK, RolloutResult, Target, back_to, put_aside
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World
@@ -25,7 +23,7 @@ def wait_for_replicas(
     """None unless ``target`` is yet to be proven beside a stable revision. Its Deployment goes, should it be there: the
     rollout begins anew when replicas are wanted again."""
     stable = serving.stable
-    if target.replicas or (world.spec.rollout.strategy == "Recreate" and not asks_first(world, target)):
+    if target.replicas or world.spec.rollout.strategy == "Recreate":
         return None
     if stable is None or stable.revision == target.revision or put_aside(world, memory, target.revision):
         return None

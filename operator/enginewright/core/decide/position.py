@@ -149,7 +149,7 @@ def position_of(moving: Shift) -> Position:
             number += 1
         else:
             step = WAITING
-    if step == WAITING and promoted(moving.world, moving.target):
+    if step == WAITING and _promoted(moving):
         step = EXPANDING
     if step == EXPANDING and moving.available(moving.target.replicas):
         step = SWITCHING
@@ -158,22 +158,22 @@ def position_of(moving: Shift) -> Position:
 
 def analysed(moving: Shift) -> bool:
     """Time alone proves nothing: without samples somebody has to say so."""
-    return moving.answer.verdict == "good" or (moving.answer.starved and _wished(moving.world, moving.target))
+    return moving.answer.verdict == "good" or (moving.answer.starved and _wished(moving))
 
 
-def promoted(world: World, target: Target) -> bool:
-    return world.spec.rollout.auto_promote or _wished(world, target)
+def _promoted(moving: Shift) -> bool:
+    return moving.world.spec.rollout.auto_promote or _wished(moving)
 
 
-def _wished(world: World, target: Target) -> bool:
+def _wished(moving: Shift) -> bool:
     """The annotation names the revision, or the engine's fingerprint or enough of it to be unmistakable. Who asks to go
     back to a revision has said so already."""
-    annotations = world.obj.annotations
+    annotations = moving.world.obj.annotations
     wish = annotations.get(labels.PROMOTE, "")
-    fingerprint = target.record.fingerprint
-    if annotations.get(labels.ROLLBACK_TO) == target.revision:
+    fingerprint = moving.target.record.fingerprint
+    if annotations.get(labels.ROLLBACK_TO) == moving.target.revision:
         return True
-    return wish == target.revision or (len(wish) >= 8 and fingerprint.startswith(wish))
+    return wish == moving.target.revision or (len(wish) >= 8 and fingerprint.startswith(wish))
 
 
 def flapping(moving: Shift) -> Trouble | None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from enginewright.core.conditions import bad
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
-from enginewright.core.decide.position import WAITING, Shift, promoted
+from enginewright.core.decide.position import Shift
 from enginewright.core.decide.roll_back import retreat
-from enginewright.core.decide.rollout import PROGRESS_CHECK, RolloutResult, Target, back_to
-from enginewright.core.decide.shift_verdict import promote_with
-from enginewright.core.decide.world import World, count
+from enginewright.core.decide.rollout import PROGRESS_CHECK, RolloutResult
+from enginewright.core.decide.world import count
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.routing import WHOLE
 from enginewright.core.status import RolloutStatus
 
 
@@ -19,8 +17,6 @@ def recreate(moving: Shift) -> RolloutResult:
     """The old replicas free the device before the new ones ask for it; the gap is what Recreate means."""
     if moving.candidate and not starting_trouble(moving.world, moving.stable, moving.stable.revision):
         return _turn_back(moving)
-    if asks_first(moving.world, moving.target):
-        return _ask(moving)
     going = tuple(
         children.remove(other, "strategy Recreate stops the old first")
         for other in moving.serving.alive
@@ -35,30 +31,6 @@ def recreate(moving: Shift) -> RolloutResult:
             Reason.DRAINING,
             f"Strategy Recreate: {count(moving.stable.replicas, 'replica')} of revision {moving.stable.revision} stop "
             f"before revision {moving.target.revision} starts.",
-        ),
-    )
-
-
-def asks_first(world: World, target: Target) -> bool:
-    """Whether a person has yet to say that what serves may stop: nothing that is measured beside it could be waited
-    with later. The classes of a fleet take turns instead."""
-    return world.spec.rollout.strategy == "Recreate" and not (world.obj.fleet or promoted(world, target))
-
-
-def _ask(moving: Shift) -> RolloutResult:
-    stable, revision = moving.stable, moving.target.revision
-    return RolloutResult(
-        memory=RolloutStatus(stable=stable.revision, candidate=revision, step=WAITING,
-                             rolled_back=moving.memory.rolled_back),
-        actions=back_to(moving.world, moving.serving, stable, moving.target.replicas, "the next one is not promoted"),
-        traffic={stable.revision: WHOLE},
-        requeue=PROGRESS_CHECK,
-        verdict=bad(
-            Condition.ROLLOUT_COMPLETE,
-            Reason.WAITING_FOR_PROMOTION,
-            f"The engine of revision {revision} is built and proven. Strategy Recreate stops revision "
-            f"{stable.revision} before it starts, so that nothing serves in between; promote it with "
-            f"{promote_with(moving)}.",
         ),
     )
 

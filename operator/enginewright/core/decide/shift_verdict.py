@@ -23,7 +23,7 @@ def verdict_of(moving: Shift, at: Position) -> Verdict:
     passed = told(moving.remember(at).analysis)
     if step == WAITING:
         who = (f"OptimisedModel {moving.world.obj.fleet} promotes it when every class has a proven candidate"
-               if moving.world.obj.fleet else f"promote it with {promote_with(moving)}")  # fmt: skip
+               if moving.world.obj.fleet else f"promote it with {_promote(moving)}")  # fmt: skip
         return bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.WAITING_FOR_PROMOTION,
@@ -39,7 +39,7 @@ def verdict_of(moving: Shift, at: Position) -> Verdict:
     )
 
 
-def promote_with(moving: Shift) -> str:
+def _promote(moving: Shift) -> str:
     return f"kubectl annotate om {moving.world.obj.name} {labels.PROMOTE}={moving.target.revision}"
 
 
@@ -52,7 +52,7 @@ def _analysing(moving: Shift, at: Position) -> Verdict:
     found = moving.answer.message if same else "no request has been measured yet"
     message = f"Revision {revision} {how} and is compared with revision {moving.stable.revision}: {found}."
     if same and moving.answer.starved:
-        message += f" Promote it unmeasured with {promote_with(moving)}."
+        message += f" Promote it unmeasured with {_promote(moving)}."
         return bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_SAMPLES, message)
     return bad(Condition.ROLLOUT_COMPLETE, Reason.ANALYSING, message)
 
