@@ -45,6 +45,8 @@ SMOKE_TEST_FAILED = "smoke test failed: "
 # How the termination message of a replica begins whose TensorRT or GPU is not what its engine was built with. fits.py
 # imports nothing and repeats them.
 MISFITS = ("TensorRTVersionMismatch", "DeviceMismatch")
+# The id of the operator's own requests to servers, by which the quality monitor knows them from live ones.
+PROBE_REQUEST_ID = "enginewright-probe"
 MODEL_REPOSITORY = "model_repository"
 # The one model in it. Its config.pbtxt names none, so that whoever mounts or links the folder chooses the name that it
 # is served under: one engine serves for models of many names.

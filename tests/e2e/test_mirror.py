@@ -13,9 +13,8 @@ from support.candidates import plant
 ANALYSIS = {"mirror": True, "maxSlowdown": 10}
 SPEC: dict[str, Any] = {**WATCHED, "replicas": 1, "rollout": {"analysisSeconds": 60, "analysis": ANALYSIS}}
 SOUND = {**SPEC, "engine": {"maxBatchSize": 4}}
-# Of two engines within the tolerance of 0.2.
-REQUIRED = 0.2
-NARROW = {**SPEC, "engine": {"maxBatchSize": 2}}
+# Here the operator sends many requests of its own, on which the engine is right.
+NARROW = {**SPEC, "engine": {"maxBatchSize": 2}, "rollout": {**SPEC["rollout"], "strategy": "BlueGreen"}}
 
 
 def test_live_requests_promote_what_agrees_and_give_up_what_is_wrong_on_them_alone(stocked_bench: Bench) -> None:
@@ -35,9 +34,7 @@ def test_live_requests_promote_what_agrees_and_give_up_what_is_wrong_on_them_alo
         bench.apply("tiny", **NARROW)
         said = bench.wait_reason("tiny", "RolloutComplete", "RolledBack")["message"]
         assert "(OutputsDiffer): Its answers to live requests are not the stable revision's: " in said
-        assert " mirrored live requests agree by cosine 0." in said
+        assert " mirrored live requests agree by cosine 0.000" in said
         after = bench.model("tiny")["status"]
-        live = after["rollout"]["analysis"]
-        assert live["agreement"] <= live["agreementHigh"] < REQUIRED
         assert after["rollout"]["stable"] == before["rollout"]["stable"]
         assert after["rollout"]["rolledBack"]["reason"] == "OutputsDiffer"

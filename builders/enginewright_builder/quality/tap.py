@@ -12,7 +12,7 @@ from http import client
 from pathlib import Path
 from typing import Final
 
-from enginewright_builder.quality.trace import Traced, UnreadableTraceError, read_traces
+from enginewright_builder.quality.trace import TRACE_LEVEL, Traced, UnreadableTraceError, read_traces
 
 HOST: Final = "127.0.0.1"
 ANSWER_SECONDS: Final = 5.0
@@ -42,7 +42,7 @@ class Tap:
         self._allowed = min(self._allowed % 1 + self._per_second * seconds, max(1.0, self._per_second * seconds))
         count = int(self._allowed)
         if count:
-            self._set({"trace_level": ["TENSORS"], "trace_rate": str(self._rate), "trace_count": str(count),
+            self._set({"trace_level": TRACE_LEVEL, "trace_rate": str(self._rate), "trace_count": str(count),
                        "log_frequency": "1"})
         return count
 

@@ -2,8 +2,9 @@
 
 Level ``TENSORS`` gives, for each traced request, its inputs as they were queued and the outputs of the backend, as text
 of six digits: ``[{"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name","data","shape","dtype"}}, …]`` (server
-``docs/user_guide/trace.md``). Six digits are far below what a metric resolves. Of other types the text is empty (FP16,
-BF16) or raw bytes that break the JSON (INT8, UINT8, BYTES), as seen with tritonserver 2.51.
+``docs/user_guide/trace.md``). The id that a client gave its request is there with level ``TIMESTAMPS`` alone. Six digits
+are far below what a metric resolves. Of other types the text is empty (FP16, BF16) or raw bytes that break the JSON (INT8,
+UINT8, BYTES), as seen with tritonserver 2.51.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from enginewright_builder.contract import PROBE_REQUEST_ID
 from enginewright_builder.engines.base import Array, Tensors
 
+TRACE_LEVEL: Final = ("TIMESTAMPS", "TENSORS")
 INPUT, OUTPUT = "TENSOR_QUEUE_INPUT", "TENSOR_BACKEND_OUTPUT"
 _TYPES: Final[Mapping[str, Any]] = {
     "BOOL": np.bool_, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "UINT16": np.uint16,
@@ -47,18 +50,22 @@ def readable(dtype: str) -> bool:
 
 
 def read_traces(text: bytes) -> Iterator[Traced]:
-    """The requests of one file that have both sides, in their order. Raises :class:`UnreadableTraceError`."""
+    """The requests of one file that have both sides, in their order, without the operator's own. Raises
+    :class:`UnreadableTraceError`."""
     sides: dict[int, dict[str, dict[str, Array]]] = {}
+    ours: set[int] = set()
     try:
         for entry in json.loads(text):
+            if entry.get("request_id") == PROBE_REQUEST_ID:
+                ours.add(int(entry["id"]))
             if entry.get("activity") in (INPUT, OUTPUT):
                 tensor = entry["tensor"]
                 found = sides.setdefault(int(entry["id"]), {INPUT: {}, OUTPUT: {}})
                 found[entry["activity"]][tensor["name"]] = _array(tensor)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise UnreadableTraceError(f"{type(error).__name__}: {error}") from error
-    for request in sides.values():
-        if _whole(request[INPUT]) and _whole(request[OUTPUT]):
+    for number, request in sides.items():
+        if number not in ours and _whole(request[INPUT]) and _whole(request[OUTPUT]):
             yield Traced(inputs=request[INPUT], outputs=request[OUTPUT])
 
 

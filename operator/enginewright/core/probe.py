@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from enginewright_builder.contract import PROBE_REQUEST_ID
+
 # Free dimensions but the first, which is the batch.
 FREE_DIMENSION: Final = 8
 LARGEST_INPUT: Final = 4 << 20
@@ -65,7 +67,7 @@ def make_request(metadata: Mapping[str, Any], seed: int) -> Request:
         raise ProbeError("the server names no inputs")
     if sum(len(part) for part in parts) > LARGEST_INPUT:
         raise ProbeError(f"one input takes more than {LARGEST_INPUT >> 20} MiB")
-    head = json.dumps({"inputs": entries, "parameters": {"binary_data_output": True}}).encode()
+    head = json.dumps({"id": PROBE_REQUEST_ID, "inputs": entries, "parameters": {"binary_data_output": True}}).encode()
     return Request(head + b"".join(parts), len(head))
 
 

@@ -19,12 +19,14 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from enginewright.clients.probe import ProbeClient
+from enginewright.core.probe import make_request
 from enginewright_builder.contract import AccuracyRequest, QualityReport, ServingChoice
 from enginewright_builder.engines.base import Array, Artifact, ExportedModel
 from enginewright_builder.quality.mirror import Mirror
 from enginewright_builder.quality.monitor import Monitor
 from enginewright_builder.quality.reference import Reference, keep_reference, read_about
-from enginewright_builder.quality.tap import Tap, TapClosedError
+from enginewright_builder.quality.tap import HOST, Tap, TapClosedError
 from enginewright_builder.quality.window import Window
 from enginewright_builder.triton.ports import free_ports
 from enginewright_builder.triton.process import descendants
@@ -138,6 +140,19 @@ async def test_what_was_sampled_is_asked_of_a_candidate_as_well(weights: Array |
     assert (report.samples, report.mirrored, report.targets) == (12, 12, ("127.0.0.1",))
     assert report.total / report.samples == pytest.approx(1.0, abs=1e-5)
     assert low <= report.agreed / report.mirrored <= high + 1e-6
+
+
+async def test_what_the_operator_asks_by_itself_is_no_live_request(artifact: Artifact, tmp_path: Path) -> None:
+    async with serving(artifact, tmp_path) as served, ProbeClient() as client:
+        monitor = served.monitor(lambda: 0.0)
+        await asyncio.to_thread(monitor.look)
+        metadata = await client.metadata(HOST, "multiply", served.port)
+        for seed in range(3):
+            await client.infer(HOST, "multiply", make_request(metadata, seed), served.port)
+        await served.ask(2)
+        await served.written(5)
+        await asyncio.to_thread(monitor.look)
+    assert monitor.told().report.requests == 2
 
 
 async def test_what_is_sampled_is_bounded_and_nothing_of_it_stays(artifact: Artifact, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enginewright_builder.contract import PROBE_REQUEST_ID
 from enginewright_builder.quality.trace import INPUT, OUTPUT, UnreadableTraceError, read_traces, readable
 
 # As tritonserver 2.51 wrote it.
@@ -42,6 +43,17 @@ def test_several_requests_in_one_file_are_told_apart_and_half_ones_left_out() ->
                        entry(INPUT, "x", "9", "1,1", number=6)]).encode()
     assert [(found.inputs["x"].ravel().tolist(), found.outputs["y"].ravel().tolist()) for found in read_traces(text)
             ] == [([1, 2], [2, 4]), ([3], [6])]
+
+
+def test_the_operators_own_requests_are_left_out_by_their_id() -> None:
+    # As tritonserver 2.51 writes them, with the timestamps left out.
+    ids = {1: PROBE_REQUEST_ID, 2: "", 3: "a client's own"}
+    text = json.dumps([event for number, told in ids.items() for event in (
+        {"id": number, "model_name": "m", "model_version": 1, **({"request_id": told} if told else {})},
+        {"id": number, "timestamps": [{"name": "REQUEST_START", "ns": 6420777130175}]},
+        entry(INPUT, "x", str(number), "1,1", number=number), entry(OUTPUT, "y", "6", "1,1", number=number),
+    )]).encode()
+    assert [found.inputs["x"].item() for found in read_traces(text)] == [2, 3]
 
 
 @pytest.mark.parametrize("text", [
