@@ -56,7 +56,15 @@ async def service_curve(server: TritonServer, model_name: str, sample: Tensors, 
     first = await _curve(server, model_name, sample, serving, batches, seconds, each)
     if not first.points or first.throughput(serving.instance_count) >= CREDIBLE * shown:
         return first
-    return quicker(first, await _curve(server, model_name, sample, serving, batches[::-1], seconds, each))
+    largest = _affordable(first.points[-1], batches, seconds)
+    return quicker(first, await _curve(server, model_name, sample, serving, largest, seconds, each))
+
+
+def _affordable(known: ServicePoint, batches: Sequence[int], seconds: float) -> list[int]:
+    """The largest first, without those of which one request might take all the time: it does not begin to be over
+    before the first batch is measured. A batch takes at most as many times longer as it is larger."""
+    return [batch for batch in reversed(batches)
+            if batch <= known.batch or known.p50_ms / 1e3 * batch / known.batch <= seconds]
 
 
 def quicker(first: Curve, second: Curve) -> Curve:
