@@ -2,9 +2,9 @@
 
 Level ``TENSORS`` gives, for each traced request, its inputs as they were queued and the outputs of the backend, as text
 of six digits: ``[{"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name","data","shape","dtype"}}, …]`` (server
-``docs/user_guide/trace.md``). The id that a client gave its request is there with level ``TIMESTAMPS`` alone. Six digits
-are far below what a metric resolves. Of other types the text is empty (FP16, BF16) or raw bytes that break the JSON (INT8,
-UINT8, BYTES), as seen with tritonserver 2.51.
+``docs/user_guide/trace.md``). The id that a client gave its request is there with level ``TIMESTAMPS`` alone. Six
+digits are far below what a metric resolves. Of other types the text is empty (FP16, BF16) or raw bytes that break the
+JSON (INT8, UINT8, BYTES), as seen with tritonserver 2.51.
 """
 
 from __future__ import annotations
