@@ -38,7 +38,6 @@ class Curve:
     points: tuple[ServicePoint, ...]
     alone: ServicePoint | None
 
-
     def throughput(self, instances: int) -> float:
         """Inferences a second of all instances, at the batch size that gives most."""
         return max((1e3 * point.batch * instances / _compute_ms(point) for point in self.points), default=0.0)
@@ -77,7 +76,7 @@ def quicker(first: Curve, second: Curve) -> Curve:
 
 
 def _compute_ms(point: ServicePoint) -> float:
-    """Nothing where Triton counted nothing."""
+    """Endless where Triton counted nothing: such a point is the quicker of none."""
     return point.compute_ms or math.inf
 
 

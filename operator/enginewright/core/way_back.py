@@ -11,11 +11,22 @@ from enginewright.core.status import RevisionStatus, Status
 Revisions = tuple[RevisionStatus, ...]
 
 
-def good_ones(revisions: Iterable[RevisionStatus], left: str | None) -> Revisions:
+def good_ones(revisions: Iterable[RevisionStatus], left: str) -> Revisions:
     """The one that served last, then those before it, newest first; without ``left``."""
     found = (entry for entry in revisions if entry.promotion_time and entry.outcome != "RolledBack")
     others = [entry for entry in found if entry.revision != left]
     return tuple(sorted(others, key=lambda entry: entry.outcome != "Serving"))
+
+
+def serves(revisions: Iterable[RevisionStatus]) -> RevisionStatus | None:
+    """The one that serves; while another is rolled out, the one that did until then."""
+    return next((entry for entry in revisions if entry.outcome == "Serving"), None)
+
+
+def served(revisions: Iterable[RevisionStatus]) -> str:
+    """The name of the one that :func:`serves`; empty where none does."""
+    found = serves(revisions)
+    return found.revision if found else ""
 
 
 def way_back(status: Status) -> Revisions:
@@ -24,12 +35,8 @@ def way_back(status: Status) -> Revisions:
     rollout = status.rollout
     drifted = _drifted(status)
     candidate = rollout.candidate if rollout else None
-    return tuple(entry for entry in good_ones(status.revisions, candidate or _serving(status))
+    return tuple(entry for entry in good_ones(status.revisions, candidate or served(status.revisions))
                  if entry.fingerprint not in drifted)
-
-
-def _serving(status: Status) -> str | None:
-    return next((entry.revision for entry in status.revisions if entry.outcome == "Serving"), None)
 
 
 def _drifted(status: Status) -> set[str]:

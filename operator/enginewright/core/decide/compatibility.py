@@ -10,6 +10,7 @@ from enginewright.core.conditions import Verdict
 from enginewright.core.decide.world import World
 from enginewright.core.reasons import Reason
 from enginewright.core.status import TargetStatus
+from enginewright.core.way_back import serves
 from enginewright_builder.contract import BuildRequest
 
 _WORDS = {"device": "device", "device_count": "devices of one replica", "server_image": "server image",
@@ -28,13 +29,13 @@ def target_of(request: BuildRequest) -> TargetStatus:
 def explain(world: World, target: TargetStatus | None, verdict: Verdict) -> Verdict:
     """``verdict`` of a build, with what has changed since the revision that serves. The reason says so only while the
     build runs: why one waits, fails or is tried again goes before."""
-    serves = next((entry for entry in world.memory.revisions if entry.outcome == "Serving"), None)
-    changes = _changes(serves.target, target) if serves and serves.target and target else ""
-    if verdict.ok or serves is None or not changes:
+    stable = serves(world.memory.revisions)
+    changes = _changes(stable.target, target) if stable and stable.target and target else ""
+    if verdict.ok or stable is None or not changes:
         return verdict
     reason = Reason.TARGET_CHANGED if verdict.reason == Reason.BUILDING else verdict.reason
     return Verdict(type=verdict.type, status=verdict.status, reason=reason,
-                   message=f"Since revision {serves.revision}, which goes on serving, was built: {changes}. "
+                   message=f"Since revision {stable.revision}, which goes on serving, was built: {changes}. "
                            f"{verdict.message}")
 
 

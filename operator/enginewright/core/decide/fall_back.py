@@ -15,11 +15,10 @@ from enginewright.core.decide.analysis import starting_trouble
 from enginewright.core.decide.pin import Goal, made_again
 from enginewright.core.decide.rollout import put_aside
 from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import World
 from enginewright.core.observed import ObjectView
 from enginewright.core.reasons import Reason
 from enginewright.core.status import RolledBackStatus, RolloutStatus
-from enginewright.core.way_back import good_ones
+from enginewright.core.way_back import good_ones, served
 
 
 def needs_kept(obj: ObjectView) -> bool:
@@ -53,7 +52,8 @@ def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
         # The next engine is built: on the way back from an earlier one nobody need wait for it.
         return memory.rolled_back if serving.stable is None else None
     deployed = serving.deployment(revision)
-    if deployed is None or revision in (_served(world), memory.stable if memory.step == "Complete" else ""):
+    stable = memory.stable if memory.step == "Complete" else ""
+    if deployed is None or revision in (served(world.memory.revisions), stable):
         return None
     trouble = starting_trouble(world, deployed, revision)
     if trouble is None or serving.answers(deployed):
@@ -61,7 +61,3 @@ def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
         return None
     return RolledBackStatus(revision=revision, reason=trouble.reason, message=trouble.message,
                             time=timestamp(world.now), retry=world.retry)
-
-
-def _served(world: World) -> str:
-    return next((entry.revision for entry in world.memory.revisions if entry.outcome == "Serving"), "")

@@ -21,6 +21,7 @@ from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.request import server_image
 from enginewright.core.status import RevisionStatus, RolledBackStatus
+from enginewright.core.way_back import served
 
 Revisions = tuple[RevisionStatus, ...]
 
@@ -36,9 +37,8 @@ def history_step(world: World, goal: EngineResult, tried: EngineResult, rollout:
     was ``tried``; ``world`` has its spec."""
     entries, actions = world.memory.revisions, tuple[Action, ...]()
     memory = rollout.memory
-    served = next((entry.revision for entry in entries if entry.outcome == "Serving"), "")
     complete = memory.step in ("Complete", "RolledBack") and memory.stable == goal.revision
-    if complete and served != goal.revision and goal.record and goal.placement:
+    if complete and served(entries) != goal.revision and goal.record and goal.placement:
         entries = _promote(world, entries, goal, goal.record)
         actions = _keep(world, goal.revision, goal.placement, goal.record)
     if memory.rolled_back:
