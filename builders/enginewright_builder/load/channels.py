@@ -82,7 +82,8 @@ class Channels:
     async def _connect(self) -> _Connection:
         channel = grpc.aio.insecure_channel(self.url, options=OPTIONS)
         try:
-            await asyncio.wait_for(channel.channel_ready(), self.connect_seconds)
+            async with asyncio.timeout(self.connect_seconds):
+                await channel.channel_ready()
         except TimeoutError:
             await channel.close()
             raise ConnectionError(f"{self.url} does not answer within {self.connect_seconds:.0f} s") from None

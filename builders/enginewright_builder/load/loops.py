@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import time
@@ -129,7 +130,6 @@ async def _sleep_until(moment: float, stop: asyncio.Event | None) -> None:
     elif stop is None:
         await asyncio.sleep(delay)
     else:
-        try:
-            await asyncio.wait_for(stop.wait(), delay)
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await stop.wait()

@@ -185,7 +185,8 @@ class TritonServer:
             if self._child.returncode is None:
                 self._child.send_signal(signal.SIGTERM)
                 try:
-                    await asyncio.wait_for(self._child.wait(), STOP_SECONDS)
+                    async with asyncio.timeout(STOP_SECONDS):
+                        await self._child.wait()
                 except TimeoutError:
                     process.kill_group(group)
             process.kill_group(group)

@@ -84,14 +84,17 @@ async def test_an_engine_is_served_under_whatever_name_its_folder_has(artifact: 
 async def test_requests_of_many_shapes_at_once_get_each_their_own_answer(server: TritonServer) -> None:
     """The batcher joins what fits and the model splits it again: nothing is padded, nobody gets another's rows."""
     questions = [rows(1 + number % 3, 1 + number % 4) for number in range(64)]
-    before = await server.statistics("multiply")
+    executions, rounds = len(questions), 0
     async with Channels(server.grpc_url) as channels:
-        answers = await asyncio.gather(*(ask(channels, x) for x in questions))
-    after = await server.statistics("multiply")
-    for x, y in zip(questions, answers, strict=True):
-        np.testing.assert_allclose(y, multiply(x), rtol=1e-4, atol=1e-6)
-    executions = after["execution_count"] - before["execution_count"]
-    assert executions < len(questions), "no two requests shared an execution"
+        # A client short of processor time sends one after another, which the server has answered before the next.
+        while executions == len(questions) and rounds < 50:
+            before = await server.statistics("multiply")
+            answers = await asyncio.gather(*(ask(channels, x) for x in questions))
+            after = await server.statistics("multiply")
+            for x, y in zip(questions, answers, strict=True):
+                np.testing.assert_allclose(y, multiply(x), rtol=1e-4, atol=1e-6)
+            executions, rounds = after["execution_count"] - before["execution_count"], rounds + 1
+    assert executions < len(questions), f"no two requests shared an execution in {rounds} rounds"
 
 
 async def test_a_bad_request_gets_an_error_and_the_others_their_answers(server: TritonServer) -> None:

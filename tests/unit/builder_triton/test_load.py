@@ -180,6 +180,29 @@ async def test_reconnecting_moves_to_new_connections_and_loses_nothing(backend: 
     assert len(backend.peers) >= 4
 
 
+@pytest.mark.parametrize("later", range(5))
+async def test_an_end_that_comes_as_a_connection_stands_is_an_end(monkeypatch: pytest.MonkeyPatch, later: int) -> None:
+    """Renewal that was cancelled at that moment went on for ever, and so did the load generator."""
+    ready = asyncio.get_running_loop().create_future()
+
+    class Channel:
+        async def channel_ready(self) -> None:
+            await ready
+
+        def unary_unary(self, _method: str) -> None:
+            """What calls through it is not looked at here."""
+
+    monkeypatch.setattr(grpc.aio, "insecure_channel", lambda *_, **__: Channel())
+    connecting = asyncio.create_task(Channels("nowhere:1")._connect())
+    await asyncio.sleep(0)
+    ready.set_result(None)
+    for _ in range(later):
+        await asyncio.sleep(0)
+    cancelled = connecting.cancel()
+    await asyncio.wait([connecting])
+    assert connecting.cancelled() is cancelled
+
+
 async def test_no_server_is_said_at_once() -> None:
     with pytest.raises(ConnectionError, match="does not answer"):
         async with Channels("127.0.0.1:1", connect_seconds=0.2):
