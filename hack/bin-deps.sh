@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the local cluster and the images need. Does nothing where they are there.
+# Installs the Debian packages that the local cluster and the images need, and with --tests those that only tests do.
+# Does nothing where they are there.
 # The packages' own services (etcd, containerd) are not started: the cluster runs its own, beside any others.
 set -euo pipefail
 
@@ -20,6 +21,7 @@ needed=(
   umount mount
   /etc/ssl/certs/ca-certificates.crt ca-certificates
 )
+[[ "${1:-}" != --tests ]] || needed+=(chromium chromium)
 export PATH="$PATH:/usr/sbin:/sbin"
 
 missing=()

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from demo import inference, sentences, traffic, volumes, watch
 from demo.scaling import ReplicaWatch
 from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, StepError, run
 from demo.summary import Summary
+from enginewright.plugin.history import filled, history
 
 NAMESPACE = "enginewright-demo"
 SYSTEM_NAMESPACE = "enginewright-system"
@@ -170,6 +172,10 @@ def fetch_report(kube: Kube, image: str) -> None:
     for name, content in volumes.read(kube, NAMESPACE, "enginewright-store", image,
                                       ("build-report.json", "report.html")).items():
         (OUTPUT / name).write_bytes(content)
+    # As the plugin's report does.
+    page = OUTPUT / "report.html"
+    model = kube.json("get", "optimisedmodel", MODEL, "-n", NAMESPACE)
+    page.write_text(filled(page.read_text(), history(model, datetime.now(UTC))) or page.read_text())
 
 
 def remove_model(kube: Kube) -> None:

@@ -74,7 +74,7 @@ if ((failed)); then
   note e2e - "not run"
 else
   tests triton -m "triton or torch" tests/unit tests/integration
-  step packages hack/bin-deps.sh
+  step packages hack/bin-deps.sh --tests
   tests integration -m "not triton" tests/integration
   if reason="$(hack/dev/can-run-node.sh)"; then
     end_to_end

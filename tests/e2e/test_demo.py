@@ -6,14 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from demo.shell import ROOT, Kube
+from support.browser import show
 
 
 @pytest.mark.timeout(900)
-def test_the_demo_shows_the_whole_way(kube: Kube) -> None:
+def test_the_demo_shows_the_whole_way(kube: Kube, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "demo"], cwd=ROOT, env={**os.environ, "PYTHONPATH": "hack"},
                           capture_output=True, text=True, check=False, timeout=840)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
@@ -26,4 +28,6 @@ def test_the_demo_shows_the_whole_way(kube: Kube) -> None:
     assert summary["accuracy"]["value"] >= 1 - summary["accuracy"]["tolerance"]
     steps = {"cluster", "images", "build", "ready", "first_inference", "scale_up", "scale_down"}
     assert set(summary["seconds"]) == steps
-    assert "<svg" in (ROOT / "build/demo/report.html").read_text()
+    shown = show(ROOT / "build/demo/report.html", tmp_path)
+    assert shown.console == ()
+    assert shown.dom.count("<svg") >= 3, "latency and throughput, layers, replicas"

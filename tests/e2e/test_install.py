@@ -24,6 +24,7 @@ from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, run
 from support.apiserver import eventually
 from support.archives import renamed
 from support.bench import Bench
+from support.browser import show
 from support.janitor import Janitor
 
 CHART = ROOT / "charts" / "enginewright"
@@ -97,7 +98,10 @@ async def test_install_serve_upgrade_remove(stocked_bench: Bench, images: dict[s
     assert plugin(bench, "watch", "tiny").splitlines()[-1].endswith("tiny serves what its spec asks for.")
     assert "EngineBuilt CacheHit" in plugin(bench, "explain", "tiny")
     plugin(bench, "report", "tiny", "--file", str(tmp_path / "report.html"))
-    assert "<svg" in (tmp_path / "report.html").read_text()
+    shown = show(tmp_path / "report.html", tmp_path / "profile")
+    assert shown.console == ()
+    assert "<svg" in shown.dom
+    assert "1 replica as of" in shown.dom
 
     load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "2", "--json",
             "--inputs", "/models/evaluation.npz", "--rate", "20", "--seconds", "600"]

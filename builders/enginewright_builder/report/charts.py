@@ -1,52 +1,20 @@
-"""The report's charts as plain data for the page's inline SVG: positions are computed here, drawn by the template."""
+"""The report's charts: Vega-Lite specifications with their data in them, and the rows that the page draws by itself."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from enginewright_builder.evidence.layers import NAMES, Layer
-from enginewright_builder.report import words
+from enginewright_builder.evidence.layers import NAMES, Layer, Layers
+from enginewright_builder.report import history, words
+from enginewright_builder.report.history import Spec
 from enginewright_builder.report.model import BuildReport
 from enginewright_builder.sweep.result import Point
 
-WIDTH, HEIGHT = 640, 340
-LEFT, RIGHT, TOP, BOTTOM = 56, 20, 34, 44
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tick:
-    at: float
-    label: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dot:
-    x: float
-    y: float
-    chosen: bool
-    frontier: bool
-    label: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scatter:
-    """Pixels in a box of ``width`` × ``height``; ``frontier`` is an SVG path, ``limit_x`` the objective (None:
-    none)."""
-
-    width: int
-    height: int
-    plot: tuple[float, float, float, float]  # left, top, right, bottom
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    dots: tuple[Dot, ...]
-    frontier: str
-    limit_x: float | None
-    before: Dot | None  # plain serving, where it lies inside the plot
-    x_title: str
-    y_title: str
-    chosen_anchor: str  # of the chosen dot's label, so that it stays inside
+# An objective, or plain serving, farther to the right would squeeze the points into a corner: it is only told in words.
+FARTHEST = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,58 +30,97 @@ class Bar:
     advice: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """``width`` in per cent of the whole row."""
-
-    layer: Layer
-    width: float
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stack:
-    label: str
-    value: str
-    parts: tuple[Part, ...]
+def specs(report: BuildReport) -> dict[str, Spec]:
+    """By the name that the page's ``data-chart`` gives."""
+    found = history.specs()
+    if report.sweep is not None:
+        found["pareto"] = pareto(report)
+        if report.performance and report.performance.before:
+            found["layers"] = stacks(report)
+    return found
 
 
-def pareto(report: BuildReport) -> Scatter | None:
-    """Latency at the objective's percentile against throughput, every measured point; None without a sweep."""
-    if report.sweep is None:
-        return None
-    points, best = report.sweep.points, report.sweep.best
-    limit = report.objective.latency_ms
-    # An objective far to the right would squeeze the points into a corner: it is then only told in words.
+def pareto(report: BuildReport) -> Spec:
+    """Latency at the objective's percentile against throughput, every measured point of ``report.sweep``."""
+    assert report.sweep is not None
+    front, best = frontier(report.sweep.points), report.sweep.best
+    rows = [_row(point, "chosen" if point == best else "frontier" if point in front else "other")
+            for point in report.sweep.points]
+    widest = max(row["latency"] for row in rows)
     before = report.performance.before if report.performance else None
-    widest = max(point.objective_ms for point in points)
-    if before and before.point.objective_ms <= 2 * widest:
+    if before and before.point.objective_ms <= FARTHEST * widest:
+        name = words.full_name(before.name)
+        rows.append({**_row(before.point, "before"), "label": f"Before: {name}, {_label(before.point)}"})
         widest = max(widest, before.point.objective_ms)
-    shown_limit = limit if 0 < limit <= 2 * widest else 0.0
-    x_scale = nice_ticks(max(widest, shown_limit))
-    y_scale = nice_ticks(max(point.throughput for point in (*points, *([before.point] if before else []))))
-    plot = (float(LEFT), float(TOP), float(WIDTH - RIGHT), float(HEIGHT - BOTTOM))
+    limit = report.objective.latency_ms
+    return {
+        "description": "Throughput against latency of every measured setting; the chosen one has a ring.",
+        "width": "container", "height": 300, "data": {"values": rows},
+        "encoding": {
+            "x": {"field": "latency", "type": "quantitative", "scale": {"domainMin": 0},
+                  "title": f"p{report.objective.latency_percentile:g} latency, ms"},
+            "y": {"field": "throughput", "type": "quantitative", "scale": {"domainMin": 0},
+                  "title": "inferences a second"},
+        },
+        "layer": [*(_limit(limit) if 0 < limit <= FARTHEST * widest else ()), *_points()],
+    }  # fmt: skip
 
-    def x(value: float) -> float:
-        return round(plot[0] + value / x_scale[-1] * (plot[2] - plot[0]), 1)
 
-    def y(value: float) -> float:
-        return round(plot[3] - value / y_scale[-1] * (plot[3] - plot[1]), 1)
+def _limit(limit: float) -> list[Spec]:
+    at = {"data": {"values": [{"latency": limit}]}, "encoding": {"y": {"value": 0}, "y2": {"value": "height"}}}
+    text = {"type": "text", "text": "objective", "align": "right", "baseline": "bottom", "dx": -5,
+            "color": "var(--warn)"}  # fmt: skip
+    return [
+        {**at, "mark": {"type": "rule", "color": "var(--warn)", "strokeDash": [5, 4]}},
+        {**at, "mark": text, "encoding": {"y": {"value": 292}}},
+    ]
 
-    front = frontier(points)
-    dots = [Dot(x=x(point.objective_ms), y=y(point.throughput), chosen=point == best, frontier=point in front,
-                label=_label(point)) for point in points]
-    plain = Dot(x=x(before.point.objective_ms), y=y(before.point.throughput), chosen=False, frontier=False,
-                label=f"Before: {words.full_name(before.name)}, {_label(before.point)}") if before else None
-    path = "M" + " L".join(f"{x(point.objective_ms)},{y(point.throughput)}" for point in front)
-    return Scatter(
-        width=WIDTH, height=HEIGHT, plot=plot, x_ticks=tuple(Tick(at=x(v), label=_tick(v)) for v in x_scale),
-        y_ticks=tuple(Tick(at=y(v), label=_tick(v)) for v in y_scale),
-        dots=tuple(sorted(dots, key=lambda dot: dot.chosen)), frontier=path,
-        limit_x=x(shown_limit) if shown_limit else None,
-        before=plain if before and before.point.objective_ms <= x_scale[-1] else None,
-        x_title=f"p{report.objective.latency_percentile:g} latency, ms", y_title="inferences a second",
-        chosen_anchor="end" if x(best.objective_ms) > WIDTH * 0.6 else "start")
+
+def _points() -> list[Spec]:
+    def only(*kinds: str) -> list[Spec]:
+        return [{"filter": {"field": "kind", "oneOf": list(kinds)}}]
+
+    label = {"tooltip": {"field": "label"}, "description": {"field": "label"}}
+    dot = {"type": "point", "filled": True, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 2, "size": 90}
+    ring = {"type": "point", "filled": False, "opacity": 1, "strokeWidth": 2, "size": 110, "color": "var(--warn)"}
+    chosen = {"type": "text", "text": "chosen", "dy": -18, "fontWeight": 600, "color": "var(--ink)"}
+    return [
+        {"transform": only("chosen", "frontier"), "mark": {"type": "line", "color": "var(--accent)", "opacity": 0.55}},
+        {"transform": only("before"), "mark": ring, "encoding": label},
+        {"transform": only("other"), "mark": {**dot, "color": "var(--dot)"}, "encoding": label},
+        {"transform": only("frontier"), "mark": {**dot, "color": "var(--accent)"}, "encoding": label},
+        {"transform": only("chosen"), "mark": {**ring, "size": 420, "color": "var(--accent)", "aria": False}},
+        {"transform": only("chosen"), "mark": {**dot, "color": "var(--accent)", "size": 160}, "encoding": label},
+        {"transform": only("chosen"), "mark": chosen},
+    ]
+
+
+def stacks(report: BuildReport) -> Spec:
+    """Before and after as bars of one scale, each of its four layers from the device outwards."""
+    assert report.sweep is not None
+    assert report.performance is not None
+    assert report.performance.before is not None
+    rows = [*_parts("Before", report.performance.before.point.layers), *_parts("Shipped", report.sweep.best.layers)]
+    return {
+        "description": "The four layers of a request's time, before and as shipped.",
+        "width": "container", "height": 90, "data": {"values": rows},
+        "mark": {"type": "bar", "stroke": "var(--card)"},
+        "encoding": {
+            "y": {"field": "serving", "type": "nominal", "title": None, "sort": ["Before", "Shipped"]},
+            "x": {"field": "milliseconds", "type": "quantitative", "stack": "zero", "title": "ms a request, mean"},
+            "color": {"field": "layer", "type": "nominal", "title": None, "sort": list(NAMES.values()),
+                      "scale": {"domain": list(NAMES.values()), "range": [f"var(--{layer})" for layer in NAMES]},
+                      "legend": {"orient": "top"}},
+            "order": {"field": "place", "type": "ordinal"},
+            "tooltip": {"field": "label"}, "description": {"field": "label"},
+        },
+    }  # fmt: skip
+
+
+def _parts(serving: str, layers: Layers) -> list[Mapping[str, Any]]:
+    return [{"serving": serving, "layer": NAMES[layer], "place": place, "milliseconds": layers.of(layer),
+             "label": f"{serving}, {NAMES[layer]}: {words.milliseconds(layers.of(layer))}"}
+            for place, layer in enumerate(NAMES)]  # fmt: skip
 
 
 def layer_bars(report: BuildReport) -> tuple[Bar, ...]:
@@ -133,20 +140,6 @@ def layer_bars(report: BuildReport) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def layer_stacks(report: BuildReport) -> tuple[Stack, ...]:
-    """Before and after as bars of one scale, each of its four layers from the device outwards."""
-    if report.sweep is None:
-        return ()
-    stacks = [("Shipped", report.sweep.best.layers)]
-    if report.performance and report.performance.before:
-        stacks.insert(0, ("Before", report.performance.before.point.layers))
-    largest = max(layers.total_ms for _, layers in stacks) or 1.0
-    return tuple(Stack(label=label, value=words.milliseconds(layers.total_ms), parts=tuple(
-        Part(layer=layer, width=round(100 * layers.of(layer) / largest, 2),
-             text=f"{NAMES[layer]}: {words.milliseconds(layers.of(layer))}") for layer in NAMES))
-        for label, layers in stacks)
-
-
 def frontier(points: Sequence[Point]) -> list[Point]:
     """Points that no other beats in both latency and throughput, by latency."""
     best, front = -math.inf, []
@@ -157,18 +150,8 @@ def frontier(points: Sequence[Point]) -> list[Point]:
     return front
 
 
-def nice_ticks(largest: float, count: int = 5) -> list[float]:
-    """From 0 to at least ``largest`` in steps of 1, 2 or 5 times a power of ten."""
-    if largest <= 0:
-        return [0.0, 1.0]
-    raw = largest / count
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
-    return [index * step for index in range(math.ceil(largest / step * (1 - 1e-9)) + 1)]
-
-
-def _tick(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
+def _row(point: Point, kind: str) -> dict[str, Any]:
+    return {"latency": point.objective_ms, "throughput": point.throughput, "kind": kind, "label": _label(point)}
 
 
 def _label(point: Point) -> str:

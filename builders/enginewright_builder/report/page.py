@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
 import jinja2
 
-from enginewright_builder.report import charts, words
+from enginewright_builder.report import charts, vega, words
 from enginewright_builder.report.drift import drifts
 from enginewright_builder.report.model import BuildReport
 
@@ -13,15 +15,20 @@ FORMATS = {name: getattr(words, name) for name in ("milliseconds", "per_second",
 
 
 def render(report: BuildReport) -> str:
-    """The whole page. Every value is escaped: names and reasons come from users' models."""
+    """The whole page. Every value is escaped, names and reasons come from users' models; the two scripts are
+    our own and the library's."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("enginewright_builder.report"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(FORMATS)
     fastest = max((candidate.throughput or 0.0 for candidate in report.candidates), default=0.0)
     return environment.get_template("report.html.jinja").render(
         report=report, engine=report.engine, sweep=report.sweep, headline=words.headline(report),
-        objective=words.objective_sentence(report), scatter=charts.pareto(report), bars=charts.layer_bars(report),
-        stacks=charts.layer_stacks(report), drifts=drifts(report), words=words, performance=report.performance,
+        objective=words.objective_sentence(report), charts=charts.specs(report), bars=charts.layer_bars(report),
+        vega=vega.script(), drawing=_drawing(), drifts=drifts(report), words=words, performance=report.performance,
         verdict=words.verdict, engine_name=words.engine_name,
         metric=words.METRICS.get(report.accuracy.metric, report.accuracy.metric), offered=words.is_offered(report),
         fastest=max(fastest, report.reference.throughput or 0.0))
+
+
+def _drawing() -> str:
+    return resources.files("enginewright_builder.report").joinpath("templates/report.js").read_text(encoding="utf-8")

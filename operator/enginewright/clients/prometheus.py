@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, Final, Self
 
 import requests
@@ -23,6 +24,8 @@ from enginewright.clients.signals import PENDING, NoSignalError
 
 THREADS: Final = 4
 _MARK: Final = "enginewright_sample"
+Series = list[tuple[float, float]]
+"""Seconds since 1970, and values."""
 
 
 class PrometheusClient:
@@ -47,26 +50,39 @@ class PrometheusClient:
         separated. Raises :class:`TransientError` and :class:`RefusedError`, the latter for a query that Prometheus
         rejects."""
         query = pending_query(namespace, model, matchers)
+        answer = await self._asked(url, lambda connection: connection.custom_query(query))
+        return read_pending(answer, self._stale_after)
+
+    async def over_time(self, url: str, query: str, start: datetime, end: datetime, step: float) -> Series:
+        """Of a query with one series or none, a value each ``step`` seconds where there is one. Raises as
+        :meth:`pending`, and :class:`NoSignalError` for an answer that cannot be read."""
+        span = (start, end, f"{step:g}s")
+        answer = await self._asked(url, lambda connection: connection.custom_query_range(query, *span))
+        try:
+            return [(float(at), float(value)) for one in answer for at, value in one["values"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise NoSignalError(f"answer of Prometheus cannot be read: {error!r}") from error
+
+    async def _asked(self, url: str, question: Callable[[PrometheusConnect], Any]) -> list[dict[str, Any]]:
         call = f"query {url}"
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._deadline + 0.5):
-                answer = await loop.run_in_executor(self._pool, self._query, url, query)
+                answer = await loop.run_in_executor(self._pool, lambda: question(self._connection(url)))
         except (TimeoutError, requests.RequestException, OSError) as error:
             raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
         except PrometheusApiClientException as error:
             kind = RefusedError if "HTTP Status Code 4" in str(error) else TransientError
             raise kind(str(error), call=call) from error
-        return read_pending(answer, self._stale_after)
+        return list(answer)
 
-    def _query(self, url: str, query: str) -> list[dict[str, Any]]:
+    def _connection(self, url: str) -> PrometheusConnect:
         connection = self._connections.get(url)
         if connection is None:
             # The queue is asked again in a second: retries here would only pile up.
             connection = PrometheusConnect(url=url, retry=Retry(total=0), timeout=self._deadline)
             self._connections[url] = connection
-        answer: list[dict[str, Any]] = connection.custom_query(query)
-        return answer
+        return connection
 
 
 def pending_query(namespace: str, model: str, matchers: str = "") -> str:
@@ -75,11 +91,16 @@ def pending_query(namespace: str, model: str, matchers: str = "") -> str:
     The pods of a model are named ``<model>-<revision>-<hash>-<suffix>``; the regular expression is anchored by
     Prometheus.
     """
+    series = f"{PENDING}{{{selector(namespace, model, matchers)}}}"
+    return f'{series} or label_replace(timestamp({series}), "{_MARK}", "time", "", "")'
+
+
+def selector(namespace: str, model: str, matchers: str = "") -> str:
+    """Label matchers of the model's pods."""
     wanted = [f"namespace={_quoted(namespace)}", f"pod=~{_quoted(f'{model}-[0-9a-f]+-[a-z0-9]+-[a-z0-9]+')}"]
     if matchers.strip(" ,"):
         wanted.append(matchers.strip(" ,"))
-    series = f"{PENDING}{{{','.join(wanted)}}}"
-    return f'{series} or label_replace(timestamp({series}), "{_MARK}", "time", "", "")'
+    return ",".join(wanted)
 
 
 def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, float]:

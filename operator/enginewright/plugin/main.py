@@ -45,6 +45,9 @@ def parser() -> argparse.ArgumentParser:
     page.add_argument("-f", "--file", type=Path, help="default: NAME-report.html; - is standard output")
     page.add_argument("--json", action="store_true", help="build-report.json instead of the page")
     page.add_argument("--open", action="store_true", help="show it in a browser")
+    page.add_argument("--prometheus", metavar="URL", default="", help="add replicas, queue and requests over time from "
+                      "this Prometheus, for example http://localhost:9090 by a kubectl port-forward")
+    page.add_argument("--hours", type=_hours, default=24.0, metavar="N", help="how far back, with --prometheus (24)")
     tops = verbs.add_parser("top", help="queue, rate, p99, replicas and cost of all models")
     tops.add_argument("-A", "--all-namespaces", action="store_true")
     tops.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
@@ -70,6 +73,13 @@ def _cluster_arguments(command: argparse.ArgumentParser, act: Callable[..., Any]
     command.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig's context")
     command.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
     command.set_defaults(act=act)
+
+
+def _hours(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 24 * 366:
+        raise argparse.ArgumentTypeError(f"{text}: write hours above 0, a year at most")
+    return value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,6 +20,8 @@ from enginewright.plugin.wishes import WishError
 
 POLL_SECONDS = 0.5
 DEADLINE_SECONDS = 90.0
+# A page is one line, which the node keeps in pieces of 16 KiB and counts one by one.
+LINES = 1000
 PRINT = ("import base64, pathlib, sys, zlib; "
          "print(base64.b64encode(zlib.compress(pathlib.Path(sys.argv[1]).read_bytes(), 9)).decode())")
 Object = Mapping[str, Any]
@@ -85,5 +87,5 @@ async def _printed(client: KubeClient, namespace: str, pod: str) -> str:
     while True:
         phase = (await client.get(POD, namespace, pod)).get("status", {}).get("phase")
         if phase in ("Succeeded", "Failed"):
-            return await client.logs(namespace, pod, "report", tail=50, deadline=10.0)
+            return await client.logs(namespace, pod, "report", tail=LINES, deadline=10.0)
         await asyncio.sleep(POLL_SECONDS)

@@ -22,7 +22,7 @@ from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
 from enginewright.core.conditions import find
 from enginewright.core.reasons import Condition
-from enginewright.plugin import changes, screen, wishes
+from enginewright.plugin import changes, history, screen, wishes
 from enginewright.plugin import report as reports
 from enginewright.plugin.words import explain as explained
 from enginewright.validate_command import models_in
@@ -101,6 +101,8 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
         raise wishes.WishError(f"{options.name} serves no engine yet; kubectl optimisedmodel explain {options.name}")
     file = "build-report.json" if options.json else "report.html"
     content = await reports.fetch(client, options.namespace, options.name, stable, file)
+    if not options.json:
+        content = await _with_history(content, obj, options)
     if str(options.file) == "-":
         sys.stdout.buffer.write(content)
         return 0
@@ -110,6 +112,20 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
     if options.open:
         webbrowser.open(Path.cwd().joinpath(path).as_uri())
     return 0
+
+
+async def _with_history(page: bytes, obj: Object, options: argparse.Namespace) -> bytes:
+    now, measured = datetime.now(UTC), None
+    if options.prometheus:
+        from enginewright.plugin.measured import over_time  # only here: its client takes a while to import
+
+        measured = await over_time(options.prometheus, obj, now, options.hours)
+    filled = history.filled(page.decode(), history.history(obj, now, measured))
+    if filled is None:
+        print("note: this page was written by an earlier release, without room for how the model has scaled",
+              file=sys.stderr)
+        return page
+    return filled.encode()
 
 
 async def top(client: KubeClient, options: argparse.Namespace) -> int:

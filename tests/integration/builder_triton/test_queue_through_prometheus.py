@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,8 @@ import tritonclient.grpc.aio as triton
 
 from enginewright.clients.errors import TransientError
 from enginewright.clients.prometheus import PrometheusClient
+from enginewright.plugin.measured import over_time
+from enginewright.plugin.wishes import WishError
 from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.triton.repository import write_model
@@ -69,6 +72,21 @@ async def test_what_waits_in_triton_is_what_the_operator_reads(patient: TritonSe
         await eventually(lambda: reads({POD: 0.0}))
         assert await client.pending(prometheus, "elsewhere", "queued") == {}
         assert await client.pending(prometheus, "models", "queue") == {}
+
+
+async def test_the_report_gets_replicas_queue_and_requests_over_time(patient: TritonServer, prometheus: str) -> None:
+    model = {"metadata": {"namespace": "models", "name": "queued"}}
+
+    async def seen() -> bool:
+        found = await over_time(prometheus, model, datetime.now(UTC), 1.0)
+        # A rate needs two readings.
+        return all(found.values()) and found["replicas"][-1][1] == 1
+
+    await eventually(seen)
+    elsewhere = {"metadata": {"namespace": "elsewhere", "name": "queued"}}
+    assert await over_time(prometheus, elsewhere, datetime.now(UTC), 1.0) == {"replicas": [], "queued": [], "rate": []}
+    with pytest.raises(WishError, match=r"^--prometheus http://127.0.0.1:\d+: "):
+        await over_time(f"http://127.0.0.1:{free_port()}", model, datetime.now(UTC), 1.0)
 
 
 # Of a server with a GPU.

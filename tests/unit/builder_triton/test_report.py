@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,10 +13,15 @@ from enginewright_builder.contract import Bound
 from enginewright_builder.evidence.energy import DeviceUse
 from enginewright_builder.evidence.performance import assess
 from enginewright_builder.evidence.roofline import PrecisionGain
-from enginewright_builder.report import BuildReport, charts, read_report, words, write_report
+from enginewright_builder.report import BuildReport, charts, read_report, vega, words, write_report
 from enginewright_builder.report.page import render
 
 VOID = {"meta", "br", "line", "circle", "path"}
+
+
+def read(report: BuildReport) -> str:
+    """The page as text, without the library that draws it."""
+    return " ".join(html.unescape(render(report).replace(vega.script(), "")).split())
 
 
 class _Balance(HTMLParser):
@@ -47,7 +53,8 @@ def test_page_is_well_formed_and_needs_no_network(report: BuildReport) -> None:
     parser.feed(page)
     assert parser.open == []
     assert parser.external == []
-    assert not re.search(r"url\(|@import|<script", page)
+    ours = page.replace(vega.script(), "")
+    assert not re.search(r"url\(|@import|fetch\(|https?://", ours)
 
 
 def test_page_says_what_ships_and_why_the_others_lost(report: BuildReport) -> None:
@@ -68,14 +75,23 @@ def test_page_says_what_ships_and_why_the_others_lost(report: BuildReport) -> No
 
 def test_page_escapes_what_comes_from_a_model(report: BuildReport) -> None:
     page = render(dataclasses.replace(report, model_name="<script>alert(1)</script>"))
-    assert "<script>" not in page
+    assert "<script>alert" not in page
+
+
+def test_what_a_model_is_called_cannot_end_the_data(report: BuildReport) -> None:
+    candidate = dataclasses.replace(report.candidates[0], name="</script><b>")
+    page = render(dataclasses.replace(report, candidates=(candidate,)))
+    data = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.DOTALL)
+    assert data
+    assert set(json.loads(data[1])) == {"pareto", "layers", "replicas", "queued", "rate"}
 
 
 def test_report_without_sweep_or_reference_figures(report: BuildReport) -> None:
     bare = dataclasses.replace(
         report, sweep=None, reference=dataclasses.replace(report.reference, p50_ms=None, p99_ms=None, throughput=None)
     )
-    assert "<svg" not in render(bare)
+    assert set(charts.specs(bare)) == {"replicas", "queued", "rate"}
+    assert 'data-chart="pareto"' not in render(bare)
 
 
 def test_an_offered_engine_is_not_said_to_ship(report: BuildReport) -> None:
@@ -98,12 +114,13 @@ def test_a_figure_that_is_no_number_is_refused(report: BuildReport, tmp_path: Pa
         write_report(broken, tmp_path)
 
 
-def test_dots_stay_inside_the_plot_and_one_is_chosen(report: BuildReport) -> None:
-    scatter = charts.pareto(report)
-    assert scatter is not None
-    left, top, right, bottom = scatter.plot
-    assert all(left <= dot.x <= right and top <= dot.y <= bottom for dot in scatter.dots)
-    assert [dot.chosen for dot in scatter.dots].count(True) == 1
+def test_every_point_is_drawn_and_one_is_chosen(report: BuildReport) -> None:
+    assert report.sweep is not None
+    rows = charts.pareto(report)["data"]["values"]
+    assert len(rows) == len(report.sweep.points) + 1, "and plain serving"
+    assert [row["kind"] for row in rows].count("chosen") == 1
+    (chosen,) = (row for row in rows if row["kind"] == "chosen")
+    assert (chosen["latency"], chosen["throughput"]) == (18.2, 142.4)
 
 
 def test_frontier_holds_exactly_the_points_that_none_beats(report: BuildReport) -> None:
@@ -120,20 +137,6 @@ def test_frontier_holds_exactly_the_points_that_none_beats(report: BuildReport) 
     assert {point.objective_ms for point in charts.frontier(points)} == expected
 
 
-@pytest.mark.parametrize(
-    ("largest", "ticks"),
-    [
-        (0, [0, 1]),
-        (10, [0, 2, 4, 6, 8, 10]),
-        (131, [0, 50, 100, 150]),
-        (0.6, [0, 0.2, 0.4, 0.6]),
-        (1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
-    ],
-)
-def test_ticks(largest: float, ticks: list[float]) -> None:
-    assert charts.nice_ticks(largest) == pytest.approx(ticks)
-
-
 def test_layers_are_sorted_and_add_up(report: BuildReport) -> None:
     bars = charts.layer_bars(report)
     assert bars[0].label == "Model compute"
@@ -143,38 +146,36 @@ def test_layers_are_sorted_and_add_up(report: BuildReport) -> None:
 
 
 def test_before_and_after_are_stacked_on_one_scale(report: BuildReport) -> None:
-    before, after = charts.layer_stacks(report)
-    assert (before.label, after.label) == ("Before", "Shipped")
-    assert sum(part.width for part in before.parts) == pytest.approx(100.0, abs=0.1)
     assert report.sweep is not None
     assert report.performance is not None
     assert report.performance.before is not None
-    ratio = report.sweep.best.mean_ms / report.performance.before.point.mean_ms
-    assert sum(part.width for part in after.parts) == pytest.approx(100.0 * ratio, abs=0.1)
+    rows = charts.stacks(report)["data"]["values"]
+    for serving, point in (("Before", report.performance.before.point), ("Shipped", report.sweep.best)):
+        parts = [row["milliseconds"] for row in rows if row["serving"] == serving]
+        assert sum(parts) == pytest.approx(point.layers.total_ms)
+        assert len(parts) == 4
 
 
-def test_plain_serving_is_a_point_of_the_chart(report: BuildReport) -> None:
-    scatter = charts.pareto(report)
-    assert scatter is not None
-    assert scatter.before is not None
-    left, top, right, bottom = scatter.plot
-    assert left <= scatter.before.x <= right
-    assert top <= scatter.before.y <= bottom
-    assert report.sweep is not None
+@pytest.mark.parametrize(("latency", "drawn"), [(40.0, 1), (262.0, 1), (263.0, 0), (1e5, 0)])
+def test_plain_serving_is_a_point_where_it_squeezes_no_others(report: BuildReport, latency: float, drawn: int) -> None:
     assert report.performance is not None
     assert report.performance.before is not None
-    far = dataclasses.replace(report.performance.before.point, objective_ms=1e5)
-    away = dataclasses.replace(report.performance.before, point=far)
-    beyond = charts.pareto(
-        dataclasses.replace(report, performance=dataclasses.replace(report.performance, before=away))
-    )
-    assert beyond is not None
-    assert beyond.before is None
-    assert [dot.x for dot in beyond.dots] == [dot.x for dot in scatter.dots]
+    point = dataclasses.replace(report.performance.before.point, objective_ms=latency)
+    before = dataclasses.replace(report.performance.before, point=point)
+    again = dataclasses.replace(report, performance=dataclasses.replace(report.performance, before=before))
+    rows = charts.pareto(again)["data"]["values"]
+    assert [row["kind"] for row in rows].count("before") == drawn
+
+
+@pytest.mark.parametrize(("objective", "drawn"), [(0.0, False), (20.0, True), (262.0, True), (1000.0, False)])
+def test_the_objective_is_drawn_where_it_fits(report: BuildReport, objective: float, drawn: bool) -> None:
+    again = dataclasses.replace(report, objective=dataclasses.replace(report.objective, latency_ms=objective))
+    lines = [layer for layer in charts.pareto(again)["layer"] if layer["mark"]["type"] == "rule"]
+    assert bool(lines) is drawn
 
 
 def test_page_says_what_limits_the_engine_and_what_comes_next(report: BuildReport) -> None:
-    page = " ".join(html.unescape(render(report)).split())
+    page = read(report)
     for text in (
         "The next optimisation is the engine: it runs at 42% of what the roofline allows",
         "compute-bound, arithmetic is the limit",
@@ -193,7 +194,7 @@ def test_page_without_measurements_of_performance_says_so(report: BuildReport) -
     assert report.performance is not None
     assert report.sweep is not None
     bare = assess(report.sweep, (), (), "python", notes=("The budget was spent.",))
-    page = " ".join(html.unescape(render(dataclasses.replace(report, performance=bare))).split())
+    page = read(dataclasses.replace(report, performance=bare))
     assert "The roofline was not measured." in page
     assert "The budget was spent." in page
     assert "Before" not in page
@@ -208,7 +209,7 @@ def test_device_use_is_shown_where_it_was_measured(report: BuildReport) -> None:
     best = dataclasses.replace(report.sweep.best, use=use)
     sweep = dataclasses.replace(report.sweep, best=best, points=(best,))
     measured = dataclasses.replace(report, sweep=sweep, performance=assess(sweep, (), (), "tensorrt"))
-    page = " ".join(html.unescape(render(measured)).split())
+    page = read(measured)
     for text in (
         "71% of the time",
         "0.51 inferences a joule above idle",

@@ -1,0 +1,75 @@
+"""How a model has scaled, put into the report page: the build, which wrote the page, knows nothing of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+# What the page has where its history goes (builders/enginewright_builder/report/templates/report.html.jinja).
+PLACE: Final = '<script type="application/json" id="scaling">{}</script>'
+Series = Sequence[tuple[float, float]]
+"""Seconds since 1970, and values."""
+
+
+def history(obj: Mapping[str, Any], now: datetime, measured: Mapping[str, Series] | None = None) -> dict[str, Any]:
+    """What the page's script draws: ``words``, ``from`` and ``to`` (times), and ``datasets`` by name.
+
+    ``measured`` has Prometheus' ``replicas``, ``queued`` and ``rate``; without it replicas follow from the decisions in
+    the status.
+    """
+    status = obj.get("status") or {}
+    decisions = (status.get("autoscaling") or {}).get("decisions") or []
+    measured = measured or {}
+    steps = _measured(measured.get("replicas", ()), "replicas") or _steps(decisions, status.get("replicas"), now)
+    rows = {name: _measured(measured.get(name, ()), "value") for name in ("queued", "rate")}
+    start = min((row["time"] for name in (steps, *rows.values()) for row in name), default=_time(now.timestamp()))
+    return {
+        "words": _words(obj, decisions, now, any(rows.values())),
+        "from": start,
+        "to": _time(now.timestamp()),
+        "datasets": {"replicas": steps, "decisions": decisions, **rows},
+    }
+
+
+def filled(page: str, found: Mapping[str, Any]) -> str | None:
+    """``page`` with its history; None for a page of an earlier release, which has no place for one."""
+    before, place, after = page.partition(PLACE.format("null"))
+    # As it stands in a script element, where "</script>" would end it.
+    text = json.dumps(found).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f"{before}{PLACE.format(text)}{after}" if place else None
+
+
+def _steps(decisions: Iterable[Mapping[str, Any]], replicas: int | None, now: datetime) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for decision in sorted(decisions, key=lambda one: str(one["time"])):
+        if not rows:
+            rows.append({"time": decision["time"], "replicas": decision["from"]})
+        rows.append({"time": decision["time"], "replicas": decision["to"]})
+    if rows:
+        last = rows[-1]["replicas"] if replicas is None else replicas
+        rows.append({"time": _time(now.timestamp()), "replicas": last})
+    return rows
+
+
+def _measured(series: Series, name: str) -> list[dict[str, Any]]:
+    return [{"time": _time(at), name: value} for at, value in series]
+
+
+def _words(obj: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]], now: datetime, measured: bool) -> str:
+    replicas = (obj.get("status") or {}).get("replicas")
+    parts = [f"{replicas} {'replica' if replicas == 1 else 'replicas'}"] if replicas is not None else []
+    parts.append(f"as of {now:%Y-%m-%d %H:%M:%S} UTC")
+    if not decisions:
+        changes = "the autoscaler has changed nothing that the object's status remembers"
+    elif len(decisions) == 1:
+        changes = "the autoscaler's last change is below"
+    else:
+        changes = f"the autoscaler's last {len(decisions)} changes are below, newest first"
+    source = "" if measured else "; queue and requests over time are drawn where --prometheus finds them"
+    return f"{' '.join(parts)}: {changes}{source}."
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,45 @@
+"""What a Prometheus knows of a model's replicas, queue and requests over time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from enginewright.clients.errors import ClientError
+from enginewright.clients.prometheus import PrometheusClient, Series, selector
+from enginewright.clients.signals import PENDING, NoSignalError
+from enginewright.plugin.wishes import WishError
+
+REQUESTS: Final = "nv_inference_request_success"
+# Points across the page; more cannot be told apart.
+POINTS: Final = 300
+# Shortest step: servers are usually scraped every 15 or 30 seconds.
+STEP_SECONDS: Final = 15.0
+DEADLINE_SECONDS: Final = 30
+
+
+async def over_time(url: str, obj: Mapping[str, Any], now: datetime, hours: float) -> dict[str, Series]:
+    """``replicas``, ``queued`` and ``rate`` (requests a second), as history.py takes them. Raises
+    :class:`WishError`."""
+    step = max(STEP_SECONDS, 3600 * hours / POINTS)
+    asked = queries(selector(obj["metadata"]["namespace"], obj["metadata"]["name"]), step)
+    async with PrometheusClient(deadline=DEADLINE_SECONDS) as client:
+        try:
+            found = await asyncio.gather(*(
+                client.over_time(url, query, now - timedelta(hours=hours), now, step) for query in asked.values()
+            ))  # fmt: skip
+        except (ClientError, NoSignalError) as error:
+            raise WishError(f"--prometheus {url}: {error}") from error
+    return dict(zip(asked, found, strict=True))
+
+
+def queries(pods: str, step: float) -> dict[str, str]:
+    """Rates over two steps at least, so that nothing falls between two, and over four scrapes at least."""
+    window = f"{max(120.0, 2 * step):.0f}s"
+    return {
+        "replicas": f"count(count by (pod) ({PENDING}{{{pods}}}))",
+        "queued": f"sum({PENDING}{{{pods}}})",
+        "rate": f"sum(rate({REQUESTS}{{{pods}}}[{window}]))",
+    }

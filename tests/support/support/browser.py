@@ -1,0 +1,35 @@
+"""A page as a browser shows it: headless Chromium on a file, with a profile of its own and nothing fetched."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+# As Debian and others call it.
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# Without a sandbox, since tests run as root in containers, and without the network: a page needs none.
+OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage",
+           "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--virtual-time-budget=20000")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """``dom`` after its scripts ran; ``console`` has what they, and the browser about them, wrote there."""
+
+    dom: str
+    console: tuple[str, ...]
+
+
+def show(page: Path, profile: Path, *options: str) -> Shown:
+    """Raises ``AssertionError`` without a browser: tests that need one do not pass without."""
+    browser = next(filter(None, map(shutil.which, NAMES)), None)
+    assert browser, f"none of {', '.join(NAMES)} is here: run hack/bin-deps.sh --tests"
+    command = [browser, *OPTIONS, f"--user-data-dir={profile}", *options, "--dump-dom", page.resolve().as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return Shown(done.stdout, tuple(line for line in done.stderr.splitlines() if ":CONSOLE:" in line))
+
+
+def picture(page: Path, profile: Path, file: Path, *options: str) -> None:
+    show(page, profile, f"--screenshot={file}", *options)
