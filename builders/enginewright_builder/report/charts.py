@@ -110,7 +110,7 @@ def stacks(report: BuildReport) -> Spec:
             "x": {"field": "milliseconds", "type": "quantitative", "stack": "zero", "title": "ms a request, mean"},
             "color": {"field": "layer", "type": "nominal", "title": None, "sort": list(NAMES.values()),
                       "scale": {"domain": list(NAMES.values()), "range": [f"var(--{layer})" for layer in NAMES]},
-                      "legend": {"orient": "top"}},
+                      "legend": {"orient": "top", "columns": {"expr": "width < 480 ? 2 : 4"}}},
             "order": {"field": "place", "type": "ordinal"},
             "tooltip": {"field": "label"}, "description": {"field": "label"},
         },
