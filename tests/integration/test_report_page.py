@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from datetime import UTC, datetime
@@ -53,6 +54,18 @@ def test_the_report_draws_its_charts_and_complains_of_nothing(page: Path, tmp_pa
     for text in ("Before", "Shipped", "Model compute", "Transport"):
         assert text in layers, text
     assert "<svg" not in shown.dom.partition('id="scaling-section"')[2].partition("</section>")[0]
+
+
+def test_a_chart_with_fewer_kinds_of_points_complains_of_nothing(page: Path, tmp_path: Path) -> None:
+    """Of a build without time for plain serving, and of one that measured a single setting."""
+    report = build_report()
+    assert report.sweep
+    alone = dataclasses.replace(report.sweep, points=(report.sweep.best,))
+    page.write_text(render(dataclasses.replace(report, sweep=alone, performance=None)), encoding="utf-8")
+    shown = show(page, tmp_path / "profile")
+    assert shown.console == ()
+    assert "chosen" in figure(shown, "pareto")
+    assert 'data-chart="layers"' not in shown.dom
 
 
 def test_the_report_shows_how_the_model_has_scaled(page: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ def pareto(report: BuildReport) -> Spec:
             "y": {"field": "throughput", "type": "quantitative", "scale": {"domainMin": 0},
                   "title": "inferences a second"},
         },
-        "layer": [*(_limit(limit) if 0 < limit <= FARTHEST * widest else ()), *_points()],
+        "layer": [*(_limit(limit) if 0 < limit <= FARTHEST * widest else ()), *_points({row["kind"] for row in rows})],
     }  # fmt: skip
 
 
@@ -76,23 +76,24 @@ def _limit(limit: float) -> list[Spec]:
     ]
 
 
-def _points() -> list[Spec]:
-    def only(*kinds: str) -> list[Spec]:
-        return [{"filter": {"field": "kind", "oneOf": list(kinds)}}]
-
+def _points(kinds: Collection[str]) -> list[Spec]:
+    """Marks of the ``kinds`` that there are: Vega warns of a mark without data."""
     label = {"tooltip": {"field": "label"}, "description": {"field": "label"}}
     dot = {"type": "point", "filled": True, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 2, "size": 90}
     ring = {"type": "point", "filled": False, "opacity": 1, "strokeWidth": 2, "size": 110, "color": "var(--warn)"}
     chosen = {"type": "text", "text": "chosen", "dy": -18, "fontWeight": 600, "color": "var(--ink)"}
-    return [
-        {"transform": only("chosen", "frontier"), "mark": {"type": "line", "color": "var(--accent)", "opacity": 0.55}},
-        {"transform": only("before"), "mark": ring, "encoding": label},
-        {"transform": only("other"), "mark": {**dot, "color": "var(--dot)"}, "encoding": label},
-        {"transform": only("frontier"), "mark": {**dot, "color": "var(--accent)"}, "encoding": label},
-        {"transform": only("chosen"), "mark": {**ring, "size": 420, "color": "var(--accent)", "aria": False}},
-        {"transform": only("chosen"), "mark": {**dot, "color": "var(--accent)", "size": 160}, "encoding": label},
-        {"transform": only("chosen"), "mark": chosen},
+    front = {"type": "line", "color": "var(--accent)", "opacity": 0.55}
+    marks: list[tuple[tuple[str, ...], Spec]] = [
+        (("chosen", "frontier"), {"mark": front}),
+        (("before",), {"mark": ring, "encoding": label}),
+        (("other",), {"mark": {**dot, "color": "var(--dot)"}, "encoding": label}),
+        (("frontier",), {"mark": {**dot, "color": "var(--accent)"}, "encoding": label}),
+        (("chosen",), {"mark": {**ring, "size": 420, "color": "var(--accent)", "aria": False}}),
+        (("chosen",), {"mark": {**dot, "color": "var(--accent)", "size": 160}, "encoding": label}),
+        (("chosen",), {"mark": chosen}),
     ]
+    return [{"transform": [{"filter": {"field": "kind", "oneOf": list(drawn)}}], **mark}
+            for drawn, mark in marks if any(kind in kinds for kind in drawn)]  # fmt: skip
 
 
 def stacks(report: BuildReport) -> Spec:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 # What the page has where its history goes (builders/enginewright_builder/report/templates/report.html.jinja).
 PLACE: Final = '<script type="application/json" id="scaling">{}</script>'
+# Share of the time since the first decision that is drawn before it, so that one sees what it changed.
+BEFORE: Final = 0.05
 Series = Sequence[tuple[float, float]]
 """Seconds since 1970, and values."""
 
@@ -42,15 +44,17 @@ def filled(page: str, found: Mapping[str, Any]) -> str | None:
 
 
 def _steps(decisions: Iterable[Mapping[str, Any]], replicas: int | None, now: datetime) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for decision in sorted(decisions, key=lambda one: str(one["time"])):
-        if not rows:
-            rows.append({"time": decision["time"], "replicas": decision["from"]})
-        rows.append({"time": decision["time"], "replicas": decision["to"]})
-    if rows:
-        last = rows[-1]["replicas"] if replicas is None else replicas
-        rows.append({"time": _time(now.timestamp()), "replicas": last})
-    return rows
+    ordered = sorted(decisions, key=lambda one: str(one["time"]))
+    if not ordered:
+        return []
+    first = datetime.fromisoformat(ordered[0]["time"]).timestamp()
+    lead = first - BEFORE * (now.timestamp() - first)
+    last = ordered[-1]["to"] if replicas is None else replicas
+    return [
+        {"time": _time(lead), "replicas": ordered[0]["from"]},
+        *({"time": one["time"], "replicas": one["to"]} for one in ordered),
+        {"time": _time(now.timestamp()), "replicas": last},
+    ]
 
 
 def _measured(series: Series, name: str) -> list[dict[str, Any]]:

@@ -30,10 +30,10 @@ def steps(found: dict[str, Any]) -> list[tuple[str, float]]:
     [
         ({}, [], "11:00", "as of 2026-11-22 11:00:00 UTC: the autoscaler has changed nothing"),
         (model(2), [], "11:00", "2 replicas as of"),
-        (model(3, TEN), [("10:10", 1), ("10:10", 3), ("11:00", 3)], "10:10", "the autoscaler's last change is below"),
-        (model(1, HALF, TEN), [("10:10", 1), ("10:10", 3), ("10:30", 2), ("11:00", 1)], "10:10",
+        (model(3, TEN), [("10:07", 1), ("10:10", 3), ("11:00", 3)], "10:07", "the autoscaler's last change is below"),
+        (model(1, HALF, TEN), [("10:07", 1), ("10:10", 3), ("10:30", 2), ("11:00", 1)], "10:07",
          "1 replica as of 2026-11-22 11:00:00 UTC: the autoscaler's last 2 changes are below, newest first"),
-        (model(None, HALF), [("10:30", 3), ("10:30", 2), ("11:00", 2)], "10:30", "last change is below"),
+        (model(None, HALF), [("10:28", 3), ("10:30", 2), ("11:00", 2)], "10:28", "last change is below"),
     ],
 )  # fmt: skip
 def test_replicas_follow_from_decisions(obj: dict[str, Any], drawn: list[tuple[str, float]], start: str,
@@ -58,7 +58,7 @@ def test_what_prometheus_has_goes_before_what_follows_from_decisions() -> None:
 
 def test_a_prometheus_that_knows_nothing_leaves_the_decisions() -> None:
     found = history(model(3, TEN), NOW, {"replicas": [], "queued": [], "rate": []})
-    assert steps(found) == [("10:10", 1), ("10:10", 3), ("11:00", 3)]
+    assert steps(found) == [("10:07", 1), ("10:10", 3), ("11:00", 3)]
 
 
 def test_it_stands_in_the_page_as_data() -> None:
