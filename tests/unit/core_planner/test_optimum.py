@@ -35,6 +35,13 @@ def test_what_no_exchange_of_one_replica_reaches(seed: int) -> None:
     assert of_planner(case) == pytest.approx(by_highs(case.gpus, case.demands).worth, abs=0.01)
 
 
+@pytest.mark.parametrize("seed", [2000391, 3000680, 3000696])
+def test_what_only_many_different_starts_reach(seed: int) -> None:
+    """24, 24 and 8 GPUs that were 2.3, 2.2 and 2.9 % below while orders that fill alike used up the trials."""
+    case = problem(seed)
+    assert 0.98 * by_highs(case.gpus, case.demands).worth <= of_planner(case)
+
+
 def test_better_than_all_baselines_together() -> None:
     cases = [problem(seed, gpus=8) for seed in SEEDS]
     mine = sum(of_planner(case) for case in cases)

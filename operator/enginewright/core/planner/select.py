@@ -20,7 +20,7 @@ PRICE_ROUNDS = 6
 SHAKES, SHAKE = 12, (1.0, 4.0, 0.25, 2.0, 0.5)
 POWERS = (0.8, 1.25)  # of a replica's slices in the order's worth for each slice
 # Of questions whether there is room, 2 µs each. A large fleet needs fewer: one replica more or less weighs less there.
-MOST_BUDGET, LEAST_BUDGET, BUDGET_BY_GPUS_SQUARED = 8000, 300, 3_000_000
+MOST_BUDGET, LEAST_BUDGET, BUDGET_BY_GPUS_CUBED = 8000, 300, 150_000_000
 
 
 def select(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[Choice], *,
@@ -49,18 +49,19 @@ def select(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[Choi
     starts = sorted(made.values(), key=lambda selection: -selection.worth)
     if budget is None:
         gpus = max(1, sum(len(pool.gpus) for pool in fleet))
-        budget = max(LEAST_BUDGET, min(MOST_BUDGET, BUDGET_BY_GPUS_SQUARED // gpus**2))
-    indexed = _Ways(first)
-    for start in starts:
-        budget = _mend(start, indexed, budget)
-    best = max(starts, key=lambda selection: selection.worth)
+        budget = max(LEAST_BUDGET, min(MOST_BUDGET, BUDGET_BY_GPUS_CUBED // gpus**3))
+    indexed, best = _Ways(first), starts[0]
     shaken = (_order(ways, pressure, _shaken(prices, turn)) for turn in range(SHAKES if len(fleet) > 1 else 0))
-    for order in chain(shaken, _insisting(first)):
+    seen: set[tuple[int, ...]] = set()
+    for tried in chain(starts, (_filled(demands, fleet, ways, order) for order in chain(shaken, _insisting(first)))):
         if budget <= 0:
             break
-        tried = _filled(demands, fleet, ways, order)
-        budget = _mend(tried, indexed, budget - tried.asked)
-        best = max(best, tried, key=lambda selection: selection.worth)
+        budget -= tried.asked if tried not in starts else 0
+        # Most orders fill as another did: mending that again would end where it ended.
+        if (start := tuple(tried.taken)) not in seen:
+            seen.add(start)
+            budget = _mend(tried, indexed, budget)
+            best = max(best, tried, key=lambda selection: selection.worth)
     return best
 
 
