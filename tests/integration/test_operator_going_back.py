@@ -10,6 +10,7 @@ import pytest
 from enginewright.clients.kube import Object
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT
 from enginewright.core import labels
+from enginewright.plugin.wishes import promote
 from enginewright.runtime import Operator
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
@@ -73,6 +74,45 @@ async def test_recreate_goes_back_by_itself(operator: Operator, models: Models, 
     assert rollout["rolledBack"]["reason"] == "Crashing"
     assert await models.names(DEPLOYMENT, MINE) == [f"minilm-{first}"]
     assert await template(models) == pods
+
+
+async def test_recreate_waits_to_be_approved_and_its_way_back_does_not(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    asks = {"strategy": "Recreate", "autoPromote": False}
+    await models.create(model(rollout=asks, engine={"maxBatchSize": 8}))
+    first, pods = await models.served(), await template(models)
+    await models.patch({"spec": {"engine": {"maxBatchSize": 16}}})
+    told = await models.wait("Ready", "False", "WaitingForPromotion")
+    assert "kubectl optimisedmodel promote minilm" in told["message"]
+    await models.wait("Available", "True", "ServingPrevious")
+
+    before = await models.kube.get(DEPLOYMENT, models.namespace, f"minilm-{first}")
+    await models.kube.delete(DEPLOYMENT, models.namespace, f"minilm-{first}")
+
+    async def made_again() -> bool:
+        assert await models.names(DEPLOYMENT, MINE) == [f"minilm-{first}"]
+        found = await models.kube.get(DEPLOYMENT, models.namespace, f"minilm-{first}")
+        assert found["metadata"]["uid"] != before["metadata"]["uid"]
+        return bool(found["status"].get("readyReplicas") == 1)
+
+    await eventually(made_again)
+    assert await template(models) == pods
+    await models.wait("Available", "True", "ServingPrevious")
+    await models.wait("RolloutComplete", "False", "WaitingForPromotion")
+
+    kubelet.script.server = "crash"
+    wish, _ = promote(await models.get())
+    (second,) = wish.values()
+    await annotate(models, labels.PROMOTE, second)
+    await models.wait("RolloutComplete", "False", "RolledBack")
+    kubelet.script.server = "succeed"
+    await models.wait("Available", "True", "ServingPrevious")
+    assert await models.names(DEPLOYMENT, MINE) == [f"minilm-{first}"]
+    assert (await models.get())["status"]["rollout"]["rolledBack"]["revision"] == second
+
+    await annotate(models, labels.RETRY, "again")
+    assert await models.served() == second
 
 
 async def test_an_unknown_revision_is_said_and_changes_nothing(

@@ -359,6 +359,8 @@ class RolloutStatus(StatusModel):
     """Digest of the source that the stable revision was built from."""
     rolled_back: RolledBackStatus | None = None
     """The last revision that was given up."""
+    approved: str | None = None
+    """With strategy Recreate and autoPromote false: the revision that somebody has approved, until it serves."""
 
 
 class TargetStatus(StatusModel):

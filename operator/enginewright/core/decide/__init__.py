@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.activation import with_activator
+from enginewright.core.decide.approval import ask, with_approval
 from enginewright.core.decide.contest import hold_back
 from enginewright.core.decide.drift_back import drift_back
 from enginewright.core.decide.engine_step import engine_step
@@ -55,8 +56,9 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     scale = scale_step(world, serving)
     quality = quality_step(world, serving)
     wish = choose_goal(world, engine)
-    goal = drift_back(fall_back(wish, serving), serving, quality)
-    rollout = say(goal, rollout_step(goal.world, goal.engine, serving, scale.wanted))
+    goal = drift_back(ask(fall_back(wish, serving), serving), serving, quality)
+    rollout = rollout_step(goal.world, goal.engine, serving, scale.wanted)
+    rollout = say(goal, with_approval(goal, serving, scale.wanted, rollout))
     scale, rollout, contest = hold_back(world, scale, rollout)
     rollout = with_mirror(world, with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout)))
     rollout = steady(world, rollout)

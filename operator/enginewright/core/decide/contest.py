@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from enginewright.core import labels
 from enginewright.core.conditions import bad, parse_timestamp, timestamp
+from enginewright.core.decide.position import WAITING
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.scale_step import ScaleResult
 from enginewright.core.decide.world import World
@@ -29,7 +30,7 @@ def hold_back(
 ) -> tuple[ScaleResult, RolloutResult, ContestStatus | None]:
     """Both without what would be a fight, and the last time that a foreign number was put back."""
     memory = _recent(world)
-    if rollout.memory.candidate or sum(not view.deleting for view in world.observed.deployments) > 1:
+    if _moves(world, rollout) or sum(not view.deleting for view in world.observed.deployments) > 1:
         return scale, rollout, memory
     contested = [(action, view) for action in rollout.actions if (view := _foreign(world, action))]
     if not contested:
@@ -44,6 +45,12 @@ def hold_back(
     actions = tuple(action for action in rollout.actions if action not in [action for action, _ in held])
     verdict = bad(Condition.SCALING_ACTIVE, Reason.REPLICAS_CONTESTED, _explain(world, held))
     return replace(scale, verdict=verdict), replace(rollout, actions=actions), memory
+
+
+def _moves(world: World, rollout: RolloutResult) -> bool:
+    """Not one that waits to be approved before it has a Deployment: it may wait for days."""
+    candidate, step = rollout.memory.candidate, rollout.memory.step
+    return candidate is not None and (step != WAITING or world.observed.deployment(candidate) is not None)
 
 
 def _foreign(world: World, action: Action) -> DeploymentView | None:

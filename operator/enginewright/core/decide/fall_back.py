@@ -24,9 +24,12 @@ from enginewright.core.way_back import good_ones, served
 def needs_kept(obj: ObjectView) -> bool:
     """Whether a pass may ask for what was kept of earlier revisions. The spec may be any rubbish."""
     rollout, quality = obj.spec.get("rollout"), obj.spec.get("quality")
-    recreate = isinstance(rollout, dict) and rollout.get("strategy") == "Recreate"
+    rollout = rollout if isinstance(rollout, dict) else {}
+    recreate, asks = rollout.get("strategy") == "Recreate", rollout.get("autoPromote") is False
     drifting = isinstance(quality, dict) and quality.get("rollback") is True
-    return labels.ROLLBACK_TO in obj.annotations or ((recreate or drifting) and bool(obj.status.get("revisions")))
+    if labels.ROLLBACK_TO in obj.annotations or (recreate and asks):
+        return True
+    return (recreate or drifting) and bool(obj.status.get("revisions"))
 
 
 def fall_back(goal: Goal, serving: Serving) -> Goal:

@@ -2,7 +2,8 @@
 
 Whoever scales to zero overnight and finds another revision in the morning wants it proven then, as ever. So what is
 not proven yet waits, and what was proven stays the one to go back to. With Recreate, which proves nothing beside the
-old revision, and where nothing was proven before, the wanted revision takes the place at once.
+old revision, and where nothing was proven before, the wanted revision takes the place at once; where a person promotes
+(:mod:`~enginewright.core.decide.approval`), it comes here when it has been approved.
 """
 
 from __future__ import annotations

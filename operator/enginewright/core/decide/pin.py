@@ -32,7 +32,8 @@ LIVE = ("replicas", "autoscaling", "rollout", "suspend", "revisionHistoryLimit")
 class Goal:
     """What is to be rolled out: ``engine``, made as ``world.spec`` says. ``problem`` is why a wish is not followed,
     ``note`` what is to be said of one that is or was. With ``given_up`` it stands in for that revision; with
-    ``way_back_failed`` it serves on, or again, as that revision, which was to stand in for it, does not start."""
+    ``way_back_failed`` it serves on, or again, as that revision, which was to stand in for it, does not start; with
+    ``asked`` it serves until somebody has approved that one."""
 
     world: World
     engine: EngineResult
@@ -42,6 +43,7 @@ class Goal:
     note: str = ""
     given_up: RolledBackStatus | None = None
     way_back_failed: RolledBackStatus | None = None
+    asked: EngineResult | None = None
 
 
 def choose_goal(world: World, engine: EngineResult) -> Goal:

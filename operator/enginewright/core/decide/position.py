@@ -166,14 +166,22 @@ def _promoted(moving: Shift) -> bool:
 
 
 def _wished(moving: Shift) -> bool:
-    """The annotation names the revision, or the engine's fingerprint or enough of it to be unmistakable. Who asks to go
-    back to a revision has said so already."""
-    annotations = moving.world.obj.annotations
-    wish = annotations.get(labels.PROMOTE, "")
-    fingerprint = moving.target.record.fingerprint
-    if annotations.get(labels.ROLLBACK_TO) == moving.target.revision:
+    """The annotation names the revision, or the engine's fingerprint or enough of it to be unmistakable."""
+    wish, _ = wishes = named(moving.world)
+    if moving.target.revision in wishes:
         return True
-    return wish == moving.target.revision or (len(wish) >= 8 and fingerprint.startswith(wish))
+    return len(wish) >= 8 and moving.target.record.fingerprint.startswith(wish)
+
+
+def named(world: World) -> tuple[str, str]:
+    """The revision that is to be promoted and the one to go back to, as somebody wrote them; each may be empty. Who
+    asks to go back has approved it."""
+    promote, back = (world.obj.annotations.get(key, "").strip() for key in (labels.PROMOTE, labels.ROLLBACK_TO))
+    return promote, back
+
+
+def promote_with(name: str, revision: str) -> str:
+    return f"kubectl annotate om {name} {labels.PROMOTE}={revision}"
 
 
 def flapping(moving: Shift) -> Trouble | None:

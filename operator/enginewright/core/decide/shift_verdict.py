@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad
 from enginewright.core.decide.evidence import told
-from enginewright.core.decide.position import ANALYSING, EXPANDING, STARTING, WAITING, Position, Shift
+from enginewright.core.decide.position import ANALYSING, EXPANDING, STARTING, WAITING, Position, Shift, promote_with
 from enginewright.core.decide.rollout import starting
 from enginewright.core.decide.steps import Split
 from enginewright.core.decide.world import count
@@ -40,7 +39,7 @@ def verdict_of(moving: Shift, at: Position) -> Verdict:
 
 
 def _promote(moving: Shift) -> str:
-    return f"kubectl annotate om {moving.world.obj.name} {labels.PROMOTE}={moving.target.revision}"
+    return promote_with(moving.world.obj.name, moving.target.revision)
 
 
 def _analysing(moving: Shift, at: Position) -> Verdict:

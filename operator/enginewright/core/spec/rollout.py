@@ -66,7 +66,7 @@ class RolloutSpec(SpecModel):
     Service."""
     auto_promote: bool = True
     """Promote after a good analysis without asking. When false, the rollout waits for the annotation
-    enginewright.io/promote."""
+    enginewright.io/promote; with Recreate, before the old revision is stopped."""
 
 
 class PrometheusSpec(SpecModel):
