@@ -254,6 +254,15 @@ class TestWaiting:
         cluster.settle()
         assert cluster.replicas() == {old: replicas}
         assert (cluster.says("RolloutComplete"), candidate(cluster)) == (WAITS, new)
+        assert cluster.status["rollout"].get("stable") == (old if replicas else None), "what answers is relied on"
+
+    def test_nor_does_anything_begin_where_the_gateway_api_is_missing(self) -> None:
+        gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
+        cluster, old, _ = waiting(rollout={**ASKS, "gateway": gateway})
+        cluster.kinds, cluster.routes = set(), {}
+        cluster.settle()
+        assert cluster.says("RolloutComplete") == "False/GatewayNotInstalled", "promoting it would not help"
+        assert cluster.replicas() == {old: 2}
 
     def test_as_a_canary_it_goes(self) -> None:
         cluster, _, new = waiting()
@@ -315,6 +324,21 @@ class TestNothingToProtect:
 
 
 class TestTheWayBack:
+    def test_what_was_promoted_is_not_asked_for_again(self) -> None:
+        """Though somebody deletes its Deployment, and whether or not the annotation is still there."""
+        cluster, _, new = waiting()
+        promote(cluster)
+        cluster.settle()
+        for said_so in (dict(cluster.annotations), {}):
+            cluster.annotations = said_so
+            cluster.act_delete_deployment(f"minilm-{new}")
+            for _ in range(10):
+                move(cluster)
+                assert cluster.says("RolloutComplete") != WAITS
+                assert "approved" not in cluster.status["rollout"]
+            assert cluster.replicas() == {new: 2}
+            assert cluster.says("Ready") == "True/Serving"
+
     @pytest.mark.parametrize("annotated", [True, False])
     @pytest.mark.parametrize("answered", [0, 1])
     def test_what_crashes_is_replaced_at_once(self, answered: int, annotated: bool) -> None:

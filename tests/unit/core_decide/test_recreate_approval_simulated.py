@@ -184,6 +184,7 @@ class Walk:
         self._nothing_unapproved_starts(plan)
         approved = plan.status.get("rollout", {}).get("approved")
         assert approved in (None, before, *self._named())
+        self._no_way_back_waits(plan)
         self._says_the_same_again(plan)
         cluster.operate(**how)
 
@@ -206,6 +207,14 @@ class Walk:
             way_back = revision in served and "rolledBack" in plan.status["rollout"]
             allowed = nothing_to_lose or way_back or served.get(revision) == "Serving" or revision in approved
             assert allowed, f"{revision} starts, and nobody has approved it"
+
+    def _no_way_back_waits(self, plan: Plan) -> None:
+        rollout = plan.status.get("rollout", {})
+        if plan.status["summary"]["reason"] == "WaitingForPromotion":
+            serves = [entry["revision"] for entry in plan.status.get("revisions", ()) if entry["outcome"] == "Serving"]
+            assert rollout["candidate"] not in (*serves, *self._named())
+            assert rollout["candidate"] != rollout.get("rolledBack", {}).get("revision") or (
+                rollout["rolledBack"].get("retry") != self.cluster.annotations.get(labels.RETRY, ""))
 
     def _says_the_same_again(self, plan: Plan) -> None:
         """Were nothing of the plan carried out, the next pass would have nothing new to say."""
