@@ -32,10 +32,10 @@ fuzz: venv ## The property tests with new examples, many more of them (ARGS="-k 
 test-triton: venv ## Tests of the builder that export with PyTorch or start a real tritonserver
 	$(VENV)/bin/pytest -q -m "triton or torch" tests/unit tests/integration
 
-test-integration: venv deps ## Tests against a real kube-apiserver
+test-integration: venv test-deps ## Tests against a real kube-apiserver
 	$(VENV)/bin/pytest -q -m "not triton" tests/integration
 
-test-e2e: venv deps ## Tests on a real Kubernetes node
+test-e2e: venv test-deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }
 	$(VENV)/bin/pytest -q tests/e2e
 
@@ -120,6 +120,10 @@ search-study: venv ## Replay the search on all recorded grids and write docs/ben
 .PHONY: deps cluster-up cluster-down cluster-status images
 deps: ## Install the Debian packages that the cluster and the images need (as root)
 	@hack/bin-deps.sh
+
+.PHONY: test-deps
+test-deps: # and what only tests need: a browser
+	@hack/bin-deps.sh --tests
 
 cluster-up: deps ## Start a Kubernetes node on this machine (root; builds Kubernetes the first time)
 	hack/cluster/cluster up

@@ -24,7 +24,7 @@ from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, run
 from support.apiserver import eventually
 from support.archives import renamed
 from support.bench import Bench
-from support.browser import show
+from support.browser import chart, show
 from support.janitor import Janitor
 
 CHART = ROOT / "charts" / "enginewright"
@@ -100,7 +100,7 @@ async def test_install_serve_upgrade_remove(stocked_bench: Bench, images: dict[s
     plugin(bench, "report", "tiny", "--file", str(tmp_path / "report.html"))
     shown = show(tmp_path / "report.html", tmp_path / "profile")
     assert shown.console == ()
-    assert "<svg" in shown.dom
+    assert chart(shown, "pareto")
     assert "1 replica as of" in shown.dom
 
     load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "2", "--json",

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from datetime import UTC, datetime
+from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from enginewright.cli import main as enginewright
 from enginewright.plugin.history import filled, history
 from enginewright_builder.report.page import render
-from support.browser import Shown, show
+from support.browser import Shown, chart, show
 from support.reports import build_report
 
 NOW = datetime(2026, 11, 22, 11, 0, tzinfo=UTC)
@@ -28,10 +29,9 @@ MODEL = {
 
 
 def figure(shown: Shown, name: str) -> str:
-    """The drawing of one chart."""
-    found = re.search(rf'<div class="chart[^>]*data-chart="{name}".*?(<svg.*?</svg>)', shown.dom, re.DOTALL)
+    found = chart(shown, name)
     assert found, f"chart {name} is not drawn"
-    return found[1]
+    return found
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_report_draws_its_charts_and_complains_of_nothing(page: Path, tmp_pa
     assert len(re.findall(r'aria-roledescription="bar"', layers)) == 8
     for text in ("Before", "Shipped", "Model compute", "Transport"):
         assert text in layers, text
-    assert "<svg" not in shown.dom.partition('id="scaling-section"')[2].partition("</section>")[0]
+    assert not any(chart(shown, name) for name in ("replicas", "queued", "rate"))
 
 
 def test_a_chart_with_fewer_kinds_of_points_complains_of_nothing(page: Path, tmp_path: Path) -> None:
@@ -92,7 +92,25 @@ def test_without_prometheus_the_decisions_alone_are_drawn(page: Path, tmp_path: 
     shown = show(page, tmp_path / "profile")
     assert shown.console == ()
     assert figure(shown, "replicas")
-    assert re.search(r'data-chart="queued" hidden', shown.dom)
+    assert not chart(shown, "queued")
+
+
+def test_what_is_missing_in_prometheus_is_missing_on_the_page(page: Path, tmp_path: Path) -> None:
+    """A gap, one point alone, values that are no numbers, zeros alone, and no decision."""
+    now = NOW.timestamp()
+    measured = {"replicas": [(now - 600, 2.0), (now - 540, 2.0), (now - 480, nan), (now - 60, 1.0), (now, 1.0)],
+                "queued": [(now - 120, inf), (now - 60, 0.0), (now, 0.0)], "rate": [(now, 3.0)]}  # fmt: skip
+    found = filled(page.read_text(encoding="utf-8"), history({"status": {"replicas": 1}}, NOW, measured))
+    assert found
+    page.write_text(found, encoding="utf-8")
+    shown = show(page, tmp_path / "profile")
+    assert shown.console == ()
+    area = re.search(r'class="mark-area[^"]*".*?<path [^>]*d="([^"]*)"', figure(shown, "replicas"))
+    assert area
+    assert area[1].count("Z") == 2, "nothing is drawn where nothing is known"
+    assert re.findall(r">([012])</text>", figure(shown, "replicas")) == ["0", "1", "2"]
+    assert figure(shown, "queued")
+    assert "mark-symbol" in figure(shown, "rate"), "one value is a point"
 
 
 @pytest.mark.parametrize("device", ["dark", "phone"])

@@ -25,8 +25,8 @@ def replicas() -> Spec:
         "width": "container", "height": 130,
         "encoding": {
             "x": TIME,
-            "y": {"type": "quantitative", "title": "Replicas", "scale": {"domainMin": 0},
-                  "axis": {"tickMinStep": 1, "format": "d"}},
+            "y": {"type": "quantitative", "title": "Replicas",
+                  "axis": {"tickCount": {"expr": "min(4, domain('y')[1])"}, "format": "d"}},
         },
         "layer": [
             {"data": {"name": "replicas"}, "encoding": {"y": {"field": "replicas"}},
@@ -45,5 +45,5 @@ def signal(name: str, title: str, colour: str) -> Spec:
         "description": f"{title} over time.", "width": "container", "height": 90, "data": {"name": name},
         "mark": {"type": "line", "color": colour, "strokeWidth": 1.5},
         "encoding": {"x": TIME,
-                     "y": {"field": "value", "type": "quantitative", "title": title, "scale": {"domainMin": 0}}},
+                     "y": {"field": "value", "type": "quantitative", "title": title}},
     }  # fmt: skip

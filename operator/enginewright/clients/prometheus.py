@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -64,7 +65,7 @@ class PrometheusClient:
             raise NoSignalError(f"answer of Prometheus cannot be read: {error!r}") from error
 
     async def _asked(self, url: str, question: Callable[[PrometheusConnect], Any]) -> list[dict[str, Any]]:
-        call = f"query {url}"
+        call = f"query {public(url)}"
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._deadline + 0.5):
@@ -74,6 +75,8 @@ class PrometheusClient:
         except PrometheusApiClientException as error:
             kind = RefusedError if "HTTP Status Code 4" in str(error) else TransientError
             raise kind(str(error), call=call) from error
+        except (KeyError, TypeError, ValueError) as error:  # JSON, but of something else; or no URL
+            raise NoSignalError(f"{public(url)} does not answer as a Prometheus does: {error!r}") from error
         return list(answer)
 
     def _connection(self, url: str) -> PrometheusConnect:
@@ -93,6 +96,11 @@ def pending_query(namespace: str, model: str, matchers: str = "") -> str:
     """
     series = f"{PENDING}{{{selector(namespace, model, matchers)}}}"
     return f'{series} or label_replace(timestamp({series}), "{_MARK}", "time", "", "")'
+
+
+def public(url: str) -> str:
+    """Without a user and password that it may have in it: for messages."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
 def selector(namespace: str, model: str, matchers: str = "") -> str:

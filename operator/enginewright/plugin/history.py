@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,7 +13,7 @@ PLACE: Final = '<script type="application/json" id="scaling">{}</script>'
 # Share of the time since the first decision that is drawn before it, so that one sees what it changed.
 BEFORE: Final = 0.05
 Series = Sequence[tuple[float, float]]
-"""Seconds since 1970, and values."""
+"""Seconds since 1970, and values; NaN where there is none."""
 
 
 def history(obj: Mapping[str, Any], now: datetime, measured: Mapping[str, Series] | None = None) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def filled(page: str, found: Mapping[str, Any]) -> str | None:
     """``page`` with its history; None for a page of an earlier release, which has no place for one."""
     before, place, after = page.partition(PLACE.format("null"))
     # As it stands in a script element, where "</script>" would end it.
-    text = json.dumps(found).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    text = json.dumps(found, allow_nan=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f"{before}{PLACE.format(text)}{after}" if place else None
 
 
@@ -58,7 +59,8 @@ def _steps(decisions: Iterable[Mapping[str, Any]], replicas: int | None, now: da
 
 
 def _measured(series: Series, name: str) -> list[dict[str, Any]]:
-    return [{"time": _time(at), name: value} for at, value in series]
+    """A value that is no number breaks the line: it has no JSON."""
+    return [{"time": _time(at), name: value if math.isfinite(value) else None} for at, value in series]
 
 
 def _words(obj: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]], now: datetime, measured: bool) -> str:

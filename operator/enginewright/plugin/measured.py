@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from enginewright.clients.errors import ClientError
-from enginewright.clients.prometheus import PrometheusClient, Series, selector
+from enginewright.clients.prometheus import PrometheusClient, Series, public, selector
 from enginewright.clients.signals import PENDING, NoSignalError
 from enginewright.plugin.wishes import WishError
 
@@ -31,8 +32,20 @@ async def over_time(url: str, obj: Mapping[str, Any], now: datetime, hours: floa
                 client.over_time(url, query, now - timedelta(hours=hours), now, step) for query in asked.values()
             ))  # fmt: skip
         except (ClientError, NoSignalError) as error:
-            raise WishError(f"--prometheus {url}: {error}") from error
-    return dict(zip(asked, found, strict=True))
+            raise WishError(f"--prometheus {public(url)}: {error}") from error
+    return {name: with_gaps(series, step, now.timestamp()) for name, series in zip(asked, found, strict=True)}
+
+
+def with_gaps(series: Series, step: float, end: float) -> Series:
+    """With a NaN where values are missing, up to ``end``: with no replica nobody exports anything."""
+    found: Series = []
+    for at, value in series:
+        if found and at - found[-1][0] > 1.5 * step:
+            found.append((found[-1][0] + step, math.nan))
+        found.append((at, value))
+    if found and end - found[-1][0] > 1.5 * step:
+        found.append((found[-1][0] + step, math.nan))
+    return found
 
 
 def queries(pods: str, step: float) -> dict[str, str]:

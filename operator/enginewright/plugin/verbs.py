@@ -100,9 +100,16 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
     if not stable:
         raise wishes.WishError(f"{options.name} serves no engine yet; kubectl optimisedmodel explain {options.name}")
     file = "build-report.json" if options.json else "report.html"
+    now, measured = datetime.now(UTC), None
+    if options.prometheus:
+        if options.json:
+            raise wishes.WishError("--prometheus adds to the page, --json asks for build-report.json: leave one out")
+        from enginewright.plugin.measured import over_time  # only here: its client takes a while to import
+
+        measured = await over_time(options.prometheus, obj, now, options.hours)
     content = await reports.fetch(client, options.namespace, options.name, stable, file)
     if not options.json:
-        content = await _with_history(content, obj, options)
+        content = _with_history(content, history.history(obj, now, measured))
     if str(options.file) == "-":
         sys.stdout.buffer.write(content)
         return 0
@@ -114,13 +121,8 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _with_history(page: bytes, obj: Object, options: argparse.Namespace) -> bytes:
-    now, measured = datetime.now(UTC), None
-    if options.prometheus:
-        from enginewright.plugin.measured import over_time  # only here: its client takes a while to import
-
-        measured = await over_time(options.prometheus, obj, now, options.hours)
-    filled = history.filled(page.decode(), history.history(obj, now, measured))
+def _with_history(page: bytes, found: Mapping[str, Any]) -> bytes:
+    filled = history.filled(page.decode(), found)
     if filled is None:
         print("note: this page was written by an earlier release, without room for how the model has scaled",
               file=sys.stderr)

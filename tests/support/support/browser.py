@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -31,5 +32,10 @@ def show(page: Path, profile: Path, *options: str) -> Shown:
     return Shown(done.stdout, tuple(line for line in done.stderr.splitlines() if ":CONSOLE:" in line))
 
 
-def picture(page: Path, profile: Path, file: Path, *options: str) -> None:
-    show(page, profile, f"--screenshot={file}", *options)
+def chart(shown: Shown, name: str) -> str:
+    """The drawing of one of the report's charts; empty where it is not drawn. (The library's own script has an SVG.)"""
+    _, place, rest = shown.dom.partition(f'data-chart="{name}"')
+    assert place, f"the page has no place for chart {name}"
+    attributes, _, inside = rest.partition(">")
+    drawn, _, _ = re.split(r"data-chart=|</section>", inside, maxsplit=1)[0].partition("</svg>")
+    return drawn if "<svg" in drawn and "hidden" not in attributes else ""

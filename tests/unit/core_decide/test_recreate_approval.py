@@ -373,6 +373,23 @@ class TestTheWayBack:
         else:
             assert (cluster.replicas(), cluster.says("RolloutComplete")) == ({old: 2}, WAITS)
 
+    @pytest.mark.parametrize("broken", [True, False])
+    def test_a_spec_that_is_put_back_waits_unless_what_serves_is_broken(self, broken: bool) -> None:
+        """As from git: nobody is asked to approve what served before, in an outage."""
+        cluster, old, new = waiting()
+        promote(cluster)
+        cluster.settle()
+        cluster.annotations = {}
+        if broken:
+            cluster.broken[new] = CRASH
+            cluster.pods = {}
+            move(cluster, 10)
+            assert cluster.says("Available") == "False/NoReplica"
+        cluster.edit(**FIRST)
+        cluster.settle()
+        assert cluster.replicas() == {old if broken else new: 2}
+        assert cluster.says("RolloutComplete") == ("True/Complete" if broken else WAITS)
+
     def test_what_crashes_is_replaced_by_an_older_one_where_no_more_is_kept(self) -> None:
         cluster, one, two = waiting()
         promote(cluster)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from enginewright.clients.prometheus import public
 from enginewright.plugin.history import PLACE, filled, history
 from enginewright.plugin.main import parser
-from enginewright.plugin.measured import queries
+from enginewright.plugin.measured import queries, with_gaps
 
 NOW = datetime(2026, 11, 22, 11, 0, tzinfo=UTC)
 TEN = {"time": "2026-11-22T10:10:00Z", "from": 1, "to": 3, "reason": "7 queued"}
@@ -54,6 +55,36 @@ def test_what_prometheus_has_goes_before_what_follows_from_decisions() -> None:
     assert found["datasets"]["queued"] == [{"time": "2026-11-22T10:59:00Z", "value": 4.0}]
     assert found["datasets"]["rate"] == []
     assert "--prometheus" not in found["words"]
+
+
+def test_a_value_that_is_no_number_is_none() -> None:
+    at = NOW.timestamp()
+    found = history(model(2), NOW, {"replicas": [(at, float("nan"))], "queued": [(at, float("inf"))], "rate": []})
+    assert found["datasets"]["replicas"][0]["replicas"] is None
+    assert found["datasets"]["queued"][0]["value"] is None
+    assert filled(PLACE.format("null"), found)
+
+
+@pytest.mark.parametrize(
+    ("times", "missing"),
+    [((), ()), ((0, 15, 30, 45), ()), ((0, 15, 45), (30,)), ((0, 15), (30,)), ((30, 45), ())],
+)
+def test_where_nothing_was_exported_there_is_a_gap(times: tuple[float, ...], missing: tuple[float, ...]) -> None:
+    found = with_gaps([(at, 1.0) for at in times], 15.0, 50.0)
+    assert tuple(at for at, value in found if value != value) == missing
+    assert tuple(at for at, value in found if value == value) == times
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://user:secret@prometheus:9090/x@y", "http://prometheus:9090/x@y"),
+        ("http://prometheus:9090", "http://prometheus:9090"),
+        ("https://token@prometheus", "https://prometheus"),
+    ],
+)
+def test_a_password_in_the_url_is_not_said(url: str, said: str) -> None:
+    assert public(url) == said
 
 
 def test_a_prometheus_that_knows_nothing_leaves_the_decisions() -> None:

@@ -24,7 +24,7 @@ function decisions(rows) {
   const table = document.getElementById("scaling-decisions");
   for (const row of rows) {
     const line = table.tBodies[0].insertRow();
-    for (const [text, kind] of [[new Date(row.time).toLocaleString(), ""], [`${row.from} → ${row.to}`, "n"], [row.reason, ""]]) {
+    for (const [text, kind] of [[new Date(row.time).toLocaleString(undefined, { timeZoneName: "short" }), ""], [`${row.from} → ${row.to}`, "n"], [row.reason, ""]]) {
       const cell = line.insertCell();
       cell.textContent = text;
       cell.className = kind;
@@ -37,11 +37,20 @@ function decisions(rows) {
 function scaling(charts, history) {
   document.getElementById("scaling-words").textContent = history.words;
   decisions(history.datasets.decisions);
-  return ["replicas", "queued", "rate"].filter((name) => history.datasets[name].length > 0).map((name) => {
-    const spec = { ...charts[name], datasets: history.datasets };
-    spec.encoding.x = { ...spec.encoding.x, scale: { domain: [history.from, history.to].map((time) => ({ expr: `toDate('${time}')` })) } };
-    return draw(document.querySelector(`[data-chart=${name}]`), spec);
-  });
+  return ["replicas", "queued", "rate"].filter((name) => history.datasets[name].length > 0)
+    .map((name) => draw(document.querySelector(`[data-chart=${name}]`), overTime(name, charts[name], history)));
+}
+
+function overTime(name, spec, { from, to, datasets }) {
+  const { decisions } = datasets, rows = datasets[name];
+  const values = [...rows.map((row) => row.value ?? row.replicas ?? 0), ...(spec.layer ? decisions.map((row) => row.to) : [])];
+  // To one at least: a line of zeros lies at the bottom.
+  spec.encoding.y.scale = { domain: [0, Math.max(1, ...values)] };
+  spec.encoding.x = { ...spec.encoding.x, scale: { domain: [from, to].map((time) => ({ expr: `toDate('${time}')` })) } };
+  // Vega warns of marks without data, and draws no line through one point.
+  if (spec.layer && decisions.length === 0) spec.layer = spec.layer.slice(0, 1);
+  if (spec.mark && rows.length === 1) spec.mark = { ...spec.mark, point: true };
+  return { ...spec, datasets };
 }
 
 async function main() {

@@ -21,7 +21,7 @@ from enginewright.core.decide.world import World
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import RolloutStatus
-from enginewright.core.way_back import served
+from enginewright.core.way_back import good_ones, served
 
 
 def ask(goal: Goal, serving: Serving) -> Goal:
@@ -29,7 +29,7 @@ def ask(goal: Goal, serving: Serving) -> Goal:
     world, revision, last = goal.world, goal.engine.revision, _last(goal.world, serving, goal.engine.revision)
     if not _asks(world) or world.spec.suspend or goal.given_up:
         return goal
-    if revision == last or _approved(goal) or _begun(serving, revision):
+    if revision == last or _approved(goal) or _begun(serving, revision) or _put_back(world, serving, revision, last):
         return goal
     if put_aside(world, _memory(world), revision):
         # The way back from it is another's to find; there is none where it stays.
@@ -49,7 +49,7 @@ def with_approval(goal: Goal, serving: Serving, wanted: int, rollout: RolloutRes
     if goal.given_up or goal.way_back_failed or goal.world.spec.suspend:
         return rollout
     if goal.asked is None:
-        return _remembered(goal, rollout)
+        return _remembered(goal, serving, rollout)
     if rollout.verdict.reason == Reason.GATEWAY_NOT_INSTALLED:
         return rollout
     built, stays = goal.asked.record is not None, goal.engine.revision
@@ -80,11 +80,12 @@ def _approved(goal: Goal) -> bool:
     return bool(revision) and revision in (*named(goal.world), _memory(goal.world).approved)
 
 
-def _remembered(goal: Goal, rollout: RolloutResult) -> RolloutResult:
+def _remembered(goal: Goal, serving: Serving, rollout: RolloutResult) -> RolloutResult:
     revision, memory = goal.engine.revision, rollout.memory
     serves = revision == served(goal.world.memory.revisions) or (
         memory.stable == revision and memory.step in ("Complete", "RolledBack"))  # fmt: skip
-    if serves or not (_asks(goal.world) and _approved(goal)):
+    unasked = _put_back(goal.world, serving, revision, served(goal.world.memory.revisions))
+    if serves or not (_asks(goal.world) and (unasked or _approved(goal))):
         return replace(rollout, memory=memory.model_copy(update={"approved": None}))
     return replace(rollout, memory=memory.model_copy(update={"approved": revision}))
 
@@ -94,6 +95,16 @@ def _begun(serving: Serving, revision: str) -> bool:
     if serving.stable is not None and serving.stable.revision == revision:
         return True
     return bool(serving.alive) and all(deployment.revision == revision for deployment in serving.alive)
+
+
+def _put_back(world: World, serving: Serving, revision: str, last: str) -> bool:
+    """Whether the spec asks for what served before, as what serves is broken and answers nobody: the way back of those
+    who keep their specs in git."""
+    now = serving.stable
+    if now is None or any(serving.answers(view) for view in serving.alive):
+        return False
+    before = any(entry.revision == revision for entry in good_ones(world.memory.revisions, last))
+    return before and starting_trouble(world, now, now.revision) is not None
 
 
 def _last(world: World, serving: Serving, revision: str) -> str:
