@@ -122,7 +122,7 @@ deps: ## Install the Debian packages that the cluster and the images need (as ro
 	@hack/bin-deps.sh
 
 .PHONY: test-deps
-test-deps: # and what only tests need: a browser
+test-deps: ## And those that only tests need: a browser
 	@hack/bin-deps.sh --tests
 
 cluster-up: deps ## Start a Kubernetes node on this machine (root; builds Kubernetes the first time)
