@@ -165,6 +165,7 @@ def test_plain_serving_is_a_point_where_it_squeezes_no_others(report: BuildRepor
     again = dataclasses.replace(report, performance=dataclasses.replace(report.performance, before=before))
     rows = charts.pareto(again)["data"]["values"]
     assert [row["kind"] for row in rows].count("before") == drawn
+    assert read(again).count("Ring: ONNX Runtime FP32") == drawn
 
 
 @pytest.mark.parametrize(("objective", "drawn"), [(0.0, False), (20.0, True), (262.0, True), (1000.0, False)])
