@@ -173,9 +173,9 @@ def fetch_report(kube: Kube, image: str) -> None:
                                       ("build-report.json", "report.html")).items():
         (OUTPUT / name).write_bytes(content)
     # As the plugin's report does.
-    page = OUTPUT / "report.html"
-    model = kube.json("get", "optimisedmodel", MODEL, "-n", NAMESPACE)
-    page.write_text(filled(page.read_text(), history(model, datetime.now(UTC))) or page.read_text())
+    file, model = OUTPUT / "report.html", kube.json("get", "optimisedmodel", MODEL, "-n", NAMESPACE)
+    page = file.read_text()
+    file.write_text(filled(page, history(model, datetime.now(UTC))) or page)
 
 
 def remove_model(kube: Kube) -> None:

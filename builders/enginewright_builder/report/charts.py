@@ -15,6 +15,7 @@ from enginewright_builder.sweep.result import Point
 
 # An objective, or plain serving, farther to the right would squeeze the points into a corner: it is only told in words.
 FARTHEST = 2.0
+HEIGHT = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ def pareto(report: BuildReport) -> Spec:
     limit = report.objective.latency_ms
     return {
         "description": "Throughput against latency of every measured setting; the chosen one has a ring.",
-        "width": "container", "height": 300, "data": {"values": rows},
+        "width": "container", "height": HEIGHT, "data": {"values": rows},
         "encoding": {
             "x": {"field": "latency", "type": "quantitative", "scale": {"domainMin": 0},
                   "title": f"p{report.objective.latency_percentile:g} latency, ms"},
@@ -72,7 +73,7 @@ def _limit(limit: float) -> list[Spec]:
             "color": "var(--warn)"}  # fmt: skip
     return [
         {**at, "mark": {"type": "rule", "color": "var(--warn)", "strokeDash": [5, 4]}},
-        {**at, "mark": text, "encoding": {"y": {"value": 292}}},
+        {**at, "mark": text, "encoding": {"y": {"value": HEIGHT - 8}}},
     ]
 
 

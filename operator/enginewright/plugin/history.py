@@ -24,12 +24,12 @@ def history(obj: Mapping[str, Any], now: datetime, measured: Mapping[str, Series
     """
     status = obj.get("status") or {}
     decisions = (status.get("autoscaling") or {}).get("decisions") or []
-    measured = measured or {}
-    steps = _measured(measured.get("replicas", ()), "replicas") or _steps(decisions, status.get("replicas"), now)
+    replicas, measured = status.get("replicas"), measured or {}
+    steps = _measured(measured.get("replicas", ()), "replicas") or _steps(decisions, replicas, now)
     rows = {name: _measured(measured.get(name, ()), "value") for name in ("queued", "rate")}
     start = min((row["time"] for name in (steps, *rows.values()) for row in name), default=_time(now.timestamp()))
     return {
-        "words": _words(obj, decisions, now, any(rows.values())),
+        "words": _words(replicas, decisions, now, any(rows.values())),
         "from": start,
         "to": _time(now.timestamp()),
         "datasets": {"replicas": steps, "decisions": decisions, **rows},
@@ -63,8 +63,7 @@ def _measured(series: Series, name: str) -> list[dict[str, Any]]:
     return [{"time": _time(at), name: value if math.isfinite(value) else None} for at, value in series]
 
 
-def _words(obj: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]], now: datetime, measured: bool) -> str:
-    replicas = (obj.get("status") or {}).get("replicas")
+def _words(replicas: int | None, decisions: Sequence[Mapping[str, Any]], now: datetime, measured: bool) -> str:
     parts = [f"{replicas} {'replica' if replicas == 1 else 'replicas'}"] if replicas is not None else []
     parts.append(f"as of {now:%Y-%m-%d %H:%M:%S} UTC")
     if not decisions:

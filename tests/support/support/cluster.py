@@ -333,7 +333,7 @@ class Cluster:
                 self._delete(kind, name)
             case Scale(deployment=name, replicas=replicas):
                 if name in self.deployments:
-                    self._change(name, spec_replicas=replicas)
+                    self._change(name, spec_replicas=replicas, replicas_manager="")
             case _:
                 self._share(action)
 
@@ -623,6 +623,14 @@ class Cluster:
         self.wait(1)
         return plan
 
+    def move(self, seconds: float = 1.0) -> Plan:
+        """As :meth:`step`, with every Job ending well."""
+        plan = self.operate()
+        self.settle_jobs()
+        self.controllers()
+        self.wait(seconds)
+        return plan
+
     def settle_jobs(self) -> None:
         self.finish(resolved(), of="resolve")
         self.finish(built(built_at=self.now), of="build")
@@ -632,10 +640,7 @@ class Cluster:
         quiet = 0
         for _ in range(rounds):
             before = self._seen()
-            plan = self.operate()
-            self.settle_jobs()
-            self.controllers()
-            self.wait(5)
+            plan = self.move(5)
             quiet = quiet + 1 if before == self._seen() else 0
             if quiet >= (1 if plan.requeue_after is None else QUIET_ROUNDS):
                 return

@@ -17,10 +17,7 @@ def move(cluster: Cluster, rounds: int = 1) -> list[str]:
     """What Available said in each round."""
     said = []
     for _ in range(rounds):
-        cluster.operate()
-        cluster.settle_jobs()
-        cluster.controllers()
-        cluster.wait(5)
+        cluster.move(5)
         said.append(cluster.says("Available"))
     return said
 

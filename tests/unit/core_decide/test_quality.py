@@ -30,10 +30,7 @@ def said(cluster: Cluster, samples: int, mean: float) -> str:
 
 def move(cluster: Cluster, rounds: int = 1) -> None:
     for _ in range(rounds):
-        cluster.operate()
-        cluster.settle_jobs()
-        cluster.controllers()
-        cluster.wait(5)
+        cluster.move(5)
 
 
 def test_off_it_is_nowhere_to_be_seen() -> None:

@@ -11,7 +11,6 @@ import pytest
 from enginewright.core import labels
 from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.observed import ObjectView
-from enginewright.core.plan import Scale
 from enginewright.plugin import wishes
 from enginewright.plugin.words import explain
 from support.cluster import SPEC, Cluster, built, deeds, refused
@@ -46,10 +45,7 @@ def candidate(cluster: Cluster) -> str:
 
 def move(cluster: Cluster, rounds: int = 1) -> None:
     for _ in range(rounds):
-        cluster.operate()
-        cluster.settle_jobs()
-        cluster.controllers()
-        cluster.wait(1)
+        cluster.move()
 
 
 def until(cluster: Cluster, done: Callable[[], bool], rounds: int = 100) -> None:
@@ -596,12 +592,7 @@ class TestNoReplica:
 class TestContest:
     @staticmethod
     def _put_back(cluster: Cluster) -> list[str]:
-        plan = cluster.operate()
-        for action in plan.actions:
-            if isinstance(action, Scale):
-                name = action.deployment
-                cluster.deployments[name] = replace(cluster.deployments[name], replicas_manager="")
-        return [deed for deed in deeds(plan) if deed.startswith("Scale")]
+        return [deed for deed in deeds(cluster.operate()) if deed.startswith("Scale")]
 
     def test_who_writes_replicas_of_what_serves_is_not_fought_while_it_waits(self) -> None:
         cluster, old, new = waiting()

@@ -387,10 +387,7 @@ def test_the_revision_is_kept_before_status_says_so() -> None:
         plan = cluster.operate(writes_status=False)
         if any(isinstance(action, Create) and read_revision(action.manifest) for action in plan.actions):
             break
-        cluster.operate()
-        cluster.settle_jobs()
-        cluster.controllers()
-        cluster.wait(5)
+        cluster.move(5)
     assert not cluster.status.get("revisions")
     cluster.settle()
     assert history(cluster) == [(cluster.revision, "Serving")]

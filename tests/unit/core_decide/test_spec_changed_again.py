@@ -45,10 +45,7 @@ def in_step(step: str, strategy: str, replicas: int) -> tuple[Cluster, str, str]
 def move(cluster: Cluster, replicas: int, surge: int = 1) -> None:
     """A second of everything, during which enough ready replicas must have been behind the Service, and no more pods
     been there than a canary may make."""
-    cluster.operate()
-    cluster.settle_jobs()
-    cluster.controllers()
-    cluster.wait(1)
+    cluster.move()
     if cluster.spec["rollout"]["strategy"] == "Canary" and replicas:
         assert len(cluster.pods) <= replicas + surge
     behind = sum(entry.ready for entry in cluster.endpoints)

@@ -41,10 +41,7 @@ class SlowCluster(Cluster):
 
 def move(cluster: Cluster) -> int:
     """A second of everything; how many ready replicas are behind the Service after it."""
-    cluster.operate()
-    cluster.settle_jobs()
-    cluster.controllers()
-    cluster.wait(1)
+    cluster.move()
     return sum(entry.ready for entry in cluster.endpoints)
 
 

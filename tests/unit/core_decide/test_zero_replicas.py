@@ -25,18 +25,10 @@ def serving(replicas: int = 2, **rollout: Any) -> Cluster:
     return cluster
 
 
-def move(cluster: Cluster) -> None:
-    """A second of everything."""
-    cluster.operate()
-    cluster.settle_jobs()
-    cluster.controllers()
-    cluster.wait(1)
-
-
 def until_step(cluster: Cluster, step: str) -> str:
     """The candidate in that step."""
     for _ in range(120):
-        move(cluster)
+        cluster.move()
         known = cluster.status.get("rollout", {})
         if known.get("step") == step and known.get("candidate") not in (None, known.get("stable")):
             return str(known["candidate"])
@@ -65,10 +57,10 @@ def test_an_outage_is_told_from_no_replica_that_is_wanted() -> None:
     cluster.broken[cluster.revision] = CRASH
     cluster.pods = {}
     for _ in range(5):
-        move(cluster)
+        cluster.move()
     assert cluster.says("Available") == "False/NoReplica"
     cluster.edit(suspend=True)
-    move(cluster)
+    cluster.move()
     assert cluster.says("Available") == "False/NoReplica"
 
 
@@ -90,12 +82,12 @@ def test_a_candidate_that_is_not_proven_is_not_promoted_by_scaling_to_zero(step:
     assert cluster.plan().requeue_after is None
     cluster.edit(replicas=2)
     for _ in range(3):
-        move(cluster)
+        cluster.move()
     assert cluster.replicas()[old] > 0
     cluster.failing = {new: 0.5}
     cluster.annotations[labels.PROMOTE] = new
     for _ in range(100):
-        move(cluster)
+        cluster.move()
     assert cluster.says("RolloutComplete") == "False/RolledBack", "analysed when there are replicas again"
     assert cluster.replicas() == {old: 2}
 
@@ -136,7 +128,7 @@ def test_recreate_which_proves_nothing_beside_the_old_one_settles_at_zero(gatewa
     cluster.settle()
     cluster.edit(**SECOND)
     for _ in range(60):
-        move(cluster)
+        cluster.move()
         assert not cluster.pods, "for nothing"
     assert cluster.replicas() == {}
     assert cluster.says("RolloutComplete") == "True/Complete"

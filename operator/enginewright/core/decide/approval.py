@@ -29,7 +29,7 @@ def ask(goal: Goal, serving: Serving) -> Goal:
     world, revision, last = goal.world, goal.engine.revision, _last(goal.world, serving, goal.engine.revision)
     if not _asks(world) or world.spec.suspend or goal.given_up:
         return goal
-    if revision == last or _approved(goal) or _begun(serving, revision) or _put_back(world, serving, revision, last):
+    if revision == last or _approved(goal) or _begun(serving, revision) or _put_back(world, serving, revision):
         return goal
     if put_aside(world, _memory(world), revision):
         # The way back from it is another's to find; there is none where it stays.
@@ -84,8 +84,8 @@ def _remembered(goal: Goal, serving: Serving, rollout: RolloutResult) -> Rollout
     revision, memory = goal.engine.revision, rollout.memory
     serves = revision == served(goal.world.memory.revisions) or (
         memory.stable == revision and memory.step in ("Complete", "RolledBack"))  # fmt: skip
-    unasked = _put_back(goal.world, serving, revision, served(goal.world.memory.revisions))
-    if serves or not (_asks(goal.world) and (unasked or _approved(goal))):
+    agreed = _approved(goal) or _put_back(goal.world, serving, revision)
+    if serves or not (_asks(goal.world) and agreed):
         return replace(rollout, memory=memory.model_copy(update={"approved": None}))
     return replace(rollout, memory=memory.model_copy(update={"approved": revision}))
 
@@ -97,14 +97,14 @@ def _begun(serving: Serving, revision: str) -> bool:
     return bool(serving.alive) and all(deployment.revision == revision for deployment in serving.alive)
 
 
-def _put_back(world: World, serving: Serving, revision: str, last: str) -> bool:
-    """Whether the spec asks for what served before, as what serves is broken and answers nobody: the way back of those
+def _put_back(world: World, serving: Serving, revision: str) -> bool:
+    """Whether the spec asks for one that has served, as what serves is broken and answers nobody: the way back of those
     who keep their specs in git."""
     now = serving.stable
     if now is None or any(serving.answers(view) for view in serving.alive):
         return False
-    before = any(entry.revision == revision for entry in good_ones(world.memory.revisions, last))
-    return before and starting_trouble(world, now, now.revision) is not None
+    has_served = any(entry.revision == revision for entry in good_ones(world.memory.revisions, now.revision))
+    return has_served and starting_trouble(world, now, now.revision) is not None
 
 
 def _last(world: World, serving: Serving, revision: str) -> str:
