@@ -45,8 +45,9 @@ def pareto(report: BuildReport) -> Spec:
     """Latency at the objective's percentile against throughput, every measured point of ``report.sweep``."""
     assert report.sweep is not None
     front, best = frontier(report.sweep.points), report.sweep.best
-    rows = [_row(point, "chosen" if point == best else "frontier" if point in front else "other")
-            for point in report.sweep.points]
+    # What was chosen may lie off the frontier, by other figures or by noise: the line does not go through it then.
+    rows = [{**_row(point, "chosen" if point == best else "frontier" if point in front else "other"),
+             "beaten": point not in front} for point in report.sweep.points]
     widest = max(row["latency"] for row in rows)
     before = report.performance.before if report.performance else None
     if before and before.point.objective_ms <= FARTHEST * widest:
@@ -84,17 +85,17 @@ def _points(kinds: Collection[str]) -> list[Spec]:
     ring = {"type": "point", "filled": False, "opacity": 1, "strokeWidth": 2, "size": 110, "color": "var(--warn)"}
     chosen = {"type": "text", "text": "chosen", "dy": -18, "fontWeight": 600, "color": "var(--ink)"}
     front = {"type": "line", "color": "var(--accent)", "opacity": 0.55}
-    marks: list[tuple[tuple[str, ...], Spec]] = [
-        (("chosen", "frontier"), {"mark": front}),
-        (("before",), {"mark": ring, "encoding": label}),
-        (("other",), {"mark": {**dot, "color": "var(--dot)"}, "encoding": label}),
-        (("frontier",), {"mark": {**dot, "color": "var(--accent)"}, "encoding": label}),
-        (("chosen",), {"mark": {**ring, "size": 420, "color": "var(--accent)", "aria": False}}),
-        (("chosen",), {"mark": {**dot, "color": "var(--accent)", "size": 160}, "encoding": label}),
-        (("chosen",), {"mark": chosen}),
+    marks: list[tuple[str, Spec]] = [
+        ("before", {"mark": ring, "encoding": label}),
+        ("other", {"mark": {**dot, "color": "var(--dot)"}, "encoding": label}),
+        ("frontier", {"mark": {**dot, "color": "var(--accent)"}, "encoding": label}),
+        ("chosen", {"mark": {**ring, "size": 420, "color": "var(--accent)", "aria": False}}),
+        ("chosen", {"mark": {**dot, "color": "var(--accent)", "size": 160}, "encoding": label}),
+        ("chosen", {"mark": chosen}),
     ]
-    return [{"transform": [{"filter": {"field": "kind", "oneOf": list(drawn)}}], **mark}
-            for drawn, mark in marks if any(kind in kinds for kind in drawn)]  # fmt: skip
+    return [{"transform": [{"filter": {"field": "beaten", "equal": False}}], "mark": front},
+            *({"transform": [{"filter": {"field": "kind", "equal": kind}}], **mark}
+              for kind, mark in marks if kind in kinds)]  # fmt: skip
 
 
 def stacks(report: BuildReport) -> Spec:

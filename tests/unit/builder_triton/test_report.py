@@ -4,6 +4,7 @@ import dataclasses
 import html
 import json
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from enginewright_builder.evidence.performance import assess
 from enginewright_builder.evidence.roofline import PrecisionGain
 from enginewright_builder.report import BuildReport, charts, read_report, vega, words, write_report
 from enginewright_builder.report.page import render
+from enginewright_builder.sweep import Point
 
 VOID = {"meta", "br", "line", "circle", "path"}
 
@@ -121,6 +123,19 @@ def test_every_point_is_drawn_and_one_is_chosen(report: BuildReport) -> None:
     assert [row["kind"] for row in rows].count("chosen") == 1
     (chosen,) = (row for row in rows if row["kind"] == "chosen")
     assert (chosen["latency"], chosen["throughput"]) == (18.2, 142.4)
+
+
+def test_the_line_leaves_out_a_chosen_point_that_another_beats(
+    report: BuildReport, make_point: Callable[..., Point]
+) -> None:
+    assert report.sweep is not None
+    better = make_point(instances=4, throughput=150.0, latency=18.0)
+    sweep = dataclasses.replace(report.sweep, points=(*report.sweep.points, better))
+    rows = charts.pareto(dataclasses.replace(report, sweep=sweep))["data"]["values"]
+    line = {row["latency"] for row in rows if row.get("beaten") is False}
+    assert line == {point.objective_ms for point in charts.frontier(sweep.points)}
+    (chosen,) = (row for row in rows if row["kind"] == "chosen")
+    assert chosen["latency"] not in line
 
 
 def test_frontier_holds_exactly_the_points_that_none_beats(report: BuildReport) -> None:
