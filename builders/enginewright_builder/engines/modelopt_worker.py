@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LARGEST_BYTES, LOWER, QUANTIZE, Job, load_batches
+from enginewright_builder.engines.modelopt_histograms import count_on_gpu
 from enginewright_builder.engines.modelopt_masks import clip_masks
 
 # Above half of FP16's largest number a node stays in FP32: other inputs than these may reach further.
@@ -52,6 +53,7 @@ def _quantize(job: Job) -> None:
     """Weights per channel; what is left computes in FP16, without which INT8 is slower than FP16 alone."""
     from modelopt.onnx.quantization import quantize
 
+    count_on_gpu()
     model = onnx.load(job.source)
     additions = clip_masks(model)
     clipped = Path(job.target).with_name("clipped.onnx")
