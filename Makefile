@@ -156,6 +156,10 @@ bench-gpu: ## On a machine with a GPU, inputs carried in by hack/bench/carry.sh:
 	  --precisions "$(PRECISIONS)" --seconds-per-model $(SECONDS_PER_MODEL) \
 	  --output build/bench/h200-$(or $(subst $(comma),-,$(MODELS)),all).json
 
+.PHONY: test-gpu
+test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest tests/gpu -m gpu -p no:cacheprovider --durations=8
+
 bench-page: venv ## Merge build/bench/h200-*.json into docs/benchmarks/h200.json, and its page
 	PYTHONPATH=hack $(VENV)/bin/python -m bench.page docs/benchmarks/h200.json build/bench/h200-*.json
 

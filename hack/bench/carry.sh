@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Packs what `make bench-gpu` needs on a machine with an NVIDIA GPU, Python 3.12, PyTorch for CUDA 13, transformers and
-# timm, but no package registry: TensorRT 10.6, Triton, ModelOpt, ONNX Runtime for CUDA, and MiniLM's weights.
+# Packs what `make test-gpu` and `make bench-gpu` need on a machine with an NVIDIA GPU, Python 3.12, PyTorch for CUDA 13,
+# transformers and timm, but no package registry: TensorRT 10.6, Triton, ModelOpt, ONNX Runtime for CUDA, pytest, and
+# MiniLM's weights.
 #
 # Usage: carry.sh OUT_DIR      (needs mvn, unzip, xz and a venv from `make venv`; some minutes on two cores)
 # OUT_DIR gets part-00 … (each below 51 MB) and unpack.sh; on the GPU machine:
-#   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make bench-gpu INPUTS=TARGET
+#   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make test-gpu && make bench-gpu INPUTS=TARGET
 set -euo pipefail
 out=${1:?usage: carry.sh OUT_DIR}
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -29,6 +30,7 @@ fetch() {
     --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d "$1" "${@:2}"
 }
 fetch "$work/wheels" -r "$root/hack/bench/wheels.txt"
+fetch "$work/wheels" -r "$root/hack/bench/wheels-tests.txt"
 fetch "$work/onnxruntime-gpu" onnxruntime-gpu==1.30.0
 # Triton 24.10 as in nvidia-pytriton sends arrays of NumPy 2 away empty, and the machine's SciPy refuses NumPy 1.
 fetch "$work/triton" numpy==1.26.4

@@ -1,6 +1,6 @@
 """TensorRT on a real GPU: every precision against ONNX Runtime on the CPU, profiles, graphs, caches, refusals.
 
-    python3 -m pytest tests/gpu -m gpu -p no:cacheprovider
+    make test-gpu
 """
 
 from __future__ import annotations
