@@ -70,6 +70,41 @@ def test_a_batcher_carries_more_than_single_requests() -> None:
     assert largest_rate(batches, 0.1) > 1.5 * largest_rate(replace(batches, curve=((1, 0.01),)), 0.1)
 
 
+# One request alone takes longer than two together do, where an engine for each was chosen; (batch, seconds).
+DEAR_ALONE = ((1, 0.0118), (2, 0.0118), (4, 0.0118), (8, 0.021))
+FLAT = ((1, 0.005), (4, 0.0055), (8, 0.006), (32, 0.01))
+CHEAP_ALONE = ((1, 0.004), (2, 0.0065), (4, 0.01))
+
+
+@pytest.mark.parametrize(("throughput", "instances", "curve", "queued", "share"), [
+    pytest.param(491, 2, DEAR_ALONE, 3, (0.5, 0.7), id="dear alone"),
+    pytest.param(491, 2, DEAR_ALONE, 8, (0.7, 0.9), id="dear alone, many queued"),
+    pytest.param(3200, 1, FLAT, 4, (0.2, 0.4), id="hardly dearer together"),
+    pytest.param(422, 2, CHEAP_ALONE, 3, (0.5, 0.7), id="cheap alone"),
+    pytest.param(20, 1, ((1, 0.05),), 3, (0.4, 0.6), id="one by one"),
+])
+def test_without_an_objective_a_replica_is_given_a_rate_that_its_batches_carry(
+    throughput: float, instances: int, curve: tuple[tuple[int, float], ...], queued: float, share: tuple[float, float],
+) -> None:  # fmt: skip
+    capacity = Capacity(throughput=throughput, curve=curve, instances=instances)
+    assert share[0] < largest_rate(capacity, capacity.patience(queued)) / throughput < share[1]
+
+
+@pytest.mark.parametrize(("capacity", "seconds"), [
+    pytest.param(Capacity(throughput=20), 0.2, id="throughput alone"),
+    pytest.param(Capacity(throughput=20, curve=((1, 0.01),)), 0.16, id="slower than its batches"),
+    pytest.param(Capacity(throughput=80, curve=((1, 0.05),), instances=4), 0.0875, id="side by side"),
+    pytest.param(Capacity(throughput=80, curve=((1, 0.05),), instances=4, delay_seconds=0.01), 0.0975, id="held back"),
+    pytest.param(Capacity(throughput=422, curve=CHEAP_ALONE, instances=2), 0.004 + 3 / 422, id="cheap alone"),
+    # Each of three takes half of 11.8 ms, one by one; in batches of four they take less, but two batches' time more.
+    pytest.param(Capacity(throughput=491, curve=DEAR_ALONE, instances=2), 0.0118 + 3 * 0.0059, id="dear alone"),
+    pytest.param(Capacity(throughput=3200, curve=FLAT), 2 * 0.006 + 3 * 0.006 / 8, id="hardly dearer together"),
+    pytest.param(Capacity(throughput=491, curve=DEAR_ALONE, objective_seconds=0.05), 0.05, id="an objective"),
+])
+def test_without_an_objective_a_request_has_the_time_of_those_before_it(capacity: Capacity, seconds: float) -> None:
+    assert capacity.patience(3) == pytest.approx(seconds)
+
+
 def test_late_share_grows_with_the_rate_and_is_one_when_too_much_comes() -> None:
     shares = [late_share(rate, ONE_BY_ONE, 0.1) for rate in (1, 5, 10, 19, 20, 40)]
     assert shares == sorted(shares)

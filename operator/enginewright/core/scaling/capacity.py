@@ -72,12 +72,18 @@ class Capacity:
         return self.points[0][1] + self.delay_seconds
 
     def patience(self, queued_each: float) -> float:
-        """Seconds within which a request is to be answered: the objective; without one, the time that
-        ``queued_each`` requests before it take. An objective that no request can meet is taken as no wait longer than
-        the compute time: the best there is."""
+        """Seconds within which a request is to be answered: the objective; without one, the time that it takes with
+        ``queued_each`` requests before it, in batches of the size that is done with them soonest. An objective that no
+        request can meet is taken as no wait longer than the compute time: the best there is."""
         if self.objective_seconds is None:
-            return self.compute_seconds + queued_each / self.throughput
+            return self.delay_seconds + min(_unqueued(point) + queued_each / self.served(point)
+                                            for point in self.points)  # fmt: skip
         return max(self.objective_seconds, 2 * self.compute_seconds if self.shortfall_seconds else 0.0)
+
+    def served(self, point: tuple[int, float]) -> float:
+        """Requests a second while no instance is idle, in batches of one size."""
+        batch, seconds = point
+        return min(self.throughput, self.instances * batch / seconds)
 
     @property
     def shortfall_seconds(self) -> float:
@@ -155,9 +161,13 @@ def _late(load: float, spare: float, instances: int) -> float:
 
 def _batches(point: tuple[int, float], capacity: Capacity, patience: float) -> tuple[float, float]:
     """Requests a second of one busy replica with batches of one size, and how long a request may then wait."""
+    return capacity.served(point), patience - capacity.delay_seconds - _unqueued(point)
+
+
+def _unqueued(point: tuple[int, float]) -> float:
+    """Seconds that a request takes at worst which goes with the next batch, of at most that size."""
     batch, seconds = point
-    served = min(capacity.throughput, capacity.instances * batch / seconds)
-    return served, patience - capacity.delay_seconds - (seconds if batch == 1 else 2 * seconds)
+    return seconds if batch == 1 else 2 * seconds
 
 
 def _decay(load: float) -> float:
