@@ -12,7 +12,8 @@ Written by `{command}` from the grids in `grids/`; the figures are in `search.js
 
 Each grid holds every combination of largest batch, queue delay and instance count, each under several loads, measured
 on a real tritonserver several times in random order. A search is replayed on it: it asks for a point, the record
-answers with the median of that point's repeats. **Share** is the objective it reaches ÷ the best of the whole grid.
+answers with the median of that point's repeats. A point that is asked for again, as its tail is in doubt, counts as
+another measurement. **Share** is the objective it reaches ÷ the best of the whole grid.
 Throughput within a latency limit is also cost within it: a replica-hour costs the same in every
 configuration, so cost per million inferences is its inverse.
 
@@ -22,8 +23,9 @@ configuration, so cost per million inferences is its inverse.
 - **Quick** is the quick search of Triton Model Analyzer, a hill climb over largest batch and instances followed by a
   sweep of the load (`hack/grids/quick.py` says what was taken from where): its share in the end, with as many
   measurements as it takes, and after its first {most}.
-- **Noise**: the search again, each answer one repeat drawn at random ({noise_seeds} seeds), its choice valued by the
-  medians; beside it the same for measuring the *whole grid once*. No search can be surer than that.
+- **Noise**: the search again, each answer one repeat drawn at random, another one when it asks again ({noise_seeds}
+  seeds), its choice valued by the medians; beside it the same for measuring the *whole grid once*, than which no search
+  of single measurements can be surer.
 """
 
 

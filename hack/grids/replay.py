@@ -10,16 +10,16 @@ from enginewright_builder.sweep import Layers, Point
 from enginewright_builder.sweep.objective import met, score
 from enginewright_builder.sweep.search import Search
 from enginewright_builder.sweep.space import Space, Trial
-from grids.grid import Axes, Cell, Config
+from grids.grid import Axes, Cell, Config, medians
 
-# What a cell shows when it is measured.
+# What a cell shows when it is measured; asked again, what it shows the next time.
 Source = Callable[[Cell], Mapping[str, float]]
 MOST_MEASUREMENTS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a search chose, and the cells it measured, in order."""
+    """What a search chose, and the cells it measured, in order; a cell measured again is there twice."""
 
     chosen: Cell
     measured: tuple[Cell, ...]
@@ -27,11 +27,13 @@ class Found:
 
 def replay(axes: Axes, source: Source, objective: ObjectiveRequest, limit: int = MOST_MEASUREMENTS) -> Found:
     search = Search(space=space_of(axes), objective=objective, left=limit)
-    measured = []
+    measured: list[Cell] = []
+    seen: dict[Cell, list[Mapping[str, float]]] = {}
     while (trial := search.ask()) is not None:
         cell = cell_of(trial)
         measured.append(cell)
-        search.tell(trial, point_of(cell, source(cell), objective))
+        seen.setdefault(cell, []).append(source(cell))
+        search.tell(trial, point_of(cell, medians(seen[cell]), objective))
     best = search.best()
     return Found(chosen=cell_of(Trial(serving=best.serving, concurrency=best.concurrency)), measured=tuple(measured))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import statistics
@@ -139,15 +140,24 @@ def _random_search(points: Mapping[Cell, Point], share: Callable[[Cell], float],
 
 def _noisy(grid: Grid, objective: ObjectiveRequest, share: Callable[[Cell], float],
            search: Callable[[Grid, Answer, ObjectiveRequest], tuple[Cell, int]]) -> Spread:
-    """Every answer is one repeat drawn at random; what is chosen is valued by the medians."""
+    """Every answer is one repeat drawn at random, the next one another; what is chosen is valued by the medians."""
     shares, counts = [], []
     for seed in range(NOISE_SEEDS):
-        draw = random.Random(seed)  # noqa: S311 - not a secret
-        drawn = {cell: draw.choice(grid.repeats[cell]) for cell in sorted(grid.repeats)}
-        chosen, count = search(grid, drawn.__getitem__, objective)
+        chosen, count = search(grid, drawn(grid, seed), objective)
         shares.append(share(chosen))
         counts.append(count)
     return Spread.of(shares, counts)
+
+
+def drawn(grid: Grid, seed: int) -> Answer:
+    """A repeat of each cell at random, and from the second time on those that followed it, in turn."""
+    draw = random.Random(seed)  # noqa: S311 - not a secret
+    turns = {}
+    for cell in sorted(grid.repeats):
+        repeats = list(grid.repeats[cell])
+        first = draw.choice(range(len(repeats)))
+        turns[cell] = itertools.cycle(repeats[first:] + repeats[:first])
+    return lambda cell: next(turns[cell])
 
 
 def _ours(grid: Grid, answer: Answer, objective: ObjectiveRequest) -> tuple[Cell, int]:

@@ -72,12 +72,32 @@ class Recorder:
         errors = Counter(call.error for call in self.calls if call.error)
         throughput = sum(call.batch for call in completed) / seconds
         low, high = throughput_interval(completed, self.begin, finish)
-        return LoadResult(
-            mode=mode, seconds=seconds, requests=len(self.calls), failed=sum(errors.values()), retried=self.retried,
-            errors=dict(errors), measured=len(latencies), throughput=throughput, throughput_low=low,
-            throughput_high=high, mean_ms=float(np.mean(latencies)) if latencies else 0.0,
-            **{f"p{percentile:.0f}_ms": nearest_rank(latencies, percentile) for percentile in PERCENTILES},
-            max_ms=latencies[-1] if latencies else 0.0, latencies_ms=tuple(latencies))
+        return _result(mode=mode, seconds=seconds, requests=len(self.calls), retried=self.retried, errors=errors,
+                       latencies=latencies, throughput=throughput, low=low, high=high)
+
+
+def joined(results: Sequence[LoadResult]) -> LoadResult:
+    """Several windows of the same load as one: latencies pooled, so that a percentile is one of all requests. The
+    interval of throughput spans those of the windows. At least one; raises ``ValueError`` when modes differ."""
+    (mode,) = {one.mode for one in results}
+    seconds = sum(one.seconds for one in results)
+    errors: Counter[str] = sum((Counter(one.errors) for one in results), Counter())
+    return _result(mode=mode, seconds=seconds, requests=sum(one.requests for one in results),
+                   retried=sum(one.retried for one in results), errors=errors,
+                   latencies=sorted(latency for one in results for latency in one.latencies_ms),
+                   throughput=sum(one.throughput * one.seconds for one in results) / seconds,
+                   low=min(one.throughput_low for one in results), high=max(one.throughput_high for one in results))
+
+
+def _result(*, mode: str, seconds: float, requests: int, retried: int, errors: Counter[str],
+            latencies: Sequence[float], throughput: float, low: float, high: float) -> LoadResult:
+    """``latencies`` ascending."""
+    return LoadResult(
+        mode=mode, seconds=seconds, requests=requests, failed=errors.total(), retried=retried, errors=dict(errors),
+        measured=len(latencies), throughput=throughput, throughput_low=low, throughput_high=high,
+        mean_ms=float(np.mean(latencies)) if latencies else 0.0,
+        **{f"p{percentile:.0f}_ms": nearest_rank(latencies, percentile) for percentile in PERCENTILES},
+        max_ms=latencies[-1] if latencies else 0.0, latencies_ms=tuple(latencies))
 
 
 def nearest_rank(ordered: Sequence[float], percentile: float) -> float:

@@ -76,7 +76,7 @@ async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors],
 
         async def measure(trial: Trial, rival: Point | None) -> Point:
             point = await bench.point(trial.serving, trial.concurrency, rival)
-            progress(min(0.9, 0.05 + 0.85 * len(search.points) / max_measurements), _describe(point))
+            progress(min(0.9, 0.05 + 0.85 * len(search.steps) / max_measurements), _describe(point))
             return point
 
         best = await run(search, measure, lambda: time.monotonic() - began < SEARCH_SHARE * budget_seconds)

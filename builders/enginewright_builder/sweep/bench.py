@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from enginewright_builder.engines.base import Artifact, Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.evidence.energy import DeviceUse, Meter, Sampler
 from enginewright_builder.evidence.layers import Layers, split
-from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode
+from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode, joined
 from enginewright_builder.sweep.curve import CALL_TIMEOUT, Curve, service_curve
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.triton.model_config import model_config
@@ -45,6 +45,7 @@ class Bench:
     loaded: ServingChoice | None = None
     meter: Meter | None = None
     idle_watts: float | None = None
+    windows: dict[tuple[ServingChoice, int], list[Window]] = field(default_factory=dict)
 
     async def use(self, serving: ServingChoice) -> float:
         """Loads this configuration unless it is loaded, and returns the seconds it took."""
@@ -61,7 +62,8 @@ class Bench:
                                 gpus=self.gpus).parameters.get("threads", "0"))
 
     async def point(self, serving: ServingChoice, concurrency: int, rival: Point | None = None) -> Point:
-        """Ends early when throughput is known well enough, or is clearly on one side of ``rival``'s.
+        """Ends early when throughput is known well enough, or is clearly on one side of ``rival``'s. What is measured
+        again gives what all its measurements show together.
 
         Raises :class:`UserError` ``ServerLoadFailed`` when nothing is answered.
         """
@@ -81,7 +83,9 @@ class Bench:
             raise UserError("ServerLoadFailed", f"no request was answered: {dict(seen.load.errors)}. Last lines of the "
                                                 f"server's log:\n{self.server.log_tail()}", field="spec.serving",
                             value=self.model_name, remedy="read the log lines")
-        return self._point(serving, concurrency, seen)
+        windows = self.windows.setdefault((serving, concurrency), [])
+        windows.append(seen)
+        return self._point(serving, concurrency, together(windows))
 
     def _point(self, serving: ServingChoice, concurrency: int, seen: Window) -> Point:
         load = seen.load
@@ -129,6 +133,19 @@ class Window:
     mean_batch: float
     layers: Layers
     use: DeviceUse
+
+
+def together(windows: Sequence[Window]) -> Window:
+    """Several windows of one point as one: each counts as its requests do, and the device is shown as last seen."""
+    weights = [max(1, one.load.measured) for one in windows]
+
+    def mean(values: Sequence[float]) -> float:
+        return float(np.average(values, weights=weights))
+
+    layers = Layers(**{part.name: mean([getattr(one.layers, part.name) for one in windows])
+                       for part in dataclasses.fields(Layers)})
+    return Window(load=joined([one.load for one in windows]), mean_batch=mean([one.mean_batch for one in windows]),
+                  layers=layers, use=windows[-1].use)
 
 
 async def window(server: TritonServer, model_name: str, requests: Sequence[Request], *, concurrency: int,

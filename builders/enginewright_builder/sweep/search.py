@@ -7,6 +7,8 @@ whose expected gain over the best so far is largest is next ("expected improveme
 "Efficient global optimization of expensive black-box functions", Journal of Global Optimization 13, 1998), times the
 chance that it keeps the latency objective.
 3. It ends when no trial is expected to gain anything worth a measurement, or when measurements or time are used up.
+4. Where one slow request may have made the choice (:mod:`doubt`), the last measurements go to the chosen point and to
+the one that beats it, again: what both measurements of a point show together counts.
 
 The best *measured* point is chosen: predictions decide what is measured, never what is shipped.
 """
@@ -14,6 +16,7 @@ The best *measured* point is chosen: predictions decide what is measured, never 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -21,6 +24,7 @@ import numpy as np
 from scipy.stats import norm
 
 from enginewright_builder.contract import ObjectiveRequest
+from enginewright_builder.sweep.doubt import in_doubt
 from enginewright_builder.sweep.objective import met, score
 from enginewright_builder.sweep.predict import Prediction, Predictor
 from enginewright_builder.sweep.queueing import Vector
@@ -30,6 +34,8 @@ from enginewright_builder.sweep.space import Space, Trial
 # An expected gain below this share is not worth a measurement, once there are so many that its uncertainty is known. It
 # is an average: 0.0003 is a chance of one in thirty to gain 1 %.
 WORTH_MEASURING, LEAST_MEASUREMENTS = 0.0003, 8
+# So often is a point measured at most.
+MOST_TIMES = 2
 # Points this close in score are equal: then the simpler configuration is shipped.
 EQUAL = 0.995
 
@@ -38,7 +44,8 @@ Measure = Callable[[Trial, Point | None], Awaitable[Point]]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Why a trial was measured: throughput and latency expected then (0: it was one of the first), and what it gave."""
+    """Why a trial was measured: throughput and latency expected then (0: it was one of the first, or in doubt), and
+    what it gave, together with what it gave before."""
 
     trial: Trial
     throughput: float
@@ -48,7 +55,8 @@ class Step:
 
 @dataclass
 class Search:
-    """``ask`` and ``tell`` in turn. ``left`` counts measurements still allowed."""
+    """``ask`` and ``tell`` in turn. ``left`` counts measurements still allowed. A trial may be asked for once more: the
+    point to tell is then what both measurements show together."""
 
     space: Space
     objective: ObjectiveRequest
@@ -58,31 +66,37 @@ class Search:
     def __post_init__(self) -> None:
         self._trials = self.space.trials()
         self._predictor = Predictor(self._trials)
-        self._measured: set[Trial] = set()
+        self._found: dict[Trial, Point] = {}
+        self._times: Counter[Trial] = Counter()
         self._expected = (0.0, 0.0)
 
     @property
     def points(self) -> list[Point]:
-        return [step.point for step in self.steps]
+        """One for each trial that was measured, in the order of their first measurements."""
+        return list(self._found.values())
 
     def ask(self) -> Trial | None:
         """What to measure next; None when the search is over."""
         if self.left <= 0:
             return None
-        first = next((trial for trial in self.space.first() if trial not in self._measured), None)
+        self._expected = (0.0, 0.0)
+        again = self.doubted()
+        if again and self.left <= len(again):
+            return again[0]
+        first = next((trial for trial in self.space.first() if trial not in self._found), None)
         if first is not None:
-            self._expected = (0.0, 0.0)
             return first
         prediction = self._predictor.predict(self.points)
         choice, gain = self._most_promising(prediction)
         if gain < 0 or (len(self.steps) >= LEAST_MEASUREMENTS and gain < WORTH_MEASURING):
-            return None
+            return again[0] if again else None
         self._expected = (math.exp(prediction.throughput[choice]), math.exp(prediction.latency[choice]))
         return self._trials[choice]
 
     def tell(self, trial: Trial, point: Point) -> None:
         self.left -= 1
-        self._measured.add(trial)
+        self._found[trial] = point
+        self._times[trial] += 1
         self.steps.append(Step(trial=trial, throughput=self._expected[0], latency_ms=self._expected[1], point=point))
 
     def best(self) -> Point:
@@ -92,13 +106,26 @@ class Search:
         close = [point for point in points if _equal(point, top, self.objective)]
         return min(close, key=_complexity)
 
+    def rival(self, trial: Trial) -> Point | None:
+        """The best point so far where the trial only has to be told from it; None where its own figures count."""
+        best = self.best() if self._found else None
+        return best if best and best.concurrency == trial.concurrency and trial not in self._found else None
+
+    def doubted(self) -> list[Trial]:
+        """What to measure again before the best point ships, the first thing first."""
+        if not self._found:
+            return []
+        doubted = [Trial(serving=point.serving, concurrency=point.concurrency)
+                   for point in in_doubt(self.points, self.best(), self.objective)]
+        return [trial for trial in doubted if self._times[trial] < MOST_TIMES]
+
     def remaining_gain(self) -> float:
         """Share by which the most promising trial that was not measured is expected to beat the best point."""
         return max(0.0, self._most_promising(self._predictor.predict(self.points))[1])
 
     def _most_promising(self, prediction: Prediction) -> tuple[int, float]:
         """Its index and expected gain; the gain is negative when everything is measured."""
-        gains = np.where([trial in self._measured for trial in self._trials], -1.0, self._gains(prediction))
+        gains = np.where([trial in self._found for trial in self._trials], -1.0, self._gains(prediction))
         choice = int(np.argmax(gains))
         return choice, float(gains[choice])
 
@@ -131,8 +158,7 @@ async def run(search: Search, measure: Measure, time_left: Callable[[], bool] = 
     """Measures what the search asks for until it is over, or until time is after a measurement; at least one is made.
     ``measure`` also gets the best point so far at the same load, if that is what the trial competes with."""
     while (trial := search.ask()) is not None:
-        rival = search.best() if search.steps else None
-        search.tell(trial, await measure(trial, rival if rival and rival.concurrency == trial.concurrency else None))
+        search.tell(trial, await measure(trial, search.rival(trial)))
         if not time_left():
             break
     return search.best()

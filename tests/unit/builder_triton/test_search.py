@@ -202,7 +202,7 @@ def test_never_more_than_the_budget_and_never_a_point_that_a_measured_one_beats(
         objective=objective,
         max_batch_size=batch,
     )
-    assert 1 <= len(search.points) <= limit
+    assert 1 <= len(search.steps) <= limit
     assert best in search.points
     trials = [step.trial for step in search.steps]
     assert len(set(trials)) == len(trials)
@@ -238,7 +238,7 @@ def test_reason_says_what_the_alternatives_gave_and_what_is_left() -> None:
     assert text.startswith("2 instances, queue delay 0 µs, batches of up to 8: 200 inferences/s")
     assert "1,000 inferences/s take 5 replicas" in text
     assert "At best, 1 instance " in text
-    assert f"{len(search.points)} measurements; the most promising that is left is expected to gain 0." in text
+    assert f"{len(search.steps)} measurements; the most promising that is left is expected to gain 0." in text
 
 
 @pytest.mark.parametrize(("each", "outside"), [(0.9, 0.1), (0.01, 0.45)], ids=["as a CPU", "as a GPU"])

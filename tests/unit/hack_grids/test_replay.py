@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def test_the_search_reaches_the_best_of_every_recorded_grid(grid: Grid) -> None:
         best = max(points.values(), key=lambda point: score(point, goal.objective))
         found = replay(grid.axes, medians_of.__getitem__, goal.objective)
         share = achieved(points[found.chosen], best, goal.objective)
-        assert len(found.measured) == len(set(found.measured)) <= MOST_MEASUREMENTS
+        assert len(found.measured) <= MOST_MEASUREMENTS
         assert found.chosen in found.measured
         if share < SHORT.get((grid.name, goal.name), GOAL):
             short[goal.name] = round(share, 4)
@@ -123,6 +124,27 @@ def test_share_of_the_best(objective: ObjectiveRequest, throughput: float, laten
     assert achieved(point, best, objective) == pytest.approx(share)
 
 
+def test_a_measurement_that_is_made_again_is_another_repeat_and_both_count() -> None:
+    """One request alone was slow once. The first asked for is chosen: it is the knee, but beaten by what is busier."""
+    rounds: tuple[Mapping[str, float], ...] = ({"p99_ms": 90.0}, {})
+    grid = dataclasses.replace(made_up(), repeats={
+        cell: [{**figures(cell), **(one if cell.concurrency == 1 else {})} for one in rounds] for cell in AXES.cells()})
+    cell = AXES.cells()[0]
+    for seed in range(4):
+        answer = study.drawn(grid, seed)
+        assert sorted(answer(cell)["p99_ms"] for _ in rounds) == sorted(one["p99_ms"] for one in grid.repeats[cell])
+    asked: Counter[Cell] = Counter()
+
+    def source(cell: Cell) -> Mapping[str, float]:
+        asked[cell] += 1
+        return grid.repeats[cell][asked[cell] - 1]
+
+    found = replay(AXES, source, ObjectiveRequest())
+    assert asked[found.chosen] == 2
+    assert Counter(found.measured) == asked
+    assert len(found.measured) <= MOST_MEASUREMENTS
+
+
 def test_the_coarse_grid_is_a_part_of_the_whole() -> None:
     assert set(coarse_grid(AXES)) < set(AXES.cells())
 
@@ -137,7 +159,7 @@ def test_the_search_is_not_fitted_to_the_recorded_grids(kind: str) -> None:
         points = {cell: point_of(cell, one, goal.objective) for cell, one in medians_of.items()}
         best = max(points.values(), key=lambda point: score(point, goal.objective))
         found = replay(grid.axes, medians_of.__getitem__, goal.objective)
-        assert len(found.measured) == len(set(found.measured)) <= MOST_MEASUREMENTS
+        assert len(found.measured) <= MOST_MEASUREMENTS
         shares.append(achieved(points[found.chosen], best, goal.objective))
     assert sum(share >= GOAL for share in shares) >= 0.7 * len(shares)
     assert statistics.median(shares) > 0.995
