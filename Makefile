@@ -60,7 +60,7 @@ gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into d
 	PYTHONPATH=hack:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
 
 .PHONY: scaling-study
-scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TRACE=FILE.csv adds a trace)
+scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TABLES="held-out parts": those alone; TRACE=FILE.csv adds a trace)
 	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TABLES),--tables $(TABLES))
 
 .PHONY: reality-check

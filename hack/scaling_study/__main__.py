@@ -109,7 +109,7 @@ class Table(NamedTuple):
 TABLES: Mapping[str, Table] = {
     "peers": Table(peers, partial(table, columns=(), best=HPA)),
     "tuning": Table(tuning, partial(table, columns=(), best=HPA)),
-    "held out": Table(held_out, partial(table, columns=(), best=HPA)),
+    "held-out": Table(held_out, partial(table, columns=(), best=HPA)),
     "grid": Table(grid, grid_table),
     "parts": Table(parts, partial(table, columns=(), best=ORACLE)),
     "bounds": Table(bounds, bounds_table),

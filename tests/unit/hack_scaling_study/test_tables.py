@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,7 @@ def test_the_grids_row_names_the_best_of_all_and_of_those_that_cost_no_more() ->
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_page_has_a_place_for_every_table(name: str) -> None:
+    assert re.fullmatch("[a-z-]+", name)  # make scaling-study TABLES="one another" has to tell them apart
     page = (Path(__file__).parents[3] / "docs/benchmarks/scaling.md").read_text()
     assert page.count(f"<!-- table {name}: make scaling-study -->\n") == 1
     assert page.count(f"<!-- end of table {name} -->\n") == 1
