@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from demo import traffic
 from support.bench import Bench
 
 FLEET = "enginewright.io/fleet=tiny"
@@ -27,23 +26,16 @@ def test_all_classes_answer_promote_together_and_one_leaves(stocked_bench: Bench
     bench.wait("tiny", "condition=Ready")
     before = fingerprints(bench)
     assert sorted(before) == ["tiny-a", "tiny-b", "tiny-c"]
-    load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "1", "--json",
-            "--inputs", "/models/evaluation.npz", "--rate", "20", "--seconds", "600"]
-    traffic.start(bench.kube, bench.namespace, "load", bench.images["builder"], load)
-    traffic.await_start(bench.kube, bench.namespace, "load")
-    other = {"uri": "pvc://models/other.onnx"}
-    bench.apply("tiny", source=other, placement=over("a", "b", "c"), rollout=ROLLOUT)
-    bench.wait("tiny", "jsonpath={.status.conditions[?(@.type=='RolloutComplete')].status}=False")
-    bench.wait("tiny", "condition=Ready")
-    after = fingerprints(bench)
-    assert len(set(after.values())) == 1
-    assert set(after.values()).isdisjoint(before.values())
-    bench.apply("tiny", source=other, placement=over("a", "b"), rollout=ROLLOUT)
-    bench.kube("wait", "om/tiny-c", "-n", bench.namespace, "--for=delete", "--timeout=90s")
-    bench.wait("tiny", "condition=Ready")
-    traffic.stop(bench.kube, bench.namespace, "load")
-    result = traffic.finish(bench.kube, bench.namespace, "load", timeout=60)
-    assert result["failed"] == 0, result
-    assert result["requests"] > 500
+    with bench.loaded("tiny", least=500):
+        other = {"uri": "pvc://models/other.onnx"}
+        bench.apply("tiny", source=other, placement=over("a", "b", "c"), rollout=ROLLOUT)
+        bench.wait("tiny", "jsonpath={.status.conditions[?(@.type=='RolloutComplete')].status}=False")
+        bench.wait("tiny", "condition=Ready")
+        after = fingerprints(bench)
+        assert len(set(after.values())) == 1
+        assert set(after.values()).isdisjoint(before.values())
+        bench.apply("tiny", source=other, placement=over("a", "b"), rollout=ROLLOUT)
+        bench.kube("wait", "om/tiny-c", "-n", bench.namespace, "--for=delete", "--timeout=90s")
+        bench.wait("tiny", "condition=Ready")
     served = {pod["metadata"]["labels"]["enginewright.io/model"] for pod in bench.get("pod", FLEET)}
     assert {"tiny-a", "tiny-b"} <= served

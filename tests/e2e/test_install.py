@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from demo import __main__ as demo
-from demo import traffic
 from demo.__main__ import ALL_IMAGES, SYSTEM_NAMESPACE
 from demo.inference import forwarded
 from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, run
@@ -103,20 +102,14 @@ async def test_install_serve_upgrade_remove(stocked_bench: Bench, images: dict[s
     assert chart(shown, "pareto")
     assert "1 replica as of" in shown.dom
 
-    load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "2", "--json",
-            "--inputs", "/models/evaluation.npz", "--rate", "20", "--seconds", "600"]
-    traffic.start(kube, bench.namespace, "load", images["builder"], load)
-    traffic.await_start(kube, bench.namespace, "load")
-    before = serving(bench)
-    assert await refused_calls(kube, SYSTEM_NAMESPACE) == []
-    kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, newer(tmp_path), {
-        **values({**images, "operator": another_operator(images["operator"], tmp_path)}), "logLevel": "DEBUG"})
-    # Only the new operator can do this: it has looked at the object.
-    kube("scale", "om/tiny", "-n", bench.namespace, "--replicas=2")
-    bench.wait("tiny", "jsonpath={.status.readyReplicas}=2")
-    traffic.stop(kube, bench.namespace, "load")
-    result = traffic.finish(kube, bench.namespace, "load", timeout=60)
-    assert (result["failed"], result["requests"] > 50) == (0, True), result
+    with bench.loaded("tiny", least=50):
+        before = serving(bench)
+        assert await refused_calls(kube, SYSTEM_NAMESPACE) == []
+        kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, newer(tmp_path), {
+            **values({**images, "operator": another_operator(images["operator"], tmp_path)}), "logLevel": "DEBUG"})
+        # Only the new operator can do this: it has looked at the object.
+        kube("scale", "om/tiny", "-n", bench.namespace, "--replicas=2")
+        bench.wait("tiny", "jsonpath={.status.readyReplicas}=2")
     after = serving(bench)
     assert {uid: after.get(uid) for uid in before} == before
     assert len(after) == 2

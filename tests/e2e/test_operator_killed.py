@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from demo import traffic
 from demo.__main__ import SYSTEM_NAMESPACE
 from support.bench import Bench
 
@@ -40,23 +37,15 @@ def test_killed_under_load(stocked_bench: Bench, moment: str) -> None:
     bench = stocked_bench
     bench.apply("tiny", autoscaling=SCALED, rollout=ROLLOUT)
     bench.wait("tiny", "condition=Ready")
-    image = bench.images["builder"]
-    load = ["--url", f"tiny.{bench.namespace}.svc:8001", "--model", "tiny", "--reconnect-seconds", "2", "--json",
-            "--inputs", "/models/evaluation.npz"]
     how = ("--closed", "32") if moment == "scale-up" else ("--rate", "20")
-    traffic.start(bench.kube, bench.namespace, "load", image, [*load, *how, "--seconds", "600"])
-    traffic.await_start(bench.kube, bench.namespace, "load")
-    if moment == "scale-up":
-        bench.wait("tiny", "jsonpath={.status.autoscaling.desiredReplicas}=2", seconds=60)
-        kill_operator(bench)
-        bench.wait("tiny", "jsonpath={.status.readyReplicas}=2")
-    else:
-        other = {"uri": "pvc://models/other.onnx"}
-        bench.apply("tiny", source=other, autoscaling=SCALED, rollout=ROLLOUT)
-        bench.wait("tiny", "jsonpath={.status.conditions[?(@.type=='RolloutComplete')].status}=False")
-        kill_operator(bench)
-    bench.wait("tiny", "condition=Ready")
-    traffic.stop(bench.kube, bench.namespace, "load")
-    result: dict[str, Any] = traffic.finish(bench.kube, bench.namespace, "load", timeout=60)
-    assert result["failed"] == 0
-    assert result["requests"] > 100
+    with bench.loaded("tiny", *how, least=100):
+        if moment == "scale-up":
+            bench.wait("tiny", "jsonpath={.status.autoscaling.desiredReplicas}=2", seconds=60)
+            kill_operator(bench)
+            bench.wait("tiny", "jsonpath={.status.readyReplicas}=2")
+        else:
+            other = {"uri": "pvc://models/other.onnx"}
+            bench.apply("tiny", source=other, autoscaling=SCALED, rollout=ROLLOUT)
+            bench.wait("tiny", "jsonpath={.status.conditions[?(@.type=='RolloutComplete')].status}=False")
+            kill_operator(bench)
+        bench.wait("tiny", "condition=Ready")
