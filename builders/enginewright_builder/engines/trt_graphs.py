@@ -15,7 +15,6 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from enginewright_builder import graph_store
 from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
-from enginewright_builder.engines.trt_attention import simplify_attention
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.errors import UserError
 
@@ -167,6 +166,8 @@ def _quantised(precision: str, model: ExportedModel, context: BuildContext, targ
 def _simplified(source: Path, target: Path, context: BuildContext) -> Path:
     """Where the graph lies with the attention that TensorRT knows: ``source`` itself where there is nothing to do. A
     graph that cannot be rewritten is built as it is; only what is nobody's fault is raised."""
+    from enginewright_builder.engines.trt_attention import simplify_attention  # takes seconds: only where it is used
+
     try:
         return target if simplify_attention(source, target) else source
     except (MemoryError, OSError):

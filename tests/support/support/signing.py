@@ -7,7 +7,6 @@ from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from model_signing import hashing, signing
 
 PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 
@@ -23,6 +22,8 @@ def new_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 def signer(signature: Path) -> Any:
     """Of all but the signature itself. The library has no types."""
+    from model_signing import hashing, signing  # half a second: not while tests are collected
+
     made: Any = signing
     rules: Any = hashing
     return made.Config().set_hashing_config(rules.Config().set_ignored_paths(paths=[signature], ignore_git_paths=True))

@@ -7,13 +7,9 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from model_signing import hashing, signing
 from onnx import TensorProto, helper
 
 from enginewright_builder.contract import BuildRequest, SignatureRequest
@@ -24,6 +20,7 @@ from enginewright_builder.sources import content_digest
 from enginewright_builder.sources.digest import file_sha256
 from enginewright_builder.sources.external_data import external_files
 from enginewright_builder.sources.signature import check_signature
+from support.signing import new_key, sign
 
 Make = Callable[..., BuildRequest]
 
@@ -129,22 +126,13 @@ def test_what_is_not_in_the_folder_is_refused(location: str, words: str, *, init
 
 @pytest.fixture
 def signed(tmp_path: Path) -> Callable[[Path, Path], SignatureRequest]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    pem = serialization.Encoding.PEM
-    (tmp_path / "key").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-    (tmp_path / "pub").write_bytes(
-        key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    new_key(tmp_path / "ours")
 
-    def sign(model: Path, signature: Path) -> SignatureRequest:
-        made: Any = signing  # the library has no types
-        rules: Any = hashing
-        ignoring = rules.Config().set_ignored_paths(paths=[signature], ignore_git_paths=True)
-        made.Config().set_hashing_config(ignoring).use_elliptic_key_signer(private_key=tmp_path / "key").sign(
-            model, signature)
-        return SignatureRequest(key_path=str(tmp_path / "pub"), key_name="ConfigMap keys/pub")
+    def signed_as(model: Path, signature: Path) -> SignatureRequest:
+        sign(model, signature, tmp_path / "ours.key")
+        return SignatureRequest(key_path=str(tmp_path / "ours.pub"), key_name="ConfigMap keys/pub")
 
-    return sign
+    return signed_as
 
 
 def test_a_signature_of_the_graph_alone_is_refused(graph: Path, signed: Callable[[Path, Path], SignatureRequest],

@@ -316,7 +316,7 @@ def test_a_graph_whose_attention_cannot_be_rewritten_is_built_as_it_is(tmp_path:
     def broken(source: Path, target: Path) -> bool:
         raise RuntimeError("no such rule")
 
-    monkeypatch.setattr(trt_graphs, "simplify_attention", broken)
+    monkeypatch.setattr("enginewright_builder.engines.trt_attention.simplify_attention", broken)
     told: list[str] = []
     source = convnet(tmp_path)
     context = replace(context_for(source, [], tmp_path), progress=lambda _, text: told.append(text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,9 +32,9 @@ def nodes(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, An
 ALL = [*nodes(SCHEMA["properties"]["spec"], "spec"), *nodes(SCHEMA["properties"]["status"], "status")]
 
 
-@pytest.mark.parametrize("path", generate.wanted(), ids=lambda path: path.name)
-def test_what_is_committed_is_what_the_models_give(path: Path) -> None:
-    assert path.read_text() == generate.wanted()[path], "run: make generate"
+def test_what_is_committed_is_what_the_models_give() -> None:
+    stale = [path.name for path, text in generate.wanted().items() if path.read_text() != text]
+    assert stale == [], "run: make generate"
 
 
 def test_the_committed_crd_is_the_one_of_the_models() -> None:
