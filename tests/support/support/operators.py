@@ -142,6 +142,10 @@ class OperatorProcess:
             self._process.send_signal(number)
         return await self._process.wait()
 
+    @property
+    def gone(self) -> bool:
+        return self._process is not None and self._process.returncode is not None
+
     async def ended(self) -> int:
         """Waits for it to end by itself; returns the exit code."""
         assert self._process is not None
