@@ -32,8 +32,9 @@ fuzz: venv ## The property tests with new examples, many more of them (ARGS="-k 
 test-triton: venv ## Tests of the builder that export with PyTorch or start a real tritonserver
 	$(VENV)/bin/pytest -q -m "triton or torch" tests/unit tests/integration
 
-test-integration: venv test-deps ## Tests against a real kube-apiserver
-	$(VENV)/bin/pytest -q -m "not triton" tests/integration
+test-integration: venv test-deps ## Tests against a real kube-apiserver, two files at a time
+	@hack/cluster/cluster build >/dev/null
+	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "not triton" tests/integration
 
 test-e2e: venv test-deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }

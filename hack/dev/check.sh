@@ -75,7 +75,9 @@ if ((failed)); then
 else
   tests triton -m "triton or torch" tests/unit tests/integration
   step packages hack/bin-deps.sh --tests
-  tests integration -m "not triton" tests/integration
+  step programs hack/cluster/cluster build  # by a test it would be within its time limit, and by two at once
+  # Two at a time, each with a control plane of its own; a file stays whole, as fixtures are for one.
+  tests integration -n 2 --dist loadfile -m "not triton" tests/integration
   if reason="$(hack/dev/can-run-node.sh)"; then
     end_to_end
   elif [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
