@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from enginewright_builder.contract import BatchingRequest, InstancesRequest, Obj
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.evidence.before import PLAIN, serve_plainly
 from enginewright_builder.evidence.energy import LEAST_ENERGY_SECONDS, Meter, Reading
-from enginewright_builder.sweep import sweep
+from enginewright_builder.sweep import bench, sweep
 from enginewright_builder.sweep.bench import METERED_SECONDS
 
 pytestmark = pytest.mark.triton
@@ -58,6 +59,28 @@ def test_every_point_has_what_the_device_did_and_the_best_has_it_over_seconds(
         assert point.use.idle_watts > 0
     assert result.best.use is not None
     assert result.best.use.seconds >= METERED_SECONDS > LEAST_ENERGY_SECONDS
+
+
+def test_what_is_measured_again_has_the_requests_of_both_windows(
+    artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is best is in doubt here."""
+    windows: list[bench.Window] = []
+
+    async def noted(*arguments: Any, **options: Any) -> bench.Window:
+        windows.append(await window(*arguments, **options))
+        return windows[-1]
+
+    window = bench.window
+    monkeypatch.setattr(bench, "window", noted)
+    monkeypatch.setattr("enginewright_builder.sweep.search.in_doubt", lambda points, best, objective: [best])
+    result = sweep(artifact, "multiply", INPUTS, tmp_path, max_batch_size=1, cores=1, objective=ObjectiveRequest(),
+                   batching=BatchingRequest(), instances=InstancesRequest(count=1), budget_seconds=30,
+                   max_measurements=3)  # fmt: skip
+    assert "3 measurements, 1 of them again" in result.reason
+    assert len(windows) == 3
+    assert len(result.points) == 2
+    assert sum(point.requests for point in result.points) == sum(one.load.measured for one in windows)
 
 
 def test_plain_serving_is_measured_and_leaves_nothing(artifact: Artifact, tmp_path: Path) -> None:
