@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ SELECTORS: Final = {
     CONFIG_MAP: f"{labels.MANAGED_BY}={labels.PRODUCT}",
 }
 _TASK: Final = "watcher for "
-_SNAPSHOT_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 15.0
 log = structlog.get_logger(__name__)
 
@@ -58,6 +59,7 @@ class Watcher:
         self._namespaces = tuple(namespaces)
         self._kubeconfig = kubeconfig
         self._stop = threading.Event()
+        self._told = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
 
@@ -90,12 +92,20 @@ class Watcher:
         except BaseException as caught:
             error = caught
             log.exception("kopf has died")
-        self._ended(error)
+        self._tell(error)
+
+    def _tell(self, error: BaseException | None) -> None:
+        """Once, whoever sees it first."""
+        if not self._told:
+            self._told = True
+            self._ended(error)
 
     async def _operate(self) -> None:
         self._loop = asyncio.get_running_loop()
         registry = kopf.OperatorRegistry()
         self._register(registry)
+        # Begun before kopf, which ends the tasks that were begun after it.
+        supervision = asyncio.create_task(self._supervise())
         try:
             await kopf.operator(
                 registry=registry,
@@ -109,6 +119,22 @@ class Watcher:
             # A thread of the loop's executor waits for the flag, and the loop's end waits for that thread: were it not
             # set when kopf dies by itself, this would never end.
             self._stop.set()
+            supervision.cancel()
+
+    async def _supervise(self) -> None:
+        """kopf ends when a watch fails for good, but may then wait for ever for the other watches, which it cancelled
+        while they asked for new credentials: that it is dead is told from here."""
+        whole_at: float | None = None
+        while not self._stop.is_set():
+            await asyncio.sleep(_LOOK_SECONDS)
+            now, missing = time.monotonic(), self.watching().missing
+            if not missing:
+                whole_at = now
+            elif whole_at is not None and now - whole_at > STOP_SECONDS:
+                error = RuntimeError(f"there is no watch on {', '.join(missing)} any more, and kopf does not end")
+                log.error("kopf has died", error=str(error))
+                self._tell(error)
+                return
 
     def _register(self, registry: kopf.OperatorRegistry) -> None:
         kopf.on.login(registry=registry)(self._login)
