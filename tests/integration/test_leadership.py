@@ -159,7 +159,7 @@ async def test_leaders_are_killed_while_models_come(
     """The operator as a process, twice: whoever leads is killed, and no model notices. Nor that one gives up by itself,
     as on a busy machine, and is started again as a kubelet does."""
     gaps: list[float] = []
-    starts, killed = 2, -1
+    starts, killed, ended_here = 2, -1, set[int]()
     lease = f"--leader-lease={models.namespace}/{NAME}"
     logs = [tmp_path / f"{index}.log" for index in range(2)]
     operators = [OperatorProcess(control_plane, models.namespace, log, lease) for log in logs]
@@ -168,6 +168,8 @@ async def test_leaders_are_killed_while_models_come(
         nonlocal starts
         for index, one in enumerate(operators):
             if one.gone and index != killed:
+                assert index in ended_here or "is lost" in logs[index].read_text()[-2000:]
+                ended_here.discard(index)
                 await one.start()
                 starts += 1
 
@@ -199,6 +201,7 @@ async def test_leaders_are_killed_while_models_come(
             await eventually(all_stand_by)
             await models.create(model(f"model-{kill + 1}", engine={"maxBatchSize": kill + 2}))
             moment, (_, killed) = datetime.now(UTC), leader(logs)
+            ended_here.add(killed)
             await operators[killed].kill()
             await eventually(partial(ready, f"model-{kill + 1}"))
             await eventually(the_other_leads)

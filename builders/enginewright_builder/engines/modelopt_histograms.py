@@ -35,7 +35,10 @@ def histogram_on(device: str) -> Callable[..., Any]:
         edges = np.histogram_bin_edges(values, bins, range) if range is not None and not rest else None
         if edges is None or {values.dtype, edges.dtype} != {np.dtype(np.float32)}:
             return in_numpy(a, bins, range, **rest)
-        return _counts(values.ravel(), edges, device), edges
+        try:
+            return _counts(values.ravel(), edges, device), edges
+        except RuntimeError:  # no memory left beside the model, or no kernel for this device
+            return in_numpy(a, bins, range)
 
     return histogram
 

@@ -62,8 +62,9 @@ def _end(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     text = counted(len(search.steps), "measurement")
     if again := len(search.steps) - len(search.points):
         text += f", {again} of them again, as one slow request may have made the choice"
-    if search.doubted():
-        text += f", and none was left to see whether one slow request made this p{objective.latency_percentile:g}"
+    if search.doubts(best):
+        text += (f", and neither one nor time was left to see whether one slow request made this "
+                 f"p{objective.latency_percentile:g}")
     if not met(best, objective):
         return text
     return f"{text}; the most promising that is left is expected to gain {search.remaining_gain():.1%}"

@@ -7,7 +7,7 @@ whose expected gain over the best so far is largest is next ("expected improveme
 "Efficient global optimization of expensive black-box functions", Journal of Global Optimization 13, 1998), times the
 chance that it keeps the latency objective.
 3. It ends when no trial is expected to gain anything worth a measurement, or when measurements or time are used up.
-4. Where one slow request may have made the choice (:mod:`doubt`), the last measurements go to the chosen point and to
+4. Where one slow request may be in what was chosen (:mod:`doubt`), the last measurements go to the chosen point and to
 the one that beats it, again: what both measurements of a point show together counts.
 
 The best *measured* point is chosen: predictions decide what is measured, never what is shipped.
@@ -118,6 +118,10 @@ class Search:
         doubted = [Trial(serving=point.serving, concurrency=point.concurrency)
                    for point in in_doubt(self.points, self.best(), self.objective)]
         return [trial for trial in doubted if self._times[trial] < MOST_TIMES]
+
+    def doubts(self, point: Point) -> bool:
+        """Whether this point itself would be measured again, were there a measurement left."""
+        return Trial(serving=point.serving, concurrency=point.concurrency) in self.doubted()
 
     def remaining_gain(self) -> float:
         """Share by which the most promising trial that was not measured is expected to beat the best point."""

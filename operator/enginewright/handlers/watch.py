@@ -128,6 +128,8 @@ class Watcher:
         while not self._stop.is_set():
             await asyncio.sleep(_LOOK_SECONDS)
             now, missing = time.monotonic(), self.watching().missing
+            if self._stop.is_set():
+                return
             if not missing:
                 whole_at = now
             elif whole_at is not None and now - whole_at > STOP_SECONDS:

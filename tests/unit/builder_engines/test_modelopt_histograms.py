@@ -83,6 +83,17 @@ def test_batches_merge_into_the_same_histograms(monkeypatch: pytest.MonkeyPatch)
     assert found[2:] == in_numpy[2:]
 
 
+def test_a_gpu_that_cannot_count_leaves_it_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("no memory beside the model")
+
+    monkeypatch.setattr(modelopt_histograms, "_counts", full)
+    values = single(1, 2, 3)
+    assert same(COUNTED(values, 4, range=(0, 4)), NUMPY(values, 4, range=(0, 4)))
+
+
 @pytest.mark.parametrize("there_is_one", [False, True])
 def test_only_where_there_is_a_gpu(there_is_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch

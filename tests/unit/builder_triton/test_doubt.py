@@ -54,6 +54,13 @@ def test_what_is_measured_again(best: Point, others: tuple[Point, ...], again: l
     assert [point.concurrency for point in in_doubt([best, *others], best, KNEE)] == again
 
 
+@pytest.mark.parametrize(("latency", "again"), [(0.0, [16, 8]), (60.0, [])], ids=["no objective", "within it"])
+def test_a_simpler_point_that_ties_within_the_objective_is_no_surprise(latency: float, again: list[int]) -> None:
+    best, faster = at(16, 309, 51.2, 57.0), at(8, 310, 25.6, 28.0)
+    found = in_doubt([best, faster], best, ObjectiveRequest(latency_ms=latency))
+    assert [point.concurrency for point in found] == again
+
+
 class Machine:
     """One core in closed loop; ``slow`` says by how many times the tail of the n-th measurement of a load is longer,
     and ``mean`` by how many the mean. What is measured twice shows the mean of both."""
@@ -112,7 +119,7 @@ def test_nothing_is_measured_again_where_nothing_speaks_against_the_choice() -> 
     assert " again" not in reason(found, best, KNEE)
 
 
-def test_who_is_measured_again_is_measured_whole() -> None:
+def test_who_is_measured_again_is_not_told_from_a_rival_alone() -> None:
     """A window that ends as soon as throughput is told from a rival's says little of a tail."""
     machine = Machine(lambda load, n: 9.0 if (load, n) == (1, 0) else 1.0)
     search(machine)
@@ -127,8 +134,17 @@ def test_the_reason_says_when_nothing_was_left_to_measure_again() -> None:
     space = Space.of(max_batch_size=1, batching=BatchingRequest(), instances=InstancesRequest(count=1), cores=1, gpus=0)
     found = Search(space=space, objective=KNEE)
     best = asyncio.run(run_search(found, machine.measure, lambda: len(found.steps) < 2))
-    assert "2 measurements, and none was left to see whether one slow request made this p99" in reason(
-        found, best, KNEE)
+    left = "and neither one nor time was left to see whether one slow request made this p99"
+    assert f"2 measurements, {left}" in reason(found, best, KNEE)
+
+
+def test_the_reason_does_not_say_so_where_the_rival_alone_is_in_doubt() -> None:
+    """Three measurements: the second load's was the last."""
+    found, best = search(Machine(lambda load, n: 9.0 if load == 1 else 1.0), limit=3)
+    assert best.concurrency == 1
+    assert found.doubted()
+    assert "1 of them again" in reason(found, best, KNEE)
+    assert "was left to see" not in reason(found, best, KNEE)
 
 
 @given(limit=st.integers(1, 14), slow=st.integers(0, 2**30), latency=st.sampled_from([0.0, 8.0, 40.0]))
