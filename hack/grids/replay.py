@@ -34,8 +34,7 @@ def replay(axes: Axes, source: Source, objective: ObjectiveRequest, limit: int =
         measured.append(cell)
         seen.setdefault(cell, []).append(source(cell))
         search.tell(trial, point_of(cell, medians(seen[cell]), objective))
-    best = search.best()
-    return Found(chosen=cell_of(Trial(serving=best.serving, concurrency=best.concurrency)), measured=tuple(measured))
+    return Found(chosen=cell_of(Trial.of(search.best())), measured=tuple(measured))
 
 
 def space_of(axes: Axes) -> Space:

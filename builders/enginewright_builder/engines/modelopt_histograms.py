@@ -1,4 +1,4 @@
-"""NumPy's histogram, counted on a GPU: most of what calibration for INT8 takes there is one core filling histograms."""
+"""NumPy's histogram, counted on a GPU: in calibration for INT8 one core fills one for each activation of each batch."""
 
 from __future__ import annotations
 

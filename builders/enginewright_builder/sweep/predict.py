@@ -62,7 +62,7 @@ class Predictor:
 
     def predict(self, points: Sequence[Point]) -> Prediction:
         """At least one point. By Little's law the mean latency of a closed loop is its load ÷ its throughput."""
-        seen = Coordinates.of([Trial(serving=point.serving, concurrency=point.concurrency) for point in points])
+        seen = Coordinates.of([Trial.of(point) for point in points])
         # Two instances with batches of unlike size have two latencies, and the median is the longer: then the mean.
         middle = np.log([min(point.p50_ms, point.mean_ms) for point in points])
         alone = points[int(np.argmin(seen.concurrency))]

@@ -115,13 +115,12 @@ class Search:
         """What to measure again before the best point ships, the first thing first."""
         if not self._found:
             return []
-        doubted = [Trial(serving=point.serving, concurrency=point.concurrency)
-                   for point in in_doubt(self.points, self.best(), self.objective)]
+        doubted = map(Trial.of, in_doubt(self.points, self.best(), self.objective))
         return [trial for trial in doubted if self._times[trial] < MOST_TIMES]
 
     def doubts(self, point: Point) -> bool:
         """Whether this point itself would be measured again, were there a measurement left."""
-        return Trial(serving=point.serving, concurrency=point.concurrency) in self.doubted()
+        return Trial.of(point) in self.doubted()
 
     def remaining_gain(self) -> float:
         """Share by which the most promising trial that was not measured is expected to beat the best point."""

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ServingChoice
+from enginewright_builder.sweep.result import Point
 
 # Microseconds, five times the one before: less than that apart, two delays differ by less than noise.
 DELAYS_US = (0, 200, 1000, 5000)
@@ -19,6 +20,11 @@ class Trial:
 
     serving: ServingChoice
     concurrency: int
+
+    @classmethod
+    def of(cls, point: Point) -> Trial:
+        """The one that gave this point."""
+        return cls(serving=point.serving, concurrency=point.concurrency)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import pytest
 from enginewright_builder.contract import ObjectiveRequest
 from enginewright_builder.sweep.objective import score
 from enginewright_builder.sweep.result import Point
+from enginewright_builder.sweep.search import MOST_TIMES
 from grids import study
 from grids.grid import FIGURES, Axes, Cell, Config, Grid, medians, read_all, read_grid
 from grids.quick import QuickSearch
@@ -64,6 +65,7 @@ def test_the_search_reaches_the_best_of_every_recorded_grid(grid: Grid) -> None:
         found = replay(grid.axes, medians_of.__getitem__, goal.objective)
         share = achieved(points[found.chosen], best, goal.objective)
         assert len(found.measured) <= MOST_MEASUREMENTS
+        assert max(Counter(found.measured).values()) <= MOST_TIMES
         assert found.chosen in found.measured
         if share < SHORT.get((grid.name, goal.name), GOAL):
             short[goal.name] = round(share, 4)
@@ -164,6 +166,7 @@ def test_the_search_is_not_fitted_to_the_recorded_grids(kind: str) -> None:
         best = max(points.values(), key=lambda point: score(point, goal.objective))
         found = replay(grid.axes, medians_of.__getitem__, goal.objective)
         assert len(found.measured) <= MOST_MEASUREMENTS
+        assert max(Counter(found.measured).values()) <= MOST_TIMES
         shares.append(achieved(points[found.chosen], best, goal.objective))
     assert sum(share >= GOAL for share in shares) >= 0.7 * len(shares)
     assert statistics.median(shares) > 0.995
