@@ -122,7 +122,7 @@ class Ascent:
             return []
         if any(one.runner for one in refused):
             self.screen(SCREENING[:1])
-        # Those that answered NaN were not timed.
+        # While nothing passes there is no leader to be slower than.
         promising = [one for one in refused if self._beside_leader.get(one.name, 0.0) < 1 / (1 + ZONE)]
         return [Plan(rung=one.rung, kept=kept) for one in promising if not self._why_not(one.rung) and
                 (kept := self.workshop.layers_to_keep(one))]

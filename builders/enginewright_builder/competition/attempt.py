@@ -55,8 +55,8 @@ class Workshop:
     def attempt(self, rung: Rung, wanted: bool, progress: Callable[[float, str], None],
                 kept: tuple[str, ...] = ()) -> Candidate:
         """Builds and gates one rung, with the ONNX nodes ``kept`` in higher precision. Never raises for what this rung
-        alone fails at; raises what would hit all of them. The candidate comes with an open runner, unless it failed or
-        its answers are not finite."""
+        alone fails at; raises what would hit all of them. The candidate comes with an open runner, unless it
+        failed."""
         candidate = Candidate(rung=rung, wanted=wanted, kept=kept)
         if rung.unavailable:
             return candidate
@@ -80,13 +80,10 @@ class Workshop:
                 raise
             log.warning("%s failed", candidate.name, exc_info=error)
             return replace(candidate, failure=known.message, build_seconds=self.clock() - begin)
-        return self._gated(replace(candidate, artifact=artifact, build_seconds=seconds), runner, accuracy)
-
-    def _gated(self, candidate: Candidate, runner: Runner, accuracy: Accuracy) -> Candidate:
+        candidate = replace(candidate, artifact=artifact, build_seconds=seconds, runner=runner)
         if not accuracy.finite:
-            runner.close()
-            return replace(candidate, accuracy=replace(accuracy, layer=self._first_layer(candidate, accuracy)))
-        return replace(candidate, accuracy=accuracy, runner=runner)
+            accuracy = replace(accuracy, layer=self._first_layer(candidate, accuracy))
+        return replace(candidate, accuracy=accuracy)
 
     def _first_layer(self, candidate: Candidate, accuracy: Accuracy) -> str:
         batch, sample = accuracy.broken

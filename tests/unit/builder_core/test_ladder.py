@@ -326,6 +326,10 @@ def negated(outputs: Tensors) -> Tensors:
     return {name: -value for name, value in outputs.items()}
 
 
+def unknown(outputs: Tensors) -> Tensors:
+    return {name: value * np.nan for name, value in outputs.items()}
+
+
 FIRST = BatchRange(low=1, best=1, high=1)
 
 
@@ -415,20 +419,21 @@ class TestMending:
     def test_one_that_answers_nan_is_mended_too_and_one_that_stays_wrong_is_refused_for_good(
             self, fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext], perceptron: Path) -> None:
         clock = Clock()
-        broken = {"stub fp16": lambda outputs: {name: value * np.nan for name, value in outputs.items()}}
-        engine = Variant(perceptron, clock, ["fp32", "fp16"], answers=broken)
-        climbed = self.climb(engine, {}, fixtures, clock, lambda artifact, model, batches: self.KEEP[:1])
+        engine = Variant(perceptron, clock, ["fp32", "fp16"], answers={"stub fp16": unknown})
+        climbed = self.climb(engine, {"stub fp16": 2.0}, fixtures, clock, lambda artifact, model, batches: self.KEEP[:1])
         assert told(climbed)["stub fp16"][0] == "AccuracyRefused"
         assert told(climbed)["stub fp16 (kept 1 layer in higher precision)"][0] in ("Shipped", "Passed")
         assert len(engine.kept) == 3
 
+    @pytest.mark.parametrize("answer", [negated, unknown], ids=["wrong", "nan"])
     @pytest.mark.parametrize(("times", "worst"), [
         ({"stub fp16": 2.0, "stub int8": 2.0}, ("a",)), ({"stub fp16": 4.0, "stub int8": 2.0}, ()),
     ], ids=["it would not win", "nobody can tell the layers"])
     def test_others_are_left_alone(self, times: dict[str, float], worst: tuple[str, ...], perceptron: Path,
+                                   answer: Callable[[Tensors], Tensors],
                                    fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext]) -> None:
         clock = Clock()
-        engine = Variant(perceptron, clock, ["fp16", "int8"], answers={"stub int8": negated})
+        engine = Variant(perceptron, clock, ["fp16", "int8"], answers={"stub int8": answer})
         climbed = self.climb(engine, times, fixtures, clock, lambda artifact, model, batches: worst)
         assert engine.kept == [(), ()]
         assert climbed.winner.name == "stub fp16"
