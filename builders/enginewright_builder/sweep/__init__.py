@@ -79,7 +79,7 @@ async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors],
             progress(min(0.9, 0.05 + 0.85 * len(search.steps) / max_measurements), _describe(point))
             return point
 
-        best = await run(search, measure, lambda: time.monotonic() - began < SEARCH_SHARE * budget_seconds)
+        best = await run(search, measure, lambda: began + SEARCH_SHARE * budget_seconds - time.monotonic())
         found, best = best, await bench.metered(best)
         progress(0.92, "service curve")
         curve = await bench.service_curve(best, inputs[0], CURVE_SHARE * budget_seconds)

@@ -7,8 +7,8 @@ whose expected gain over the best so far is largest is next ("expected improveme
 "Efficient global optimization of expensive black-box functions", Journal of Global Optimization 13, 1998), times the
 chance that it keeps the latency objective.
 3. It ends when no trial is expected to gain anything worth a measurement, or when measurements or time are used up.
-4. Where one slow request may be in what was chosen (:mod:`doubt`), the last measurements go to the chosen point and to
-the one that beats it, again: what both measurements of a point show together counts.
+4. Where one slow request may be in what was chosen (:mod:`doubt`), the last measurements that there is count or time
+for go to the chosen point and to the one that beats it, again: what both measurements of a point show together counts.
 
 The best *measured* point is chosen: predictions decide what is measured, never what is shipped.
 """
@@ -75,13 +75,15 @@ class Search:
         """One for each trial that was measured, in the order of their first measurements."""
         return list(self._found.values())
 
-    def ask(self) -> Trial | None:
-        """What to measure next; None when the search is over."""
-        if self.left <= 0:
+    def ask(self, time_for: float = math.inf) -> Trial | None:
+        """What to measure next; None when the search is over. ``time_for`` is how many more measurements there is time
+        for, as far as is known."""
+        left = min(self.left, time_for)
+        if left <= 0:
             return None
         self._expected = (0.0, 0.0)
         again = self.doubted()
-        if again and self.left <= len(again):
+        if again and left <= len(again):
             return again[0]
         first = next((trial for trial in self.space.first() if trial not in self._found), None)
         if first is not None:
@@ -157,14 +159,22 @@ def _improvement(mean: Vector, spread: Vector, best: float) -> Vector:
     return gain
 
 
-async def run(search: Search, measure: Measure, time_left: Callable[[], bool] = lambda: True) -> Point:
+async def run(search: Search, measure: Measure, seconds_left: Callable[[], float] = lambda: math.inf) -> Point:
     """Measures what the search asks for until it is over, or until time is after a measurement; at least one is made.
     ``measure`` also gets the best point so far at the same load, if that is what the trial competes with."""
-    while (trial := search.ask()) is not None:
+    begin, trial = seconds_left(), search.ask()
+    while trial is not None:
         search.tell(trial, await measure(trial, search.rival(trial)))
-        if not time_left():
-            break
+        trial = search.ask(_time_for(begin, seconds_left(), len(search.steps)))
     return search.best()
+
+
+def _time_for(begin: float, left: float, made: int) -> float:
+    """Measurements that begin before time is up, if each takes as long as those ``made`` did on average."""
+    if left <= 0:
+        return 0
+    spent = begin - left  # not a number where time is without end
+    return math.ceil(left * made / spent) if spent > 0 else math.inf
 
 
 def _equal(point: Point, top: Point, objective: ObjectiveRequest) -> bool:

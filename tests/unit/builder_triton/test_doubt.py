@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable
@@ -62,7 +63,7 @@ def test_a_simpler_point_that_ties_within_the_objective_is_no_surprise(latency: 
 
 
 class Machine:
-    """One core in closed loop; ``slow`` says by how many times the tail of the n-th measurement of a load is longer,
+    """One core in closed loop, a second a measurement; ``slow`` says by how many times the tail of the n-th measurement of a load is longer,
     and ``mean`` by how many the mean. What is measured twice shows the mean of both."""
 
     def __init__(self, slow: Callable[[int, int], float], mean: Callable[[int, int], float] = lambda load, n: 1.0):
@@ -84,21 +85,28 @@ class Machine:
                                    mean_ms=statistics.fmean(one.mean_ms for one in windows))
 
 
-def search(machine: Machine, *, objective: ObjectiveRequest = KNEE, limit: int = 12) -> tuple[Search, Point]:
+    def clock(self, seconds: float) -> Callable[[], float]:
+        """What is left of so many."""
+        return lambda: seconds - len(self.rivals)
+
+
+def search(machine: Machine, *, objective: ObjectiveRequest = KNEE, limit: int = 12,
+           seconds: float = math.inf) -> tuple[Search, Point]:
     space = Space.of(max_batch_size=1, batching=BatchingRequest(), instances=InstancesRequest(count=1), cores=1, gpus=0)
     found = Search(space=space, objective=objective, left=limit)
-    return found, asyncio.run(run_search(found, machine.measure))
+    return found, asyncio.run(run_search(found, machine.measure, machine.clock(seconds)))
 
 
-@pytest.mark.parametrize("limit", [3, 4, 12])
-def test_the_chosen_point_and_who_beats_it_are_measured_again(limit: int) -> None:
+@pytest.mark.parametrize(("limit", "seconds"), [(3, math.inf), (4, math.inf), (12, math.inf), (12, 3.0), (12, 3.5),
+                                                (12, 5.0)])
+def test_the_chosen_point_and_who_beats_it_are_measured_again(limit: int, seconds: float) -> None:
     """The one slow request of the first window is not there in the second."""
     machine = Machine(lambda load, n: 9.0 if (load, n) == (1, 0) else 1.0)
-    found, best = search(machine, limit=limit)
+    found, best = search(machine, limit=limit, seconds=seconds)
     assert best.concurrency == 1
     times = Counter(step.trial.concurrency for step in found.steps)
     assert times[1] == 2
-    assert len(found.steps) <= limit
+    assert len(found.steps) <= min(limit, math.ceil(seconds) if seconds < math.inf else limit)
     assert best.p99_ms < 9 * 1.15 * 3.2
     assert len(found.points) == len(times)
     assert f"{len(found.steps)} measurements, {len(found.steps) - len(times)} of them again" in reason(
@@ -133,7 +141,7 @@ def test_the_reason_says_when_nothing_was_left_to_measure_again() -> None:
     machine = Machine(lambda load, n: 9.0 if load == 1 else 1.0)
     space = Space.of(max_batch_size=1, batching=BatchingRequest(), instances=InstancesRequest(count=1), cores=1, gpus=0)
     found = Search(space=space, objective=KNEE)
-    best = asyncio.run(run_search(found, machine.measure, lambda: len(found.steps) < 2))
+    best = asyncio.run(run_search(found, machine.measure, machine.clock(2.0)))
     left = "and neither one nor time was left to see whether one slow request made this p99"
     assert f"2 measurements, {left}" in reason(found, best, KNEE)
 

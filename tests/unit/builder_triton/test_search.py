@@ -226,7 +226,7 @@ def test_near_the_best_of_the_whole_space(gain: float, cores: int, latency: floa
 
 def test_time_ends_the_search() -> None:
     search = Search(space=run(ideal)[0].space, objective=ObjectiveRequest())
-    asyncio.run(run_search(search, measured_by(ideal), lambda: False))
+    asyncio.run(run_search(search, measured_by(ideal), lambda: 0.0))
     assert len(search.points) == 1
 
 
