@@ -15,6 +15,7 @@ from enginewright_builder.contract import DeviceRequest, Interface, RuntimeReque
 from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.torch_aoti import TorchEngine
+from enginewright_builder.engines.torch_layout import arranged
 from enginewright_builder.models.torch_base import TorchModel
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -24,6 +25,8 @@ if not torch.cuda.is_available():
 
 IMAGE = Interface(inputs=(TensorSpec(name="image", dtype="float32", shape=("batch", 3, 32, 32)),),
                   outputs=(TensorSpec(name="scores", dtype="float32", shape=("batch", 10)),))
+PIXELS = Interface(inputs=IMAGE.inputs,
+                   outputs=(TensorSpec(name="scores", dtype="float32", shape=("batch", 10, 32, 32)),))
 TEXT = Interface(inputs=(TensorSpec(name="ids", dtype="int64", shape=("batch", "1..64")),),
                  outputs=(TensorSpec(name="vector", dtype="float32", shape=("batch", 64)),))
 
@@ -46,6 +49,19 @@ class Text(torch.nn.Module):  # type: ignore[misc, name-defined]
 
     def forward(self, ids: Any) -> Any:
         return self.layer(self.table(ids)).relu().mean(dim=1)
+
+
+class Map(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """An answer for each pixel, from convolutions that are wide enough for NHWC."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        nn = torch.nn
+        self.parts = nn.Sequential(nn.Conv2d(3, 128, 3, padding=1), nn.BatchNorm2d(128), nn.ReLU(),
+                                   nn.Conv2d(128, 256, 3, padding=1), nn.ReLU(), nn.Conv2d(256, 10, 1))
+
+    def forward(self, image: Any) -> Any:
+        return self.parts(image)
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +173,23 @@ def test_a_package_for_one_bucket(image: TorchModel, context: BuildContext) -> N
     with pytest.raises(ValueError, match="above 4"):
         runner(example_inputs(IMAGE, 5))
     runner.close()
+
+
+def test_convolutions_in_nhwc_for_every_batch(context: BuildContext) -> None:
+    torch.manual_seed(0)
+    model = TorchModel(Map().eval(), PIXELS, name="map", device="cuda")
+    program = model.torch_program("fp16")
+    assert program is not None
+    assert arranged(program)[1] == {"force_layout_optimization": True}
+    session = session_of(built(model, "fp16", context))
+    for batch in (1, 3, 8, 11):
+        inputs = example_inputs(PIXELS, batch, seed=batch)
+        assert off(session.run(inputs), model.run(inputs)) < 1e-2
+        on_device = {"image": session.receive(torch.from_numpy(inputs["image"]).cuda())}
+        answer = torch.from_dlpack(session.run_on_device([on_device])[0]["scores"])
+        assert answer.is_contiguous()
+        assert off({"scores": answer.cpu().numpy()}, model.run(inputs)) < 1e-2
+    session.close()
 
 
 def test_free_sizes_are_captured_when_they_come_back(text: TorchModel, context: BuildContext) -> None:

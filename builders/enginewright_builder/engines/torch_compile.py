@@ -36,16 +36,16 @@ def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf3
     """Writes ``folder/model.pt2``. Raises whatever ``torch.export`` and the compiler raise."""
     import torch
 
+    from enginewright_builder.engines.torch_layout import arranged
     from enginewright_builder.models.torch_base import quiet
     from enginewright_builder.models.torch_precision import tf32 as products
 
     on_gpu = any(argument.is_cuda for argument in program.args)
     path = folder / PACKAGE_FILE
     with quiet(), torch.no_grad(), products(tf32), _toolchain(workspace, on_gpu=on_gpu):
-        exported = torch.export.export(program.module, program.args, dynamic_shapes=program.dynamic_shapes,
-                                       strict=False)
+        exported, layout = arranged(program)
         torch._inductor.aoti_compile_and_package(exported, package_path=str(path),
-                                                 inductor_configs=_options())
+                                                 inductor_configs={**_options(), **layout})
     return path
 
 

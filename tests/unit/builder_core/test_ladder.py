@@ -420,7 +420,8 @@ class TestMending:
             self, fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext], perceptron: Path) -> None:
         clock = Clock()
         engine = Variant(perceptron, clock, ["fp32", "fp16"], answers={"stub fp16": unknown})
-        climbed = self.climb(engine, {"stub fp16": 2.0}, fixtures, clock, lambda artifact, model, batches: self.KEEP[:1])
+        climbed = self.climb(engine, {"stub fp16": 2.0}, fixtures, clock,
+                             lambda artifact, model, batches: self.KEEP[:1])
         assert told(climbed)["stub fp16"][0] == "AccuracyRefused"
         assert told(climbed)["stub fp16 (kept 1 layer in higher precision)"][0] in ("Shipped", "Passed")
         assert len(engine.kept) == 3

@@ -63,8 +63,8 @@ def test_a_simpler_point_that_ties_within_the_objective_is_no_surprise(latency: 
 
 
 class Machine:
-    """One core in closed loop, a second a measurement; ``slow`` says by how many times the tail of the n-th measurement of a load is longer,
-    and ``mean`` by how many the mean. What is measured twice shows the mean of both."""
+    """One core in closed loop, a second a measurement; ``slow`` says by how many times the tail of the n-th measurement
+    of a load is longer, and ``mean`` by how many the mean. What is measured twice shows the mean of both."""
 
     def __init__(self, slow: Callable[[int, int], float], mean: Callable[[int, int], float] = lambda load, n: 1.0):
         self.slow, self.mean = slow, mean
