@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +103,19 @@ def test_another_processor_refuses_before_it_crashes(wide: Artifact, tmp_path: P
     files = {name: tmp_path / name for name in wide.files}
     with pytest.raises(RuntimeError, match="this one lacks avx1024"):
         TorchEngine().load(dataclasses.replace(wide, files=files))
+
+
+def test_a_server_that_loads_a_package_compiles_nothing(wide: Artifact, tmp_path: Path) -> None:
+    """A process of its own with nothing cached, as a replica that starts."""
+    compiler, called = tmp_path / "compiler", tmp_path / "called"
+    compiler.write_text(f"#!/bin/sh\ntouch {called}\nexec g++ \"$@\"\n")
+    compiler.chmod(0o755)
+    program = ("import sys; from enginewright_builder.triton.python_model.aoti_session import Session; "
+               "Session(sys.argv[1], sys.argv[2:], device=-1)")
+    subprocess.run([sys.executable, "-c", program, str(wide.files["model.pt2"].parent), *wide.files], check=True,
+                   env={**os.environ, "CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+                        "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert not called.exists()
 
 
 def test_what_cannot_be_traced_is_told(source: SourceModel, context: BuildContext) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import json
-import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,8 @@ MAX_GRAPHS = 64
 # Runs before a capture: kernels are loaded and libraries take their workspaces in the first ones, which a capture may
 # not (PyTorch's documentation of CUDA graphs, "Whole-network capture").
 _WARMUPS = 3
+# How ``aoti_compile_and_package`` calls the one model of a package.
+_MODEL = "model"
 
 # Triton's arrays are read-only views, and nothing here writes to them.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -62,16 +63,14 @@ class Session:
         _check_processor(self._described["cpu_flags"])
         if threads := int((parameters or {}).get("threads", "0")):
             torch.set_num_threads(threads)
-        # It would warn of a processor newer than the one compiled for, which is meant; a lesser one is refused above.
-        logging.getLogger("torch.export.pt2_archive._package").setLevel(logging.ERROR)
-        # One thread at a time is what a capture needs, too: otherwise the runner takes locks and events.
-        self._package: Any = torch._inductor.aoti_load_package(str(package), run_single_threaded=True,
-                                                               device_index=device)
         self._graphs: collections.OrderedDict[tuple[Shape, ...], Graph | None] = collections.OrderedDict()
         if self._on_gpu:
+            # Before the package is loaded, which expects CUDA to be there.
             self._device = torch.device("cuda", device)
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
             self._pool = torch.cuda.graph_pool_handle()
+        self._loader: Any = _loaded(package, device)
+        if self._on_gpu:
             self._capture_ahead()
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -137,7 +136,7 @@ class Session:
     def close(self) -> None:
         """Gives the GPU's memory back; a session that is closed already stays so."""
         self._graphs.clear()
-        self._package = None
+        self._loader = None
 
     @contextlib.contextmanager
     def _ready(self) -> Iterator[None]:
@@ -157,7 +156,7 @@ class Session:
                 matmul.allow_tf32, cudnn.allow_tf32 = before
 
     def _call(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return list(self._package.loader.run(list(tensors)))
+        return list(self._loader.run(list(tensors)))
 
     def _answered(self, members: Sequence[Sequence[torch.Tensor]]) -> Sequence[torch.Tensor]:
         """Outputs on the GPU, valid until the next call; the rows of all members lie one after the other."""
@@ -240,6 +239,15 @@ class Graph:
     def replay(self) -> list[torch.Tensor]:
         self._graph.replay()
         return self.outputs
+
+
+def _loaded(package: Path, device: int) -> Any:
+    """What ``torch._inductor.aoti_load_package`` wraps. That would also compare this processor with the one compiled
+    for, to warn: a newer one is meant, a lesser one is refused here. For it, it tries the C++ compiler with every
+    instruction set that the processor has, which was most of a replica's cold start (9 of 11 s, two cores)."""
+    # One thread at a time is what a capture needs, too: otherwise the runner takes locks and events.
+    one_thread, runners = True, 1
+    return torch._C._aoti.AOTIModelPackageLoader(str(package), _MODEL, one_thread, runners, device)
 
 
 def _padded(tensors: Sequence[torch.Tensor], size: int) -> list[torch.Tensor]:
