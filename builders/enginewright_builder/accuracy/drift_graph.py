@@ -76,17 +76,19 @@ def _counterpart(name: str, produced: dict[str, onnx.NodeProto]) -> str:
 
 
 class _Lowered:
-    """Whether the candidate computes a layer in less than FP32: in half precision, in integers, or as a product of
-    values that were rounded just before."""
+    """Whether the candidate computes a layer in less precision, so that it could be kept from that: in a quantised graph
+    in integers, or as a product of values that were rounded just before, whatever the rest computes in; in others in
+    half precision."""
 
     def __init__(self, model: onnx.ModelProto, types: dict[str, int]) -> None:
         self._types = types
         self._producers = {name: node for node in model.graph.node for name in node.output if name}
+        self._quantised = any(node.op_type in _ROUNDING | _INTEGER for node in model.graph.node)
 
     def there(self, layer: onnx.NodeProto, counterpart: onnx.NodeProto) -> bool:
-        if layer.op_type in _MOVING:
-            return False
-        return self._halved(counterpart) or (layer.op_type in _PRODUCTS and self._rounded(counterpart))
+        if self._quantised:
+            return layer.op_type in _PRODUCTS and self._rounded(counterpart)
+        return layer.op_type not in _MOVING and self._halved(counterpart)
 
     def _halved(self, node: onnx.NodeProto) -> bool:
         """A Cast back to FP32 may stand behind half precision."""

@@ -92,6 +92,26 @@ def test_reports_are_kept_by_the_engines_name(original: Path, tmp_path: Path) ->
     assert tables.reports["tensorrt fp8"].layers
 
 
+def test_in_a_quantised_graph_only_what_is_quantised_can_be_kept_from_it(original: Path, tmp_path: Path) -> None:
+    """As ModelOpt writes it: one product between Q/DQ, the rest in FP16. Errors that turn up behind it are its own."""
+    model = onnx.load(str(chain(tmp_path / "mixed.onnx", weights(), element=TensorProto.FLOAT16)))
+    model.opset_import[0].version = 21
+    model.graph.initializer.extend([helper.make_tensor("step", TensorProto.FLOAT16, [], [0.05]),
+                                    helper.make_tensor("zero", TensorProto.INT8, [], [0])])
+    at = next(place for place, node in enumerate(model.graph.node) if node.name == "product1")
+    for place, name in ((0, "v1"), (1, "w1")):
+        model.graph.node[at].input[place] = f"{name}_rounded"
+    for name in ("v1", "w1"):
+        model.graph.node.insert(at, helper.make_node("DequantizeLinear", [f"{name}_q", "step", "zero"],
+                                                     [f"{name}_rounded"]))
+        model.graph.node.insert(at, helper.make_node("QuantizeLinear", [name, "step", "zero"], [f"{name}_q"]))
+    mixed = tmp_path / "quantised.onnx"
+    onnx.save(model, str(mixed))
+    report = drift(original, mixed, BATCHES)
+    assert [layer.node for layer in report.layers if layer.lowered] == ["product1"]
+    assert max(report.layers, key=lambda layer: layer.added).node == "product1"
+
+
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("precision", ["int8-dynamic", "int8-static"])
 def test_the_worst_layer_of_an_int8_engine_is_kept_precise(precision: str, named: bool, tmp_path: Path) -> None:
