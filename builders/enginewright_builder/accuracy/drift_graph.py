@@ -76,9 +76,9 @@ def _counterpart(name: str, produced: dict[str, onnx.NodeProto]) -> str:
 
 
 class _Lowered:
-    """Whether the candidate computes a layer in less precision, so that it could be kept from that: in a quantised graph
-    in integers, or as a product of values that were rounded just before, whatever the rest computes in; in others in
-    half precision."""
+    """Whether the candidate computes a layer in less precision, so that it could be kept from that. In a quantised
+    graph: in integers, or as a product of values that were rounded just before, whatever the rest computes in; in
+    others: in half precision."""
 
     def __init__(self, model: onnx.ModelProto, types: dict[str, int]) -> None:
         self._types = types
