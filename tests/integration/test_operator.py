@@ -58,7 +58,7 @@ async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, k
     async def told() -> bool:
         """Events come after the status that they are about."""
         said = {event["reason"] for event in await models.kube.list_all(EVENT, models.namespace)
-                if event["regarding"]["kind"] == labels.KIND}  # fmt: skip
+                if event["involvedObject"]["kind"] == labels.KIND}  # fmt: skip
         return {"Resolved", "Built", "Serving"} <= said
 
     await eventually(told)

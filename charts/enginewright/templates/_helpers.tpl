@@ -183,7 +183,7 @@ The schema has seen to the form of the quantity. */}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [list, create, patch, delete]
-- apiGroups: [events.k8s.io]
+- apiGroups: [""]
   resources: [events]
   verbs: [create, get, patch]
 {{- end }}

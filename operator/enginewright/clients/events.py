@@ -1,5 +1,7 @@
-"""Kubernetes events (``events.k8s.io/v1``) that do not flood: one object for each distinct event, repeats in its
-series.
+"""Kubernetes events that do not flood: one object for each distinct event, repeats in its count.
+
+They are written through ``v1``, as only there an event has its ``lastTimestamp``: ``kubectl describe`` sorts by it, and
+so does everybody who writes ``kubectl get events --sort-by=.lastTimestamp``.
 
 The name of an event is a hash of what it says about whom, so that a restarted operator finds its own events again.
 Three limits protect the apiserver: repeats within ``SERIES_INTERVAL`` are only counted, each object has a budget of
@@ -19,6 +21,7 @@ from typing import Any, Final
 from enginewright.clients.errors import AlreadyExistsError, NotFoundError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import EVENT, OPTIMISED_MODEL
+from enginewright.core.conditions import timestamp
 from enginewright.core.plan import Event
 
 SERIES_INTERVAL: Final = 60.0
@@ -39,7 +42,7 @@ class Subject:
 
 
 @dataclass
-class _Series:
+class _Told:
     name: str
     count: int
     patched: float
@@ -58,14 +61,14 @@ class EventRecorder:
         self._kube = kube
         self._instance = instance[:128]
         self._clock = clock
-        self._series: OrderedDict[str, _Series] = OrderedDict()
+        self._told: OrderedDict[str, _Told] = OrderedDict()
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
 
     async def record(self, subject: Subject, event: Event) -> bool:
         """Sends or counts the event, and says whether the apiserver was called. Raises
         :class:`~enginewright.clients.errors.ClientError`."""
         name = event_name(subject, event)
-        known = self._series.get(name)
+        known = self._told.get(name)
         if known is None:
             if not self._spend(subject.uid):
                 return False
@@ -83,28 +86,27 @@ class EventRecorder:
             await self._kube.create(body, namespace=subject.namespace)
         except AlreadyExistsError:
             before = await self._kube.get(EVENT, subject.namespace, name)
-            series = _Series(name, int((before.get("series") or {}).get("count") or 1) + 1, 0.0)
-            await self._repeat(subject, event, series)
+            await self._repeat(subject, event, _Told(name, int(before.get("count") or 1) + 1, 0.0))
             return
-        self._remember(_Series(name, 1, self._clock()))
+        self._remember(_Told(name, 1, self._clock()))
 
-    async def _repeat(self, subject: Subject, event: Event, series: _Series) -> None:
-        body = {"series": {"count": max(2, series.count), "lastObservedTime": micro_time(datetime.now(UTC))}}
+    async def _repeat(self, subject: Subject, event: Event, told: _Told) -> None:
+        body = {"count": told.count, "lastTimestamp": timestamp(datetime.now(UTC))}
         try:
-            await self._kube.patch(EVENT, subject.namespace, series.name, body)
+            await self._kube.patch(EVENT, subject.namespace, told.name, body)
         except NotFoundError:
             # Events live an hour by default; one that still happens after that is told anew.
-            self._series.pop(series.name, None)
-            await self._first(subject, event, series.name)
+            self._told.pop(told.name, None)
+            await self._first(subject, event, told.name)
             return
-        series.patched = self._clock()
-        self._remember(series)
+        told.patched = self._clock()
+        self._remember(told)
 
-    def _remember(self, series: _Series) -> None:
-        self._series[series.name] = series
-        self._series.move_to_end(series.name)
-        if len(self._series) > CACHE:
-            self._series.popitem(last=False)
+    def _remember(self, told: _Told) -> None:
+        self._told[told.name] = told
+        self._told.move_to_end(told.name)
+        if len(self._told) > CACHE:
+            self._told.popitem(last=False)
 
     def _spend(self, uid: str) -> bool:
         now = self._clock()
@@ -131,14 +133,17 @@ def event_manifest(subject: Subject, event: Event, name: str, instance: str, now
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,
         "metadata": {"name": name, "namespace": subject.namespace},
-        "eventTime": micro_time(now),
-        "reportingController": CONTROLLER,
+        "firstTimestamp": timestamp(now),
+        "lastTimestamp": timestamp(now),
+        "count": 1,
+        "source": {"component": CONTROLLER},
+        "reportingComponent": CONTROLLER,
         "reportingInstance": instance,
         "type": event.type,
         "reason": event.reason,
         "action": event.action,
-        "note": shortened(event.note),
-        "regarding": {
+        "message": shortened(event.note),
+        "involvedObject": {
             "apiVersion": OPTIMISED_MODEL.api_version,
             "kind": OPTIMISED_MODEL.kind,
             "namespace": subject.namespace,
@@ -149,13 +154,8 @@ def event_manifest(subject: Subject, event: Event, name: str, instance: str, now
 
 
 def shortened(note: str) -> str:
-    """At most 1,024 bytes of UTF-8, the apiserver's limit."""
+    """At most 1,024 bytes of UTF-8, which is what ``events.k8s.io`` allows."""
     encoded = note.encode()
     if len(encoded) <= NOTE_BYTES:
         return note
     return encoded[: NOTE_BYTES - len("…".encode())].decode("utf-8", "ignore") + "…"
-
-
-def micro_time(moment: datetime) -> str:
-    """``metav1.MicroTime``."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -39,7 +39,7 @@ leases (coordination.k8s.io)          get list create patch      who builds an e
                                                                  namespace, and only there)
 nodes                                 list                       what is free of their GPUs; only in all namespaces,
                                                                  and only with ``rbac.nodes``
-events (events.k8s.io)                create get patch           events and their series
+events                                create get patch           events and how often they came
 ====================================  =========================  ================================================
 
 Besides, it reads the API's published schema (``/openapi/v3``), which Kubernetes lets everybody who is known

@@ -46,7 +46,7 @@ CLAIM_TEMPLATE = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resour
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases")
 HTTP_ROUTE = Resource("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes")
 GRPC_ROUTE = Resource("gateway.networking.k8s.io/v1", "GRPCRoute", "grpcroutes")
-EVENT = Resource("events.k8s.io/v1", "Event", "events")
+EVENT = Resource("v1", "Event", "events")
 NODE = Resource("v1", "Node", "nodes")  # not namespaced, and never written
 
 RESOURCES = (
