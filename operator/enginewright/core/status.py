@@ -403,6 +403,9 @@ class RevisionStatus(StatusModel):
     """Why it was rolled back, as one CamelCase word."""
     message: str | None = None
     """Why it was rolled back, with figures."""
+    analysis: AnalysisStatus | None = None
+    """What its last analysis came to, beside the revision that served before it. Absent: nothing served to compare it
+    with, or the rollout had no analysis."""
     end_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When it was superseded or rolled back."""
     target: TargetStatus | None = None

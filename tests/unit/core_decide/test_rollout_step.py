@@ -354,6 +354,21 @@ def test_failed_inferences_roll_back_with_figures() -> None:
     assert "30 of 60 inferences failed, of the stable revision's 0 of 60." in message
     assert selected(cluster) == old
     assert cluster.status["rollout"]["analysis"]["failures"] == 30
+    assert cluster.status["revisions"][0]["analysis"]["failures"] == 30
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "BlueGreen"])
+def test_what_an_analysis_came_to_is_kept_with_the_revision_that_it_promoted(strategy: str) -> None:
+    cluster = serving(strategy=strategy, replicas=2)
+    assert "analysis" not in cluster.status["revisions"][0]
+    changed(cluster)
+    until(cluster, lambda: step(cluster) in ("Expanding", "Switching", "Draining"))
+    found = cluster.status["rollout"]["analysis"]
+    assert found["requests"] > 0
+    until(cluster, lambda: step(cluster) == "Complete")
+    cluster.settle()
+    entry = cluster.status["revisions"][0]
+    assert (entry["revision"], entry["outcome"], entry["analysis"]) == (selected(cluster), "Serving", found)
 
 
 def test_failures_of_the_old_revision_do_not_blame_the_new_one() -> None:

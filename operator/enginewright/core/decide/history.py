@@ -20,7 +20,7 @@ from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.request import server_image
-from enginewright.core.status import RevisionStatus, RolledBackStatus
+from enginewright.core.status import AnalysisStatus, RevisionStatus, RolledBackStatus
 from enginewright.core.way_back import served
 
 Revisions = tuple[RevisionStatus, ...]
@@ -39,10 +39,10 @@ def history_step(world: World, goal: EngineResult, tried: EngineResult, rollout:
     memory = rollout.memory
     complete = memory.step in ("Complete", "RolledBack") and memory.stable == goal.revision
     if complete and served(entries) != goal.revision and goal.record and goal.placement:
-        entries = _promote(world, entries, goal, goal.record)
+        entries = _promote(world, entries, goal, goal.record, _analysed(world, goal.revision))
         actions = _keep(world, goal.revision, goal.placement, goal.record)
     if memory.rolled_back:
-        entries = _roll_back(entries, tried, memory.rolled_back)
+        entries = _roll_back(entries, tried, memory.rolled_back, memory.analysis)
     bounded = _bound(entries, world, {memory.stable, memory.candidate, goal.revision})
     return HistoryResult(memory=bounded, actions=actions + _forget(world, entries, bounded))
 
@@ -63,11 +63,18 @@ def _keep(world: World, revision: str, placement: Placement, record: EngineRecor
     return (Create(manifest=revision_configmap(world.owner, kept), why="going back to it is to need no build"),)
 
 
-def _promote(world: World, entries: Revisions, goal: EngineResult, record: EngineRecord) -> Revisions:
+def _analysed(world: World, revision: str) -> AnalysisStatus | None:
+    """The figures by which it was promoted: the status of a finished rollout has none any more."""
+    before = world.memory.rollout
+    return before.analysis if before and before.candidate == revision else None
+
+
+def _promote(world: World, entries: Revisions, goal: EngineResult, record: EngineRecord,
+             analysis: AnalysisStatus | None) -> Revisions:
     now = timestamp(world.now)
     known = next((entry for entry in entries if entry.revision == goal.revision), None) or _entry(goal, record)
     newest = known.model_copy(update={"promotion_time": now, "outcome": "Serving", "reason": None, "message": None,
-                                      "end_time": None})
+                                      "analysis": analysis, "end_time": None})
     return (newest, *(_superseded(entry, now) for entry in entries if entry.revision != goal.revision))
 
 
@@ -77,7 +84,8 @@ def _superseded(entry: RevisionStatus, now: str) -> RevisionStatus:
     return entry.model_copy(update={"outcome": "Superseded", "end_time": now})
 
 
-def _roll_back(entries: Revisions, tried: EngineResult, given_up: RolledBackStatus) -> Revisions:
+def _roll_back(entries: Revisions, tried: EngineResult, given_up: RolledBackStatus,
+               analysis: AnalysisStatus | None) -> Revisions:
     """Once for each time. One that had served before stays what may be gone back to."""
     if any((entry.revision, entry.end_time) == (given_up.revision, given_up.time) for entry in entries):
         return entries
@@ -87,7 +95,7 @@ def _roll_back(entries: Revisions, tried: EngineResult, given_up: RolledBackStat
     if found is None or found.outcome == "Serving":
         return entries
     told = found.model_copy(update={"outcome": "RolledBack", "reason": given_up.reason, "message": given_up.message,
-                                    "end_time": given_up.time})
+                                    "analysis": analysis, "end_time": given_up.time})
     return (told, *(entry for entry in entries if entry.revision != given_up.revision))
 
 

@@ -156,7 +156,11 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
     # Without a replica that is wanted, none will answer later.
     proven = revision if serving.answers(deployed) and not (wanted and memory.stable in others) else memory.stable
     memory = RolloutStatus(
-        stable=proven, candidate=revision, step="Draining" if full else "Starting", rolled_back=memory.rolled_back
+        stable=proven,
+        candidate=revision,
+        step="Draining" if full else "Starting",
+        analysis=memory.analysis if memory.candidate == revision else None,
+        rolled_back=memory.rolled_back,
     )
     verdict = starting(world, target, deployed, wanted)
     if world.spec.rollout.strategy == "Recreate" and starting_trouble(world, deployed, revision):
