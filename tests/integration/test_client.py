@@ -15,10 +15,19 @@ from enginewright.clients.errors import (
     RefusedError,
     TransientError,
 )
-from enginewright.clients.events import BURST, CONTROLLER, SERIES_INTERVAL, EventRecorder, Subject, event_name
+from enginewright.clients.events import (
+    BURST,
+    CONTROLLER,
+    SERIES_INTERVAL,
+    WAY,
+    EventRecorder,
+    Subject,
+    event_name,
+)
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, EVENT, OPTIMISED_MODEL
 from enginewright.core import labels
+from enginewright.core.events import ACTIONS
 from enginewright.core.plan import Event
 from support.apiserver import Models, manifest, model
 
@@ -194,6 +203,17 @@ async def test_repeats_of_an_event_are_one_object_and_few_calls(kube: KubeClient
     assert event["firstTimestamp"] <= event["lastTimestamp"]
 
 
+async def test_events_of_one_second_stand_in_the_order_of_the_way(kube: KubeClient, subject: Subject) -> None:
+    """As kubectl lists what has the same ``lastTimestamp``: by name."""
+    way = {"Serve": "Serving", "Verify": "Verified", "Resolve": "Resolved", "Scale": "Scaling", "Build": "Built"}
+    for action, reason in way.items():
+        assert await EventRecorder(kube, "test").record(
+            subject, Event(type="Normal", reason=reason, action=action, note=f"{reason}."))
+    assert set(ACTIONS.values()) == set(WAY)
+    said = [event["reason"] for event in sorted(await told(kube, subject), key=lambda one: one["metadata"]["name"])]
+    assert said == ["Resolved", "Built", "Verified", "Serving", "Scaling"]
+
+
 async def test_a_restarted_operator_finds_its_own_events(kube: KubeClient, subject: Subject) -> None:
     for _ in range(3):
         assert await EventRecorder(kube, "test").record(subject, BUILT) is True
@@ -224,7 +244,7 @@ async def test_one_object_cannot_flood_the_apiserver(kube: KubeClient, subject: 
     assert [await tell(100), await tell(101), await tell(102)] == [True, True, False]
 
 
-async def test_a_long_note_is_cut_to_what_the_apiserver_takes(kube: KubeClient, subject: Subject) -> None:
+async def test_a_long_note_is_cut_between_characters(kube: KubeClient, subject: Subject) -> None:
     long = Event(type="Warning", reason="BuildFailed", action="Build", note="ü" * 2000)
     assert await EventRecorder(kube, "test").record(subject, long) is True
     (event,) = await told(kube, subject)

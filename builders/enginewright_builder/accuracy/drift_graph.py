@@ -34,7 +34,7 @@ _ERRORS_ONLY = 3
 
 @dataclass(frozen=True, kw_only=True)
 class LayerPair:
-    """A value of the original and what it is called in the candidate. ``lowered``: computed in less precision."""
+    """A value of the original and what it is called in the candidate. ``lowered`` as in the report."""
 
     tensor: str
     counterpart: str

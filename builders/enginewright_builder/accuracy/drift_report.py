@@ -12,8 +12,9 @@ _LEAST_ADDED = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDrift:
-    """``error`` and ``added`` are relative (0.01 is 1 %). ``lowered``: the candidate computes it in less precision.
-    ``finite`` is False where the candidate answers NaN or infinity and the original does not; the rest is 0 then."""
+    """``error`` and ``added`` are relative (0.01 is 1 %). ``lowered``: it could be kept from the precision that was
+    asked for; what other layers add counts to the last such one before them. ``finite`` is False where the candidate
+    answers NaN or infinity and the original does not; the rest is 0 then."""
 
     node: str
     operator: str

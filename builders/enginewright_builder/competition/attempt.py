@@ -24,6 +24,7 @@ from enginewright_builder.engines.base import (
     Runner,
     Tensors,
 )
+from enginewright_builder.engines.modelopt_graphs import has_qdq
 from enginewright_builder.errors import classify
 
 log = logging.getLogger(__name__)
@@ -91,8 +92,11 @@ class Workshop:
         return first_not_finite(candidate.artifact, self.model, inputs) if candidate.artifact else ""
 
     def layers_to_keep(self, refused: Candidate) -> tuple[str, ...]:
-        """For one more try; empty where the loss has another cause than low precision, or nobody can tell."""
+        """For one more try; empty where the loss has another cause than low precision, where the model brings its own
+        quantisation, which is kept whole, or where nobody can tell."""
         if self.worst_layers is None or refused.artifact is None or refused.rung.precision == "fp32" or refused.kept:
+            return ()
+        if has_qdq(self.model.path):
             return ()
         try:
             return self.worst_layers(refused.artifact, self.model, self.evaluation.batches)

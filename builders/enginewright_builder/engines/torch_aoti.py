@@ -31,8 +31,8 @@ class TorchEngine:
                 if precision in ("auto", name)]
 
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
-        """On a GPU a package for each bucket, the smallest first: with the batch known the compiler chooses layouts and
-        kernels that it cannot choose for a free one. On a CPU one for single samples alone: rows that are filled up
+        """On a GPU a package for each bucket, the smallest first: with the batch known the compiler chooses kernels
+        that it cannot choose for a free one. On a CPU one for single samples alone: rows that are filled up
         cost as much there as real ones."""
         ranges = bucket_ranges(context.buckets)
         if len(ranges) < 2:

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 # Dimensions of the weights of a convolution over two, which alone has an NHWC.
 _PLANAR = 4
+_CONVOLUTIONS = (torch.ops.aten.conv2d.default, torch.ops.aten.conv2d.padding, torch.ops.aten.convolution.default)
 
 
 class _RowByRow(torch.nn.Module):
@@ -34,14 +35,34 @@ class _RowByRow(torch.nn.Module):
 
 
 def arranged(program: TorchProgram) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
-    """The exported program, and the compiler's settings for its layout. Raises what ``torch.export`` raises."""
+    """The exported program, and the compiler's settings for its layout. Raises what ``torch.export`` raises of the
+    program as it is."""
     module = _RowByRow(program.module)
     exported = _export(module, program)
-    if not (any(one.is_cuda for one in program.args) and prefers_channels_last(exported, program.args)):
+    if any(one.is_cuda for one in program.args) and prefers_channels_last(exported, program.args):
+        return turned(module, exported, program)
+    return exported, {}
+
+
+def turned(module: torch.nn.Module, exported: torch.export.ExportedProgram,
+           program: TorchProgram) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
+    """``exported`` in NHWC, or as it is where that cannot be had: a module that cannot be copied, no room for a copy.
+
+    The weights of convolutions lie so already, or each call would turn them; nothing else does, as it may be taken for
+    a view elsewhere. ``module`` stays as it is.
+    """
+    parameters = exported.graph_signature.inputs_to_parameters
+    weights = {parameters.get(getattr(node.args[1], "name", "")) for node in exported.graph.nodes
+               if node.target in _CONVOLUTIONS}
+    try:
+        copied = copy.deepcopy(module)
+        for name, parameter in copied.named_parameters():
+            if name in weights and parameter.dim() == _PLANAR:
+                parameter.data = parameter.data.to(memory_format=torch.channels_last)
+        return _export(copied, program), {"force_layout_optimization": True}
+    except Exception as error:
+        log.warning("convolutions stay in NCHW", exc_info=error)
         return exported, {}
-    # With weights that lie so already: else each call would turn them anew.
-    turned = copy.deepcopy(module).to(memory_format=torch.channels_last)
-    return _export(turned, program), {"force_layout_optimization": True}
 
 
 def _export(module: torch.nn.Module, program: TorchProgram) -> torch.export.ExportedProgram:

@@ -1,7 +1,8 @@
 """Kubernetes events that do not flood: one object for each distinct event, repeats in its count.
 
 They are written through ``v1``, as only there an event has its ``lastTimestamp``: ``kubectl describe`` sorts by it, and
-so does everybody who writes ``kubectl get events --sort-by=.lastTimestamp``.
+so does everybody who writes ``kubectl get events --sort-by=.lastTimestamp``. It has whole seconds, within which names
+decide: they begin with the place of the event's action on the way from source to traffic.
 
 The name of an event is a hash of what it says about whom, so that a restarted operator finds its own events again.
 Three limits protect the apiserver: repeats within ``SERIES_INTERVAL`` are only counted, each object has a budget of
@@ -22,14 +23,16 @@ from enginewright.clients.errors import AlreadyExistsError, NotFoundError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import EVENT, OPTIMISED_MODEL
 from enginewright.core.conditions import timestamp
+from enginewright.core.events import shorten
 from enginewright.core.plan import Event
 
 SERIES_INTERVAL: Final = 60.0
 BURST: Final = 25.0
 REFILL_PER_SECOND: Final = 1 / 30
-NOTE_BYTES: Final = 1024
 CACHE: Final = 4096
 CONTROLLER: Final = "enginewright.io/operator"
+WAY: Final = ("Resolve", "Build", "Verify", "Measure", "Rollout", "Serve", "Scale", "Compare", "Batch")
+_PLACES: Final = {action: place for place, action in enumerate(WAY)}
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,10 @@ class EventRecorder:
 
 
 def event_name(subject: Subject, event: Event) -> str:
-    """The object's name and 16 hex digits of what is said."""
+    """The object's name, two digits that put events of one second in order, and 16 hex digits of what is said."""
     said = "\0".join((subject.uid, event.type, event.reason, event.action, event.note))
-    return f"{subject.name}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    place = _PLACES.get(event.action, len(_PLACES))
+    return f"{subject.name}.{place:02}{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
 
 def event_manifest(subject: Subject, event: Event, name: str, instance: str, now: datetime) -> dict[str, Any]:
@@ -142,7 +146,7 @@ def event_manifest(subject: Subject, event: Event, name: str, instance: str, now
         "type": event.type,
         "reason": event.reason,
         "action": event.action,
-        "message": shortened(event.note),
+        "message": shorten(event.note),
         "involvedObject": {
             "apiVersion": OPTIMISED_MODEL.api_version,
             "kind": OPTIMISED_MODEL.kind,
@@ -151,11 +155,3 @@ def event_manifest(subject: Subject, event: Event, name: str, instance: str, now
             "uid": subject.uid,
         },
     }
-
-
-def shortened(note: str) -> str:
-    """At most 1,024 bytes of UTF-8, which is what ``events.k8s.io`` allows."""
-    encoded = note.encode()
-    if len(encoded) <= NOTE_BYTES:
-        return note
-    return encoded[: NOTE_BYTES - len("…".encode())].decode("utf-8", "ignore") + "…"

@@ -10,7 +10,7 @@ from enginewright.core.plan import Event
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import DecisionStatus
 
-# The apiserver's limit on an event's note, in bytes.
+# What ``events.k8s.io`` allows an event's note, in bytes.
 NOTE_LIMIT = 1024
 
 ACTIONS = {

@@ -426,6 +426,19 @@ class TestMending:
         assert told(climbed)["stub fp16 (kept 1 layer in higher precision)"][0] in ("Shipped", "Passed")
         assert len(engine.kept) == 3
 
+    def test_a_model_with_its_own_quantisation_is_not_built_again(
+            self, fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext], perceptron: Path) -> None:
+        """Its Q/DQ is kept whole, whatever is asked for."""
+        model = onnx.load(str(fixtures[0].path))
+        model.graph.initializer.extend([onnx.helper.make_tensor("step", onnx.TensorProto.FLOAT, [], [0.1]),
+                                        onnx.helper.make_tensor("zero", onnx.TensorProto.INT8, [], [0])])
+        model.graph.node.append(onnx.helper.make_node("QuantizeLinear", ["step", "step", "zero"], ["rounded"]))
+        onnx.save(model, str(fixtures[0].path))
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp16", "int8"], answers={"stub int8": negated})
+        self.climb(engine, {"stub fp16": 4.0, "stub int8": 2.0}, fixtures, clock)
+        assert engine.kept == [(), ()]
+
     @pytest.mark.parametrize("answer", [negated, unknown], ids=["wrong", "nan"])
     @pytest.mark.parametrize(("times", "worst"), [
         ({"stub fp16": 2.0, "stub int8": 2.0}, ("a",)), ({"stub fp16": 4.0, "stub int8": 2.0}, ()),

@@ -13,7 +13,7 @@ from enginewright_builder.models.base import TorchProgram
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from enginewright_builder.engines.torch_layout import arranged, prefers_channels_last  # noqa: E402
+from enginewright_builder.engines.torch_layout import arranged, prefers_channels_last, turned  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 IMAGES = (3, 64, 16, 16)
@@ -30,9 +30,32 @@ class Answering(nn.Module):
         return (self.inner(*inputs),)
 
 
+class Passing(nn.Module):
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.inner(*inputs)
+
+
 class Turned(nn.Module):
     def forward(self, image: Any) -> Any:
         return (image * 2).to(memory_format=torch.channels_last)
+
+
+class WithTables(nn.Module):
+    """What has as many dimensions as an image, or more, and is no weight of a convolution."""
+
+    grid: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.positions = convolution(), nn.Parameter(torch.randn(1, 256, 16, 16))
+        self.register_buffer("grid", torch.ones(1, 1, 4, 4, 2))
+
+    def forward(self, image: Any) -> Any:
+        return self.convolution(image).flatten(2) + self.positions.view(1, 256, 256) + self.grid.sum()
 
 
 @pytest.fixture
@@ -85,3 +108,30 @@ def test_answers_lie_row_by_row_whatever_the_model_does() -> None:
     assert not one.module(*one.args)[0].is_contiguous()
     assert answer.is_contiguous()
     assert layout == {}
+
+
+@pytest.mark.parametrize("as_program", [False, True], ids=["module", "exported program"])
+def test_only_weights_of_convolutions_are_turned_and_the_source_stays(as_program: bool) -> None:
+    one = program(WithTables())
+    if as_program:
+        given = torch.export.export(one.module, one.args, dynamic_shapes=one.dynamic_shapes, strict=False).module()
+        one = TorchProgram(module=Passing(given), args=one.args, dynamic_shapes=one.dynamic_shapes)
+    plain, _ = arranged(one)
+    found, layout = turned(one.module, torch.export.export(one.module, one.args, dynamic_shapes=one.dynamic_shapes,
+                                                           strict=False), one)
+    assert layout == {"force_layout_optimization": True}
+    in_nhwc = {name for name, tensor in found.state_dict.items()
+               if tensor.dim() == 4 and not tensor.is_contiguous()}
+    assert [name.rpartition("convolution.")[2] for name in in_nhwc] == ["weight"]
+    assert all(tensor.is_contiguous() for tensor in one.module.state_dict().values())
+    image = torch.randn(5, *IMAGES[1:])
+    assert torch.allclose(found.module()(image)[0], plain.module()(image)[0], atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_module_that_cannot_be_copied_is_compiled_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    one = program(nn.utils.weight_norm(convolution()))
+    exported, _ = arranged(one)
+    one.module(*one.args)  # from here on its weight is a result of a computation, which cannot be copied
+    assert turned(one.module, exported, one) == (exported, {})
+    assert "NCHW" in caplog.text

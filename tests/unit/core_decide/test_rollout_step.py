@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
+from enginewright.core.decide.history import without_new
 from enginewright.core.observed import EndpointView
 from support.cluster import SPEC, Cluster, built, deeds, refused
 
@@ -357,18 +358,34 @@ def test_failed_inferences_roll_back_with_figures() -> None:
     assert cluster.status["revisions"][0]["analysis"]["failures"] == 30
 
 
+@pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("strategy", ["Canary", "BlueGreen"])
-def test_what_an_analysis_came_to_is_kept_with_the_revision_that_it_promoted(strategy: str) -> None:
+def test_what_an_analysis_came_to_is_kept_with_the_revision_that_it_promoted(strategy: str, kept: bool) -> None:
     cluster = serving(strategy=strategy, replicas=2)
     assert "analysis" not in cluster.status["revisions"][0]
     changed(cluster)
     until(cluster, lambda: step(cluster) in ("Expanding", "Switching", "Draining"))
-    found = cluster.status["rollout"]["analysis"]
+    found, before = cluster.status["rollout"]["analysis"], cluster.status
     assert found["requests"] > 0
     until(cluster, lambda: step(cluster) == "Complete")
+    if not kept:  # what going back to it needs could not be written
+        cluster.status = without_new(cluster.status, before)
     cluster.settle()
     entry = cluster.status["revisions"][0]
     assert (entry["revision"], entry["outcome"], entry["analysis"]) == (selected(cluster), "Serving", found)
+
+
+def test_figures_of_what_was_given_up_are_not_those_of_what_serves_on() -> None:
+    cluster, old, new = analysing()
+    cluster.failing = {new: 0.5}
+    assert cluster.signals is not None
+    cluster.signals = replace(cluster.signals, rounds=())
+    until(cluster, lambda: cluster.says("RolloutComplete") == "False/RolledBack", rounds=10)
+    cluster.edit(engine=None)
+    cluster.settle()
+    assert (step(cluster), selected(cluster)) == ("Complete", old)
+    assert "analysis" not in cluster.status["rollout"]
+    assert {one["revision"]: "analysis" in one for one in cluster.status["revisions"]} == {old: False, new: True}
 
 
 def test_failures_of_the_old_revision_do_not_blame_the_new_one() -> None:

@@ -20,7 +20,7 @@ from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.request import server_image
-from enginewright.core.status import AnalysisStatus, RevisionStatus, RolledBackStatus
+from enginewright.core.status import AnalysisStatus, RevisionStatus, RolledBackStatus, RolloutStatus
 from enginewright.core.way_back import served
 
 Revisions = tuple[RevisionStatus, ...]
@@ -39,12 +39,17 @@ def history_step(world: World, goal: EngineResult, tried: EngineResult, rollout:
     memory = rollout.memory
     complete = memory.step in ("Complete", "RolledBack") and memory.stable == goal.revision
     if complete and served(entries) != goal.revision and goal.record and goal.placement:
-        entries = _promote(world, entries, goal, goal.record, _analysed(world, goal.revision))
+        entries = _promote(world, entries, goal, goal.record, _figures(memory, "Complete"))
         actions = _keep(world, goal.revision, goal.placement, goal.record)
     if memory.rolled_back:
-        entries = _roll_back(entries, tried, memory.rolled_back, memory.analysis)
+        entries = _roll_back(entries, tried, memory.rolled_back, _figures(memory, "RolledBack"))
     bounded = _bound(entries, world, {memory.stable, memory.candidate, goal.revision})
     return HistoryResult(memory=bounded, actions=actions + _forget(world, entries, bounded))
+
+
+def _figures(memory: RolloutStatus, step: str) -> AnalysisStatus | None:
+    """Those of the revision that took over, or of the one that was given up."""
+    return memory.analysis if memory.step == step else None
 
 
 def without_new(status: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,18 +68,12 @@ def _keep(world: World, revision: str, placement: Placement, record: EngineRecor
     return (Create(manifest=revision_configmap(world.owner, kept), why="going back to it is to need no build"),)
 
 
-def _analysed(world: World, revision: str) -> AnalysisStatus | None:
-    """The figures by which it was promoted: the status of a finished rollout has none any more."""
-    before = world.memory.rollout
-    return before.analysis if before and before.candidate == revision else None
-
-
 def _promote(world: World, entries: Revisions, goal: EngineResult, record: EngineRecord,
              analysis: AnalysisStatus | None) -> Revisions:
     now = timestamp(world.now)
     known = next((entry for entry in entries if entry.revision == goal.revision), None) or _entry(goal, record)
     newest = known.model_copy(update={"promotion_time": now, "outcome": "Serving", "reason": None, "message": None,
-                                      "analysis": analysis, "end_time": None})
+                                      "analysis": analysis or known.analysis, "end_time": None})
     return (newest, *(_superseded(entry, now) for entry in entries if entry.revision != goal.revision))
 
 
@@ -95,7 +94,7 @@ def _roll_back(entries: Revisions, tried: EngineResult, given_up: RolledBackStat
     if found is None or found.outcome == "Serving":
         return entries
     told = found.model_copy(update={"outcome": "RolledBack", "reason": given_up.reason, "message": given_up.message,
-                                    "analysis": analysis, "end_time": given_up.time})
+                                    "analysis": analysis or found.analysis, "end_time": given_up.time})
     return (told, *(entry for entry in entries if entry.revision != given_up.revision))
 
 

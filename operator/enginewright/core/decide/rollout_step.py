@@ -144,11 +144,14 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
     none = not wanted and deployed is None
     full = none or serving.full(deployed, wanted)
     was_complete = memory.stable == revision and memory.step in ("Complete", "RolledBack")
+    # After a way back the figures are of what was given up.
+    analysed = memory.candidate or (memory.stable if memory.step == "Complete" else None)
+    analysis = memory.analysis if analysed == revision else None
     if (deployed or none) and not others and (was_complete or full):
         known = bool(wanted) or memory.stable == revision or serving.answers(deployed)
         state = "serves" if wanted else f"has no replica, as asked{'' if known else ', and is not proven yet'}"
         return RolloutResult(
-            memory=RolloutStatus(stable=revision if known else None, step="Complete"),
+            memory=RolloutStatus(stable=revision if known else None, step="Complete", analysis=analysis),
             verdict=good(
                 Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} {state}; no other revision runs."
             ),
@@ -159,7 +162,7 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
         stable=proven,
         candidate=revision,
         step="Draining" if full else "Starting",
-        analysis=memory.analysis if memory.candidate == revision else None,
+        analysis=analysis,
         rolled_back=memory.rolled_back,
     )
     verdict = starting(world, target, deployed, wanted)
