@@ -1,8 +1,8 @@
 """Kubernetes events that do not flood: one object for each distinct event, repeats in its count.
 
 They are written through ``v1``, as only there an event has its ``lastTimestamp``: ``kubectl describe`` sorts by it, and
-so does everybody who writes ``kubectl get events --sort-by=.lastTimestamp``. It has whole seconds, within which names
-decide: they begin with the place of the event's action on the way from source to traffic.
+so does everybody who writes ``kubectl get events --sort-by=.lastTimestamp``. It has whole seconds, within which
+the apiserver lists by name: names begin with the place of the event's action on the way from source to traffic.
 
 The name of an event is a hash of what it says about whom, so that a restarted operator finds its own events again.
 Three limits protect the apiserver: repeats within ``SERIES_INTERVAL`` are only counted, each object has a budget of
