@@ -33,6 +33,7 @@ VARIANTS = {
     "without the budget": Parts(budget=False),
     "without latencies": Parts(latency=False),
     "without memory": Parts(memory=False),
+    "without the start": Parts(start=False),
 }
 MADE = LOADS | HELD_OUT | TUNING
 # The whole grid of ``enginewright simulate --grid``, by name.

@@ -260,6 +260,23 @@ def test_level_follows_a_sure_rise_at_once_and_chance_not_at_all() -> None:
     assert level(counted([*calm, 60.0, 60.0]), 1.0) == pytest.approx(60)
 
 
+def begun(known: int, starting: tuple[float, ...]) -> int:
+    """Replicas that two are made after ``known`` seconds of 16 requests a second and two of 24."""
+    arrived = [16.0] * known + [24.0, 24.0]
+    seen = SignalWindow(started=0.0)
+    for second, came in enumerate([None, *arrived]):
+        sample = Sample(time=float(second), ready=1, arrived=came, pending={"r0": 0.0}, starting=starting)
+        seen = replace(seen, samples=(*seen.samples, sample))
+    return decide_replicas(seen, 2, LIMITS, float(len(arrived)), ONE_BY_ONE).replicas
+
+
+def test_while_the_first_replicas_start_the_highest_rate_counts() -> None:
+    """Two seconds of half as many more are chance where a load is known; where it has just begun, nothing says so."""
+    assert begun(20, starting=(5.0,)) == math.ceil(24 / largest_rate(ONE_BY_ONE, 0.2)) == 3
+    assert begun(20, starting=()) == 2
+    assert begun(40, starting=(5.0,)) == 2
+
+
 def test_the_forecast_votes_on_ramps_and_not_on_noise() -> None:
     ramp = forecast(counted([10 + 0.5 * second for second in range(120)]), 20)
     assert ramp is not None

@@ -56,6 +56,11 @@ def since(seen: Sequence[Interval], seconds: float) -> Sequence[Interval]:
     return [one for one in seen if one.time > seen[-1].time - seconds]
 
 
+def covered(seen: Sequence[Interval]) -> float:
+    """Seconds from the begin of the oldest to the end of the newest."""
+    return seen[-1].time - seen[0].time + seen[0].seconds if seen else 0.0
+
+
 def rate(seen: Sequence[Interval]) -> float:
     seconds = math.fsum(one.seconds for one in seen)
     return math.fsum(one.arrived for one in seen) / seconds if seconds else 0.0
@@ -91,3 +96,8 @@ def level(seen: Sequence[Interval], spread: float) -> float:
         if len(recent) == span and rate(recent) > now + SURE * math.sqrt(spread * max(now, 1 / seconds) / seconds):
             now = rate(recent)
     return now
+
+
+def highest(seen: Sequence[Interval]) -> float:
+    """The largest rate of any span, by chance or not."""
+    return max((rate(seen[-span:]) for span in SPANS if span <= len(seen)), default=rate(seen))

@@ -22,6 +22,9 @@ DRAIN = 0.5
 # gets half the share, not all that it takes to spare it every request. So for the sake of what requests take: where the
 # objective is hardly more than that, no number would do.
 AT_MOST = 2
+# While the first replicas start, and no more than so many cold starts are known, the mean is of a load that had hardly
+# begun: nothing says yet that a higher rate is chance, and a replica too many goes after as many cold starts.
+BEGUN = 2.0
 # Nothing reacts faster than it looks.
 LEAST_COLD_START = 1.0
 
@@ -37,6 +40,7 @@ class Parts:
     budget: bool = True
     memory: bool = True
     latency: bool = True
+    start: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,7 @@ class Needs:
         belief = self._belief(recent, samples)
         slowest, patience = belief.slowest, belief.slowest.patience(self._limits.target)
         clumps = arrivals.clumps(recent, patience) if self._parts.clumps else 1.0
-        rate = ahead = arrivals.level(recent, arrivals.dispersion(recent))
+        rate = ahead = self._rate(seen, recent, samples[-1])
         found = forecast(seen, self._cold) if self._parts.forecast else None
         if found is not None and found.votes:
             ahead = max(rate, found.rate)
@@ -104,6 +108,12 @@ class Needs:
         late = sum(one.waiting for one in behind)
         return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, clumps=clumps, forecast=found,
                       capacity=belief.fleet, share=belief.share, slower=belief.own)  # fmt: skip
+
+    def _rate(self, seen: Sequence[arrivals.Interval], recent: Sequence[arrivals.Interval], newest: Sample) -> float:
+        level = arrivals.level(recent, arrivals.dispersion(recent))
+        if self._parts.start and newest.starting and arrivals.covered(seen) < BEGUN * self._cold:
+            return max(level, arrivals.highest(recent))
+        return level
 
     def _belief(self, recent: Sequence[arrivals.Interval], samples: Sequence[Sample]) -> Belief:
         if not self._parts.memory:
