@@ -1,4 +1,4 @@
-"""Rules to hold ours against that no user has: one that knows more, and the least that one can do."""
+"""Rules to hold ours against that no user has: some that know more, and the least that one can do."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from enginewright.core.scaling import Capacity
 from enginewright.core.scaling.capacity import replicas_for
 from enginewright.core.scaling.limits import TARGET
+from enginewright.simulation.foresight import BLOCK, Bounds, lateness, priced
 from enginewright.simulation.policies.base import Seen
 from enginewright.simulation.policies.oracle import Oracle
+from enginewright.simulation.run import Scenario, throw_dice
 
 # Seconds over which the one that is told takes the rate.
 SMOOTHED = 20
+# Draws of who gets what, none of them the true one, that are taken the mean of.
+DRAWS = 8
 
 
 class Trailing:
@@ -48,6 +52,18 @@ def told(arrivals: Sequence[float], capacity: Capacity, most: int) -> Oracle:
         first, last = max(0, second - half), min(len(seconds), second + half)
         needs.append(needed((sums[last] - sums[first]) / (last - first), capacity, most))
     return Oracle(needs, capacity.cold_start_seconds, 1, most)
+
+
+def foreseen(arrivals: Sequence[float], scenario: Scenario) -> Oracle:
+    """One that knows all that comes in the whole hour, and plans by it as the oracle does, but not which replica gets
+    it."""
+    bounds = Bounds(low=scenario.min_replicas, high=scenario.max_replicas, cold_start=scenario.cold_start)
+    draws = [lateness(arrivals, throw_dice(arrivals, scenario.seed - draw), scenario.service, scenario.slo, bounds)
+             for draw in range(1, DRAWS + 1)]  # fmt: skip
+    blocks = [[sum(late) / DRAWS for late in itertools.zip_longest(*each, fillvalue=0.0)]
+              for each in zip(*draws, strict=True)]  # fmt: skip
+    plan = [count for count in priced(blocks, scenario.measured.allowed * len(arrivals), bounds) for _ in range(BLOCK)]
+    return Oracle(plan, scenario.cold_start, scenario.min_replicas, scenario.max_replicas)
 
 
 def needed(rate: float, capacity: Capacity, most: int) -> int:

@@ -18,7 +18,7 @@ from enginewright.simulation.run import Run, Scenario
 from enginewright.simulation.scale import scaled
 from enginewright.simulation.trace import read_trace
 from scaling_study.loads import HELD_OUT, LOADS
-from scaling_study.rivals import Trailing, told
+from scaling_study.rivals import Trailing, foreseen, told
 from scaling_study.tuning import TUNING
 
 ALONE_MS, THROUGHPUT, MOST = 10.0, 20.0, 20
@@ -41,6 +41,7 @@ NAMES = {"hpa": "HPA", "keda": "KEDA", "knative": "Knative"}
 GRID = {f"{NAMES[peer]} ({target:g} queued, {window:g} s)": (peer, {"target": target, "window": window})
         for peer in PEERS for target in TARGETS for window in WINDOWS}  # fmt: skip
 TOLD = "told what comes within a cold start"
+FORESEEN = "told all that comes"
 # (seconds of the rate, seconds that a replica is held)
 TRAILING = {f"rate of the last {span} s, held {hold} s": (span, hold) for span, hold in ((16, 60), (32, 40), (64, 40))}
 
@@ -92,6 +93,8 @@ def _run(contest: Contest, came: Sequence[float], policy: str, measured: Scenari
         return contest.play(contest.peer(*GRID[policy]))
     if policy == TOLD:
         return contest.play(told(came, measured.measured, measured.max_replicas))
+    if policy == FORESEEN:
+        return contest.play(foreseen(came, measured))
     if policy in TRAILING:
         return contest.play(Trailing(*TRAILING[policy], measured.measured, measured.max_replicas))
     return contest.run(ORACLE)

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from enginewright.core.scaling import Capacity
+from enginewright.simulation.curve import of_figures
 from enginewright.simulation.policies.base import Seen
 from enginewright.simulation.results import Figures
+from enginewright.simulation.run import Scenario
 from scaling_study.__main__ import TABLES, latencies, parts, peers, scales, speeds, table, tuning, write
 from scaling_study.bounds import TRIED, at, bounds, bounds_table
 from scaling_study.grid import dominated, grid, grid_table, held_out
 from scaling_study.loads import HELD_OUT, HOUR, SPANS
 from scaling_study.reversals import between, of_bursts, reversals_table
-from scaling_study.rivals import Trailing, needed, told
+from scaling_study.rivals import Trailing, foreseen, needed, told
 from scaling_study.runs import GRID, HPA, MADE, ORACLE, US, Cell, play
 from scaling_study.tuning import TUNING
 
@@ -134,6 +136,19 @@ def test_who_is_told_starts_replicas_a_cold_start_ahead() -> None:
     assert asked[0] == 1
     assert asked.index(needed(40.0, capacity, 50)) == 110 - 20
     assert max(asked) == asked[90]
+
+
+def test_who_foresees_all_starts_replicas_a_cold_start_ahead() -> None:
+    came = [*(100 + 0.5 * number for number in range(200)), *(200 + 0.02 * number for number in range(5000))]
+    few, many = (
+        foreseen(came, Scenario(service=of_figures(10, 20), cold_start=20.0, percentile=percentile))
+        for percentile in (90.0, 99.9)
+    )
+    asked = [[plan.decide(Seen(time=float(time), desired=1, pending={}, inflight=0, arrived=0))
+              for time in range(300)] for plan in (few, many)]  # fmt: skip
+    for made in asked:  # from second 200 on 25 times as many come
+        assert max(made[:170]) < min(made[180:]) <= 20
+    assert max(asked[0]) < max(asked[1])
 
 
 @pytest.mark.parametrize("load", SPANS)
