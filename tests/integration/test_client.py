@@ -19,7 +19,6 @@ from enginewright.clients.events import (
     BURST,
     CONTROLLER,
     SERIES_INTERVAL,
-    WAY,
     EventRecorder,
     Subject,
     event_name,
@@ -209,7 +208,7 @@ async def test_events_of_one_second_stand_in_the_order_of_the_way(kube: KubeClie
     for action, reason in way.items():
         assert await EventRecorder(kube, "test").record(
             subject, Event(type="Normal", reason=reason, action=action, note=f"{reason}."))
-    assert set(ACTIONS.values()) == set(WAY)
+    assert set(way) <= set(ACTIONS.values())
     said = [event["reason"] for event in sorted(await told(kube, subject), key=lambda one: one["metadata"]["name"])]
     assert said == ["Resolved", "Built", "Verified", "Serving", "Scaling"]
 

@@ -23,7 +23,7 @@ from enginewright.clients.errors import AlreadyExistsError, NotFoundError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import EVENT, OPTIMISED_MODEL
 from enginewright.core.conditions import timestamp
-from enginewright.core.events import shorten
+from enginewright.core.events import ACTIONS, shorten
 from enginewright.core.plan import Event
 
 SERIES_INTERVAL: Final = 60.0
@@ -31,8 +31,7 @@ BURST: Final = 25.0
 REFILL_PER_SECOND: Final = 1 / 30
 CACHE: Final = 4096
 CONTROLLER: Final = "enginewright.io/operator"
-WAY: Final = ("Resolve", "Build", "Verify", "Measure", "Rollout", "Serve", "Scale", "Compare", "Batch")
-_PLACES: Final = {action: place for place, action in enumerate(WAY)}
+_PLACES: Final = {action: place for place, action in enumerate(ACTIONS.values())}
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class EventRecorder:
 def event_name(subject: Subject, event: Event) -> str:
     """The object's name, two digits that put events of one second in order, and 16 hex digits of what is said."""
     said = "\0".join((subject.uid, event.type, event.reason, event.action, event.note))
-    place = _PLACES.get(event.action, len(_PLACES))
+    place = _PLACES.get(event.action, len(ACTIONS))
     return f"{subject.name}.{place:02}{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
 

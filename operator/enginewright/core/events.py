@@ -13,14 +13,15 @@ from enginewright.core.status import DecisionStatus
 # What ``events.k8s.io`` allows an event's note, in bytes.
 NOTE_LIMIT = 1024
 
+# In the order of the way from source to traffic.
 ACTIONS = {
-    Condition.READY: "Serve",
-    Condition.AVAILABLE: "Serve",
     Condition.SOURCE_RESOLVED: "Resolve",
     Condition.ENGINE_BUILT: "Build",
     Condition.ACCURACY_VERIFIED: "Verify",
     Condition.OBJECTIVE_MET: "Measure",
     Condition.ROLLOUT_COMPLETE: "Rollout",
+    Condition.READY: "Serve",
+    Condition.AVAILABLE: "Serve",
     Condition.SCALING_ACTIVE: "Scale",
     Condition.QUALITY_HELD: "Compare",
     Condition.BATCHING_ADAPTIVE: "Batch",

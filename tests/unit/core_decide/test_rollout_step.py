@@ -344,12 +344,18 @@ def test_more_replicas_wanted_during_the_analysis_are_no_fall() -> None:
     assert "falls" not in cluster.status["rollout"]
 
 
-def test_failed_inferences_roll_back_with_figures() -> None:
+def given_up() -> tuple[Cluster, str, str]:
+    """A cluster, its revision and the new one, which failed half of its inferences."""
     cluster, old, new = analysing()
     cluster.failing = {new: 0.5}
     assert cluster.signals is not None
     cluster.signals = replace(cluster.signals, rounds=())
     until(cluster, lambda: cluster.says("RolloutComplete") == "False/RolledBack", rounds=10)
+    return cluster, old, new
+
+
+def test_failed_inferences_roll_back_with_figures() -> None:
+    cluster, old, _ = given_up()
     message = cluster.condition("RolloutComplete")["message"]
     assert "FailedInferences" in message
     assert "30 of 60 inferences failed, of the stable revision's 0 of 60." in message
@@ -376,11 +382,7 @@ def test_what_an_analysis_came_to_is_kept_with_the_revision_that_it_promoted(str
 
 
 def test_figures_of_what_was_given_up_are_not_those_of_what_serves_on() -> None:
-    cluster, old, new = analysing()
-    cluster.failing = {new: 0.5}
-    assert cluster.signals is not None
-    cluster.signals = replace(cluster.signals, rounds=())
-    until(cluster, lambda: cluster.says("RolloutComplete") == "False/RolledBack", rounds=10)
+    cluster, old, new = given_up()
     cluster.edit(engine=None)
     cluster.settle()
     assert (step(cluster), selected(cluster)) == ("Complete", old)
