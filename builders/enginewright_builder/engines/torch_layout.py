@@ -1,5 +1,5 @@
-"""How tensors lie in compiled PyTorch: outputs row by row, as servers take them, and convolutions as tensor cores want
-them, in NHWC, also where the batch size is free.
+"""How tensors lie in compiled PyTorch: convolutions as tensor cores want them, in NHWC, also where the batch size is
+free.
 
 PyTorch's compiler chooses NHWC by itself where it knows all sizes, and refuses it as soon as one is free
 (``decide_layout_opt`` in its ``_inductor/graph.py``, pytorch issue 102670). So it is asked about the example's sizes,
@@ -23,39 +23,27 @@ _PLANAR = 4
 _CONVOLUTIONS = (torch.ops.aten.conv2d.default, torch.ops.aten.conv2d.padding, torch.ops.aten.convolution.default)
 
 
-class _RowByRow(torch.nn.Module):
-    """DLPack in Triton's Python backend takes no other tensors."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(output.contiguous() for output in self.inner(*inputs))
-
-
 def arranged(program: TorchProgram) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
     """The exported program, and the compiler's settings for its layout. Raises what ``torch.export`` raises of the
     program as it is."""
-    module = _RowByRow(program.module)
-    exported = _export(module, program)
+    exported = _export(program.module, program)
     if any(one.is_cuda for one in program.args) and prefers_channels_last(exported, program.args):
-        return turned(module, exported, program)
+        return turned(exported, program)
     return exported, {}
 
 
-def turned(module: torch.nn.Module, exported: torch.export.ExportedProgram,
+def turned(exported: torch.export.ExportedProgram,
            program: TorchProgram) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
     """``exported`` in NHWC, or as it is where that cannot be had: a module that cannot be copied, no room for a copy.
 
     The weights of convolutions lie so already, or each call would turn them; nothing else does, as it may be taken for
-    a view elsewhere. ``module`` stays as it is.
+    a view elsewhere. The program's module stays as it is.
     """
     parameters = exported.graph_signature.inputs_to_parameters
     weights = {parameters.get(getattr(node.args[1], "name", "")) for node in exported.graph.nodes
                if node.target in _CONVOLUTIONS}
     try:
-        copied = copy.deepcopy(module)
+        copied = copy.deepcopy(program.module)
         for name, parameter in copied.named_parameters():
             if name in weights and parameter.dim() == _PLANAR:
                 parameter.data = parameter.data.to(memory_format=torch.channels_last)

@@ -36,6 +36,13 @@ class MixedTypes(torch.nn.Module):
         return hidden, hidden.mean(dim=1)
 
 
+class ChannelsLast(torch.nn.Module):
+    """An answer that lies in NHWC: ``image`` float32[batch, 3, 4, 4]."""
+
+    def forward(self, image: Any) -> tuple[Any]:
+        return ((image * 2).to(memory_format=torch.channels_last),)
+
+
 class Branching(torch.nn.Module):
     """What cannot be traced."""
 

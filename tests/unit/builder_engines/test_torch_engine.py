@@ -8,12 +8,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from enginewright_builder.contract import DeviceRequest, RuntimeRequest
+from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
 from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines import torch_aoti
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
@@ -93,6 +93,22 @@ def test_a_specialised_package_takes_its_batch_and_fills_up_what_is_smaller(
     runner = TorchEngine().load(artifact)
     with pytest.raises(ValueError, match="a batch of 5 is above 4"):
         runner(example_inputs(source.interface, 5, size=9))
+    runner.close()
+
+
+def test_answers_lie_row_by_row_whatever_the_model_does(context: BuildContext) -> None:
+    from enginewright_builder.models.torch_base import TorchModel
+    from support.nets import ChannelsLast
+
+    interface = Interface(inputs=(TensorSpec(name="image", dtype="float32", shape=("batch", 3, 4, 4)),),
+                          outputs=(TensorSpec(name="twice", dtype="float32", shape=("batch", 3, 4, 4)),))
+    model = TorchModel(ChannelsLast(), interface, name="channels-last")
+    artifact = built(Rung(backend="torch", precision="fp32"), model, dataclasses.replace(
+        context, source=model, workspace=context.workspace / "channels-last"))
+    runner, inputs = TorchEngine().load(artifact), example_inputs(interface, 5)
+    answer, = cast("list[Any]", runner.bind(inputs)())
+    assert answer.is_contiguous()
+    np.testing.assert_array_equal(answer.numpy(), inputs["image"] * 2)
     runner.close()
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
 import json
 import sys
 import warnings
@@ -156,7 +157,9 @@ class Session:
                 matmul.allow_tf32, cudnn.allow_tf32 = before
 
     def _call(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return list(self._loader.run(list(tensors)))
+        """Answers row by row: Triton takes no others through DLPack, and a compiler that computes in NHWC leaves them
+        so even where the program asks for rows (PyTorch 2.11 on a GPU)."""
+        return [value.contiguous() for value in self._loader.run(list(tensors))]
 
     def _answered(self, members: Sequence[Sequence[torch.Tensor]]) -> Sequence[torch.Tensor]:
         """Outputs on the GPU, valid until the next call; the rows of all members lie one after the other."""
@@ -245,9 +248,21 @@ def _loaded(package: Path, device: int) -> Any:
     """What ``torch._inductor.aoti_load_package`` wraps. That would also compare this processor with the one compiled
     for, to warn: a newer one is meant, a lesser one is refused here. For it, it tries the C++ compiler with every
     instruction set that the processor has, which was most of a replica's cold start (9 of 11 s, two cores)."""
+    _share_cxx_library()
     # One thread at a time is what a capture needs, too: otherwise the runner takes locks and events.
     one_thread, runners = True, 1
     return torch._C._aoti.AOTIModelPackageLoader(str(package), _MODEL, one_thread, runners, device)
+
+
+def _share_cxx_library() -> None:
+    """Makes the process's C++ library the one that packages use.
+
+    Some compilers link one of their own into the package (``-static-libstdc++``, or what a newer release adds to the
+    system's). It then works with a locale that the process's library has made, whose facets stand in another order, and
+    the process dies in ``std::regex`` as the package is loaded. Triton's stub has it in global scope anyway.
+    """
+    with contextlib.suppress(OSError):  # no GNU C++ library, so nothing that a package could mix up with it
+        ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
 
 
 def _padded(tensors: Sequence[torch.Tensor], size: int) -> list[torch.Tensor]:
