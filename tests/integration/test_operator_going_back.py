@@ -76,6 +76,31 @@ async def test_recreate_goes_back_by_itself(operator: Operator, models: Models, 
     assert await template(models) == pods
 
 
+async def test_a_spec_that_changes_in_recreates_gap_brings_back_what_served(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    await models.create(model(rollout={"strategy": "Recreate"}, engine={"maxBatchSize": 8}))
+    first, pods = await models.served(), await template(models)
+    kubelet.script.server = "hold"
+    await models.patch({"spec": {"engine": {"maxBatchSize": 16}}})
+    await models.wait("RolloutComplete", "False", "Progressing")
+    assert f"minilm-{first}" not in await models.names(DEPLOYMENT, MINE)
+    kubelet.script.build = "hold"
+    await models.patch({"spec": {"engine": {"maxBatchSize": 32}}})
+
+    async def alone() -> bool:
+        return await models.names(DEPLOYMENT, MINE) == [f"minilm-{first}"]
+
+    await eventually(alone)
+    kubelet.script.server = "succeed"
+    await models.wait("Available", "True", "ServingPrevious")
+    assert (await models.condition("RolloutComplete"))["reason"] == "WaitingForEngine"
+    assert await template(models) == pods
+    kubelet.script.build = "succeed"
+    await models.wait("Ready", "True")
+    assert await models.names(DEPLOYMENT, MINE) != [f"minilm-{first}"]
+
+
 async def test_recreate_waits_to_be_approved_and_its_way_back_does_not(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

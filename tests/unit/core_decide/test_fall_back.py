@@ -131,6 +131,38 @@ def test_a_newer_spec_in_the_middle_of_the_way_back_does_not_end_it() -> None:
     assert cluster.says("Available") == "True/ServingPrevious"
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("built", [False, True], ids=["its engine is never built", "its engine is built"])
+def test_a_newer_spec_in_the_gap_finds_the_last_good_one_serving_until_its_engine_is_built(rounds: int,
+                                                                                           built: bool) -> None:
+    """The old replicas have gone, or go, and the new ones are not ready: nothing would serve for as long as a build
+    takes."""
+    cluster = serving(replicas=2)
+    first = cluster.revision
+    cluster.edit(**SECOND)
+    for _ in range(20):
+        move(cluster)
+        if cluster.status["rollout"].get("step") == "Draining":
+            break
+    for _ in range(rounds):
+        cluster.operate()
+        cluster.wait(0.2)
+    cluster.edit(**THIRD)
+    for _ in range(30):
+        cluster.operate()
+        cluster.controllers()
+        cluster.wait(1)
+    assert cluster.says("Available") == "True/ServingPrevious"
+    assert cluster.replicas() == {first: 2}
+    assert cluster.says("RolloutComplete") == "Unknown/WaitingForEngine"
+    assert cluster.status["rollout"]["stable"] == first
+    if built:
+        cluster.settle()
+        assert cluster.says("Ready") == "True/Serving"
+        assert cluster.replicas() == {cluster.revision: 2}
+        assert cluster.revision != first
+
+
 def test_the_last_good_one_is_not_given_up_as_well() -> None:
     """Both crash, of the node perhaps: it stays with the one that was good, and comes right when that does."""
     cluster, first, second = gone_back()

@@ -1,5 +1,6 @@
 """Recreate stops the old replicas first, so that nothing is left running to roll back to: when the new revision does
-not start, the last good one is made again from what was kept of it.
+not start, or the spec changes before it has and the next engine is still to be built, the last good one is made again
+from what was kept of it.
 
 As the annotation of :mod:`~enginewright.core.decide.pin` does, but by itself. The revision that was given up is not
 tried again before the spec or the retry annotation changes; the last good one is never given up for another.
@@ -33,16 +34,25 @@ def needs_kept(obj: ObjectView) -> bool:
 
 
 def fall_back(goal: Goal, serving: Serving) -> Goal:
-    """``goal``, or the last good revision in its place, with what was ``given_up``."""
+    """``goal``, or the last good revision in its place, with what was ``given_up`` or what it waits for."""
     world = goal.world
     if world.spec.rollout.strategy != "Recreate" or world.spec.suspend:
         return goal
     given_up = _given_up(goal, serving)
-    for entry in good_ones(world.memory.revisions, given_up.revision) if given_up else ():
+    if given_up is None and not _in_the_gap(goal, serving):
+        return goal
+    for entry in good_ones(world.memory.revisions, given_up.revision if given_up else goal.engine.revision):
         kept = world.observed.kept.get(entry.revision)
         if kept and (made := made_again(world, goal.engine, kept)):
-            return replace(goal, world=made.world, engine=made.engine, given_up=given_up)
+            return replace(goal, world=made.world, engine=made.engine, given_up=given_up,
+                           asked=None if given_up else goal.engine)
     return goal
+
+
+def _in_the_gap(goal: Goal, serving: Serving) -> bool:
+    """The replicas that served have been stopped for a revision that the spec no longer asks for, and the one that it
+    asks for now has no engine yet."""
+    return goal.engine.record is None and serving.stable is None
 
 
 def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:

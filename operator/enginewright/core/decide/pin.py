@@ -33,7 +33,7 @@ class Goal:
     """What is to be rolled out: ``engine``, made as ``world.spec`` says. ``problem`` is why a wish is not followed,
     ``note`` what is to be said of one that is or was. With ``given_up`` it stands in for that revision; with
     ``way_back_failed`` it serves on, or again, as that revision, which was to stand in for it, does not start; with
-    ``asked`` it serves until somebody has approved that one."""
+    ``asked`` it serves until that one is built, and somebody has approved it where that is asked for."""
 
     world: World
     engine: EngineResult
