@@ -26,7 +26,7 @@ from enginewright_builder.contract import (
     ServingChoice,
 )
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
-from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Runner, Tensors
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Runner
 from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.evidence.appraisal import appraise
@@ -40,6 +40,7 @@ from enginewright_builder.resolve import Resolved
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
 from enginewright_builder.sweep import SweepResult, sweep
 from enginewright_builder.system import available_cpus
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.prove import Case, Proof, prove
 from enginewright_builder.triton.repository import write_model

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from enginewright_builder.engines.base import Array, ExportedModel, Tensors
+from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.ort_session import OrtRunner
+from enginewright_builder.tensors import Array, Tensors
 
 # What PyTorch's exporter writes natively, so nothing is converted; TensorRT 10 and ONNX Runtime both read it.
 OPSET = 18

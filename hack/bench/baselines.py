@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from enginewright_builder.engines.base import Call, Tensors
 from enginewright_builder.models import SourceModel
+from enginewright_builder.tensors import Call, Tensors
 
 NAMES = ("eager-fp32", "eager-fp16", "compile-fp16-graphs")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from enginewright_builder.competition.measure import measure
-from enginewright_builder.engines.base import Call
+from enginewright_builder.tensors import Call
 
 BATCHES = (1, 8, 32)
 RESAMPLES = 1000

@@ -22,17 +22,7 @@ from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
 from enginewright_builder.data.sets import SampleSet, synthetic_set
-from enginewright_builder.engines.base import (
-    Artifact,
-    BuildContext,
-    Call,
-    Engine,
-    ExportedModel,
-    Rung,
-    Runner,
-    Shelf,
-    Tensors,
-)
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Runner, Shelf
 from enginewright_builder.engines.registry import all_engines
 from enginewright_builder.engines.trt_builder import tool
 from enginewright_builder.engines.trt_device import gpu, tensorrt
@@ -41,6 +31,7 @@ from enginewright_builder.errors import classify
 from enginewright_builder.export import export_model
 from enginewright_builder.models import SourceModel
 from enginewright_builder.steps import Budget
+from enginewright_builder.tensors import Call, Tensors
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from enginewright_builder.contract import ServingChoice
-from enginewright_builder.engines.base import Artifact, Engine, Tensors
+from enginewright_builder.engines.base import Artifact, Engine
 from enginewright_builder.load import encode, run_on_time
 from enginewright_builder.sweep.bench import window
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.prove import Case, prove
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from cluster import image_archive, volumes
-from cluster.provider import kubectl
+from cluster.kubectl import kubectl
 from cluster.steps import ClusterError, say
 
 

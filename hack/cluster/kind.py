@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cluster import binaries
 from cluster.existing import create_claim, delete_claim
+from cluster.kubectl import kubectl
 from cluster.paths import cache_dir
-from cluster.provider import kubectl
 from cluster.steps import ClusterError, say, step
 
 CLUSTER_NAME = "enginewright"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from cluster import assembly, binaries, dns, host, image_store, network, node, pki, sweep, volumes
 from cluster.component import await_ready, halt_together, is_running, launch, record_path
+from cluster.kubectl import kubectl
 from cluster.packages import system_program
 from cluster.paths import cache_dir, cached_directories, local_cluster
-from cluster.provider import kubectl
 from cluster.settings import NODE_NAME
 from cluster.steps import ClusterError, say, step
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Protocol
 
-from cluster import binaries
+from cluster.existing import Existing
+from cluster.kind import Kind
+from cluster.local import Local
 from cluster.steps import ClusterError
 
 
@@ -52,25 +53,8 @@ def choose() -> Provider:
     Raises:
         ClusterError: it names none.
     """
-    from cluster.existing import Existing
-    from cluster.kind import Kind
-    from cluster.local import Local
-
     providers: dict[str, type[Provider]] = {"local": Local, "kind": Kind, "existing": Existing}
     wanted = os.environ.get("CLUSTER") or "local"
     if wanted not in providers:
         raise ClusterError(f"CLUSTER={wanted}: use one of {', '.join(providers)}")
     return providers[wanted]()
-
-
-def kubectl(kubeconfig: Path, *arguments: str, text: str | None = None, log: Path | None = None) -> str:
-    """Run kubectl and return what it printed.
-
-    Raises:
-        ClusterError: it failed; the message holds its own, and `log` goes with it.
-    """
-    command = (str(binaries.node_program("kubectl")), f"--kubeconfig={kubeconfig}", *arguments)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ClusterError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}", log)
-    return done.stdout

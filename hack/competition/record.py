@@ -13,12 +13,13 @@ from typing import Any
 from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
 from enginewright_builder.data.sets import SampleSet, synthetic_set
-from enginewright_builder.engines.base import BuildContext, Call, ExportedModel, Runner
+from enginewright_builder.engines.base import BuildContext, ExportedModel, Runner
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.export import export_model
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.system import available_cpus, cpu_name
+from enginewright_builder.tensors import Call
 
 # Rounds at each batch: enough to call the median the truth.
 ROUNDS = {1: 150, 8: 60, 32: 24}

@@ -10,7 +10,7 @@ import numpy as np
 
 from competition.tracks import MEASURED, MadeUp, Recorded, Track, recorded
 from enginewright_builder.competition.race import CALL_OVERHEAD, LOOKS, NEAR, ZONE, Heat, compete
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 SEEDS = 20
 NOISES = (0.01, 0.03, 0.08)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 # Milliseconds measured on an H200 (DESIGN: eager and compiled PyTorch, TensorRT with one wide profile and with one for
 # the batch), and rivals close to the best, which real ladders have: the next precision, the same with another profile.

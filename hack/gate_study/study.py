@@ -20,7 +20,7 @@ import onnxruntime as ort
 from enginewright_builder.accuracy.gate import Accuracy, compare
 from enginewright_builder.accuracy.guards import MAX_DROWNED, magnitude_asked
 from enginewright_builder.accuracy.rules import METRICS, samples_advised
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.tensors import Tensors
 from gate_study.networks import Array, Network, random_network
 from gate_study.quantised import Scales, calibrated, product_inputs
 from gate_study.sabotage import SABOTAGES

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
-from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner, Tensors
+from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.modelopt_graphs import missing
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import MissingError, gpu, tensorrt
@@ -25,6 +25,7 @@ from enginewright_builder.engines.trt_inspect import layer_types
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.ort_session import OrtRunner
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.python_model.trt_session import Session, ShapeNotCoveredError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

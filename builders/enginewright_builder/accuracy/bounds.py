@@ -27,7 +27,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from enginewright_builder.accuracy.rules import CONFIDENCE
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 Floats = npt.NDArray[np.float64]
 

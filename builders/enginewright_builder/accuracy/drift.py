@@ -20,7 +20,8 @@ import onnx
 
 from enginewright_builder.accuracy.drift_graph import ExposedGraph, LayerPair, label, matched, read_graph
 from enginewright_builder.accuracy.drift_report import WORST_LAYERS, DriftReport, LayerDrift
-from enginewright_builder.engines.base import Array, Artifact, ExportedModel, Tensors
+from enginewright_builder.engines.base import Artifact, ExportedModel
+from enginewright_builder.tensors import Array, Tensors
 
 log = logging.getLogger(__name__)
 

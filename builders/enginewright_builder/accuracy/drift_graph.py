@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.system import available_cpus
+from enginewright_builder.tensors import Array, Tensors
 
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 # What quantisers call a value before it is rounded, where the value's own name went to the rounded one.

@@ -26,8 +26,8 @@ import numpy as np
 from enginewright_builder.accuracy.bounds import mean_lower_bound, rank_correlation_lower_bound
 from enginewright_builder.accuracy.guards import MAX_DROWNED, OutputGuard, magnitude_asked
 from enginewright_builder.accuracy.scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Array, Tensors
 
 _ENTRIES_AT_ONCE = 8_000_000
 

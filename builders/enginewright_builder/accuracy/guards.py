@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from enginewright_builder.accuracy.scores import Floats, norms, rows
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 MAX_DROWNED = 0.5
 _LARGEST, _SMALLEST = 0.25, 0.1

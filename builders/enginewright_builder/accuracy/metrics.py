@@ -24,8 +24,8 @@ import numpy as np
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metric_graph import CANDIDATE, REFERENCE, unknown_metric
 from enginewright_builder.accuracy.rules import METRIC_GROUP, ONNX_METRIC, PYTHON_METRIC
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Array, Tensors
 
 # What equal answers must score, and what obviously wrong ones must not reach, on average.
 _EQUAL, _BLIND = 0.999, 0.99

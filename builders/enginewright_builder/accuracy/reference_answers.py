@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from enginewright_builder.engines.base import Array, Tensors
+from enginewright_builder.tensors import Array, Tensors
 
 # A segmentation's answers to a thousand samples are several gigabytes; an embedding's are megabytes.
 MEMORY_BYTES = 1 << 30

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 Floats = npt.NDArray[np.float64]
 Score = Callable[[Array, Array, float], Floats]

@@ -13,10 +13,11 @@ from enginewright_builder.competition.candidates import REFERENCE, SAFE, Candida
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.race import LOOKS, ZONE, Heat, compete
 from enginewright_builder.contract import ObjectiveRequest
-from enginewright_builder.engines.base import Call, Rung, Tensors
+from enginewright_builder.engines.base import Rung
 from enginewright_builder.errors import classify
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
+from enginewright_builder.tensors import Call, Tensors
 
 log = logging.getLogger(__name__)
 

@@ -14,18 +14,10 @@ from enginewright_builder.accuracy.gate import Accuracy, Metric, compare
 from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.contract import AccuracyRequest
 from enginewright_builder.data.sets import SampleSet
-from enginewright_builder.engines.base import (
-    Array,
-    Artifact,
-    BuildContext,
-    Engine,
-    ExportedModel,
-    Rung,
-    Runner,
-    Tensors,
-)
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Runner
 from enginewright_builder.engines.modelopt_graphs import has_qdq
 from enginewright_builder.errors import classify
+from enginewright_builder.tensors import Array, Tensors
 
 log = logging.getLogger(__name__)
 

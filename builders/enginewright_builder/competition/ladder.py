@@ -34,10 +34,11 @@ from enginewright_builder.competition.refusals import (
 )
 from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest
 from enginewright_builder.data.sets import SampleSet
-from enginewright_builder.engines.base import Artifact, BuildContext, Call, Engine, ExportedModel, Member, Rung, Shelf
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Member, Rung, Shelf
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
+from enginewright_builder.tensors import Call
 
 # Before all others, in case time runs out: the precision that is most often worth it, and the safe one.
 _FIRST = {"cpu": {SAFE: 0, "fp16": 0}, "gpu": {"fp16": 0, SAFE: 1}}

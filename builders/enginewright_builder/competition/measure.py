@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from enginewright_builder.engines.base import Call
+from enginewright_builder.tensors import Call
 
 # Before the first timed call: as many calls, or as many seconds, whichever is sooner, and two calls at least.
 WARMUP_CALLS = 3

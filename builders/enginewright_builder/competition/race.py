@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import stats
 
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 # Closer than this, two arms are equally fast; by their estimates they must be closer, as estimates err.
 ZONE, NEAR = 0.03, 0.015

@@ -17,9 +17,9 @@ import numpy as np
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.data.sample_keys import row_key, text_key
-from enginewright_builder.engines.base import Array
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import is_text_interface, numpy_dtype, shape_text, size_range
+from enginewright_builder.tensors import Array
 
 _FORMATS = 'give .npz with one array an input, or .jsonl with {"text": …} or {"<input>": […]} on each line'
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 # Beyond these the float16 of a number is infinite, or too coarse for its array.
 _HALF_PRECISION = (1e-2, 6e4)

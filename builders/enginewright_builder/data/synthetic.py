@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.shapes import UNBOUNDED, numpy_dtype, size_range
+from enginewright_builder.tensors import Array, Tensors
 
 # Size of a free dimension about which nothing better is known.
 DEFAULT_SIZE = 64

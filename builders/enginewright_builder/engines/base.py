@@ -8,20 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy.typing as npt
+from typing import Any, Protocol
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
-
-if TYPE_CHECKING:
-    from enginewright_builder.models.base import SourceModel
-
-Array = npt.NDArray[Any]
-# Named arrays with the batch in front: ``{"input_ids": int64[batch, sequence], …}``.
-Tensors = Mapping[str, Array]
-# Runs once on inputs bound before, and returns when the answer is complete.
-Call = Callable[[], object]
+from enginewright_builder.models.base import SourceModel
+from enginewright_builder.tensors import Call, Tensors
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

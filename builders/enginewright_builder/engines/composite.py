@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from enginewright_builder.engines.base import Artifact, Call, Engine, Member, Rung, Runner, Tensors
+from enginewright_builder.engines.base import Artifact, Engine, Member, Rung, Runner
+from enginewright_builder.tensors import Call, Tensors
 
 
 def combine(members: Sequence[Member]) -> Artifact:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.errors import TransientError
+from enginewright_builder.tensors import Tensors
 
 AUTOCAST, QUANTIZE, LOWER = "autocast", "quantize", "lower"
 _MODULES = ("modelopt", "onnx_graphsurgeon", "lief", "omegaconf", "polygraphy")

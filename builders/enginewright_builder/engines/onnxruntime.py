@@ -11,10 +11,11 @@ import numpy as np
 import onnx
 
 from enginewright_builder.engines import ort_gpu
-from enginewright_builder.engines.base import Array, Artifact, BuildContext, ExportedModel, Rung, Runner, Tensors
+from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically
 from enginewright_builder.errors import UserError
 from enginewright_builder.ort_session import OrtRunner, version
+from enginewright_builder.tensors import Array, Tensors
 
 MODEL_FILE = "model.onnx"
 INT8_DYNAMIC, INT8_STATIC = "int8-dynamic", "int8-static"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.engines.base import Tensors
+from enginewright_builder.tensors import Tensors
 
 # Matrix products, and embedding tables for their size. Dynamic convolutions run slower than FP32 ones.
 _DYNAMIC_OPERATORS = ["MatMul", "Gemm", "Gather"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from enginewright_builder.engines.base import Array, Artifact, Call, Tensors
+from enginewright_builder.engines.base import Artifact
+from enginewright_builder.tensors import Array, Call, Tensors
 
 # Parameters of an artifact: batches whose CUDA graphs are captured, by this project's Python model or by Triton's own
 # backend, which also has to be told the profiles.

@@ -12,7 +12,7 @@ from typing import Any
 
 from enginewright_builder.competition.buckets import bucket_ranges
 from enginewright_builder.data.synthetic import example_inputs
-from enginewright_builder.engines.base import Artifact, BuildContext, Call, ExportedModel, Rung, Runner, Tensors
+from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.modelopt_graphs import missing
 from enginewright_builder.engines.session_runner import (
     BUCKETS,
@@ -28,6 +28,7 @@ from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.engines.trt_profiles import fixed_sizes, profiles
 from enginewright_builder.engines.trt_timing_cache import CacheKey
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Call, Tensors
 from enginewright_builder.triton.python_model.trt_session import Session, ShapeNotCoveredError
 
 PLAN_FILE = "model.plan"

@@ -13,10 +13,11 @@ import onnx
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from enginewright_builder import graph_store
-from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
+from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Tensors
 
 GRAPH_FILE = "model.onnx"
 FULL, HALF, QUANTISED = ("fp32", "tf32"), ("bf16", "fp16"), ("fp8", "int8")

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.engines.base import BatchRange, Rung, Tensors
+from enginewright_builder.engines.base import BatchRange, Rung
 from enginewright_builder.shapes import UNBOUNDED, size_range
+from enginewright_builder.tensors import Tensors
 
 Shape = tuple[int, ...]
 # What a size about which nothing is known may grow to, as a multiple of the typical one. Memory is planned for the

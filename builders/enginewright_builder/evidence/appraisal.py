@@ -10,13 +10,14 @@ from pathlib import Path
 from enginewright_builder.competition.candidates import FULL_PRECISION, Candidate
 from enginewright_builder.competition.ladder import Climb
 from enginewright_builder.contract import BuildRequest
-from enginewright_builder.engines.base import Artifact, ExportedModel, Tensors
+from enginewright_builder.engines.base import Artifact, ExportedModel
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.evidence.before import serve_plainly
 from enginewright_builder.evidence.performance import Performance, Served, assess, measure_work, measured
 from enginewright_builder.steps import Budget
 from enginewright_builder.sweep import SweepResult
 from enginewright_builder.system import available_cpus
+from enginewright_builder.tensors import Tensors
 
 log = logging.getLogger(__name__)
 

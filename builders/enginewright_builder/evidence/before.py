@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
-from enginewright_builder.engines.base import Artifact, Tensors
+from enginewright_builder.engines.base import Artifact
 from enginewright_builder.load import run_on_time
 from enginewright_builder.sweep.bench import Bench, make_requests
 from enginewright_builder.sweep.result import Point
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 

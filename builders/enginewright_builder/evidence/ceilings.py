@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from enginewright_builder.engines.base import Call
 from enginewright_builder.evidence.roofline import Ceilings
+from enginewright_builder.tensors import Call
 
 # Each measurement's share of the time, after one call that warms up.
 SECONDS = 0.25

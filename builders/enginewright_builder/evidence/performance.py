@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginewright_builder.contract import Bound, DeviceRequest
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.evidence.energy import DeviceUse, inferences_per_joule
 from enginewright_builder.evidence.layers import advice
 from enginewright_builder.evidence.roofline import (
@@ -25,6 +24,7 @@ from enginewright_builder.evidence.roofline import (
 )
 from enginewright_builder.evidence.runway import NextStep, next_step
 from enginewright_builder.sweep.result import Point, SweepResult
+from enginewright_builder.tensors import Tensors
 
 if TYPE_CHECKING:
     from enginewright_builder.competition.candidates import Candidate

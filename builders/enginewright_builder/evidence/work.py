@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.evidence.roofline import Product, Work
 from enginewright_builder.ort_session import ort
 from enginewright_builder.system import available_cpus
+from enginewright_builder.tensors import Tensors
 
 Shape = tuple[int, ...]
 _KERNEL = "_kernel_time"

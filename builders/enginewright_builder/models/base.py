@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.engines.base import Call, Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Call, Tensors
 
 # Texts to one padded batch of inputs.
 Tokenize = Callable[[Sequence[str]], Tensors]

@@ -25,13 +25,13 @@ from torch import nn
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.shapes import BATCH
 from enginewright_builder.sources.formats import check_config
+from enginewright_builder.tensors import Tensors
 
 _FIELD = "spec.source.uri"
 # Outputs that are no answers: caches, per-layer states.

@@ -9,12 +9,12 @@ import onnx
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
-from enginewright_builder.engines.base import Array, Call, Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize, not_in
 from enginewright_builder.onnx_interface import graph_interface
 from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider
 from enginewright_builder.shapes import BATCH, checked
+from enginewright_builder.tensors import Array, Call, Tensors
 
 _FIELD = "spec.source.uri"
 # Two runs of one graph at different batch sizes may sum in another order; more than this is another answer.

@@ -11,7 +11,6 @@ import torch
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.data.synthetic import example_inputs
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import not_in
 from enginewright_builder.models.torch_base import (
@@ -26,6 +25,7 @@ from enginewright_builder.models.torch_base import (
 from enginewright_builder.models.torch_precision import flatten
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import checked, size_range
+from enginewright_builder.tensors import Tensors
 
 
 class TorchScriptModel(TorchModel):

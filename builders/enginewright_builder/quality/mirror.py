@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.quality.trace import Traced
 from enginewright_builder.quality.window import Window
+from enginewright_builder.tensors import Array, Tensors
 
 ANSWER_SECONDS: Final = 2.0
 # Of one turn of the monitor, for all that is sent on: a candidate that is slow is asked less.

@@ -16,10 +16,11 @@ from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.accuracy.rules import ONNX_METRIC
 from enginewright_builder.accuracy.scores import MIN_RANKS, Floats, norms
 from enginewright_builder.contract import REFERENCE_FOLDER, AccuracyRequest, Interface, canonical, load, to_plain
-from enginewright_builder.engines.base import ExportedModel, Tensors
+from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.quality.trace import readable
 from enginewright_builder.quality.window import typical_norm
+from enginewright_builder.tensors import Tensors
 
 GRAPH, METRIC_GRAPH, ABOUT = "model.onnx", "metric.onnx", "reference.json"
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from enginewright_builder.contract import PROBE_REQUEST_ID
-from enginewright_builder.engines.base import Array, Tensors
+from enginewright_builder.tensors import Array, Tensors
 
 TRACE_LEVEL: Final = ("TIMESTAMPS", "TENSORS")
 INPUT, OUTPUT = "TENSOR_QUEUE_INPUT", "TENSOR_BACKEND_OUTPUT"

@@ -10,7 +10,7 @@ import numpy as np
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.guards import magnitude_asked
 from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, entries, norms, rows
-from enginewright_builder.engines.base import Array, Tensors
+from enginewright_builder.tensors import Array, Tensors
 
 # The gate holds the mean of its magnitudes to a limit, of which this is the laxest: one answer may be further out.
 LEAST_MAGNITUDE = magnitude_asked(1.0)

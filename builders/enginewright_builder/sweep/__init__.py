@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
-from enginewright_builder.engines.base import Artifact, Tensors
+from enginewright_builder.engines.base import Artifact
 from enginewright_builder.evidence.energy import Meter, open_meter
 from enginewright_builder.evidence.layers import Layers
 from enginewright_builder.load import Channels, run_on_time
@@ -20,6 +20,7 @@ from enginewright_builder.sweep.result import Point, ServicePoint, SweepResult
 from enginewright_builder.sweep.search import Search, run
 from enginewright_builder.sweep.space import Space, Trial
 from enginewright_builder.system import available_cpus
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 

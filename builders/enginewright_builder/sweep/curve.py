@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from enginewright_builder.contract import ServingChoice
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.evidence.layers import split
 from enginewright_builder.load import Channels, Request, closed_loop, encode
 from enginewright_builder.sweep.result import ServicePoint
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.server import TritonServer
 
 CURVE_SECONDS = 0.5

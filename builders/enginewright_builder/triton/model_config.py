@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tritonclient.grpc import model_config_pb2 as schema
 
 from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Tensors
 
 # Names of NumPy and ONNX on the left, of Triton's schema on the right.
 DATATYPES = {

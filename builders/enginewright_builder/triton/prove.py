@@ -13,10 +13,10 @@ import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, encode
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.server import TritonServer
 
 # How often each request whose answers are recorded is asked: enough to see whether they differ from run to run.

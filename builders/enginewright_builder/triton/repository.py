@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.contract import ServingChoice
-from enginewright_builder.engines.base import Artifact, Member, Tensors
+from enginewright_builder.engines.base import Artifact, Member
 from enginewright_builder.engines.composite import member_folders, runtime
 from enginewright_builder.engines.session_runner import (
     GRAPH_BATCHES,
@@ -20,6 +20,7 @@ from enginewright_builder.engines.session_runner import (
     session_parameters,
 )
 from enginewright_builder.system import available_cpus
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.model_config import ServedModel, model_config, to_text, warmup_data
 
 CONFIG_FILE = "config.pbtxt"

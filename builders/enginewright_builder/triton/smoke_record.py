@@ -21,8 +21,8 @@ from tritonclient.utils import np_to_triton_dtype
 
 from enginewright_builder import smoke
 from enginewright_builder.contract import canonical
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Array, Tensors
 
 VERSION = 1
 MAX_SAMPLES = 8

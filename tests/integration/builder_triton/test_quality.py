@@ -22,12 +22,13 @@ from onnx import numpy_helper
 from enginewright.clients.probe import ProbeClient
 from enginewright.core.probe import make_request
 from enginewright_builder.contract import AccuracyRequest, QualityReport, ServingChoice
-from enginewright_builder.engines.base import Array, Artifact, ExportedModel
+from enginewright_builder.engines.base import Artifact, ExportedModel
 from enginewright_builder.quality.mirror import Mirror
 from enginewright_builder.quality.monitor import Monitor
 from enginewright_builder.quality.reference import Reference, keep_reference, read_about
 from enginewright_builder.quality.tap import HOST, Tap, TapClosedError
 from enginewright_builder.quality.window import Window
+from enginewright_builder.tensors import Array
 from enginewright_builder.triton.ports import free_ports
 from enginewright_builder.triton.process import descendants
 from enginewright_builder.triton.repository import write_model

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import BuildRequest, SourceRequest
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 Onnx = Callable[..., Path]
 

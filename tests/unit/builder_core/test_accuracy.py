@@ -12,8 +12,8 @@ import pytest
 
 from enginewright_builder.accuracy.gate import Accuracy, compare
 from enginewright_builder.accuracy.rules import METRICS
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Array, Tensors
 
 RNG = np.random.default_rng(0)
 OUTPUTS = RNG.normal(size=(40, 10))

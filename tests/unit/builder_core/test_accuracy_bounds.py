@@ -14,7 +14,7 @@ from scipy import stats
 from enginewright_builder.accuracy.bounds import covers, mean_lower_bound, rank_correlation_lower_bound
 from enginewright_builder.accuracy.rules import samples_advised, samples_needed
 from enginewright_builder.accuracy.scores import spearman
-from enginewright_builder.engines.base import Array
+from enginewright_builder.tensors import Array
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
 SETS = 1_000

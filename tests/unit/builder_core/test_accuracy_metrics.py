@@ -16,9 +16,9 @@ from enginewright_builder.accuracy.gate import compare
 from enginewright_builder.accuracy.metric_graph import find_metric
 from enginewright_builder.accuracy.metrics import OnnxMetric, PythonMetric, Tried, open_metric
 from enginewright_builder.contract import AccuracyRequest, BuildRequest, DataRequest
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.resolve import resolve
+from enginewright_builder.tensors import Array, Tensors
 
 ANSWERS = np.random.default_rng(0).normal(size=(200, 6)).astype(np.float32)
 # 1 − the mean absolute difference, none below 0.

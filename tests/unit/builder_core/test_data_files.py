@@ -12,8 +12,8 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.data.files import CALIBRATION, SampleFile, check_against, read_samples
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.data.sets import held_apart, sample_set, synthetic_set
-from enginewright_builder.engines.base import Array, Call, Tensors
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Array, Call, Tensors
 
 IMAGE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 2)),))
 TOKENS = Interface(inputs=(TensorSpec(name="input_ids", dtype="int64", shape=("batch", "1..4")),

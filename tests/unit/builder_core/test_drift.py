@@ -13,8 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 from enginewright_builder.accuracy.drift import DriftTables, drift, drift_of, first_not_finite, worst_layers
 from enginewright_builder.accuracy.drift_report import DriftReport
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, dumps, load, to_plain
-from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Tensors
+from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
+from enginewright_builder.tensors import Tensors
 
 WIDTH, LAYERS = 32, 4
 RNG = np.random.default_rng(3)

@@ -11,11 +11,11 @@ from onnx import TensorProto
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.data.synthetic import example_inputs
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.errors import UserError
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.sources.formats import Located
+from enginewright_builder.tensors import Tensors
 
 pytestmark = pytest.mark.torch
 

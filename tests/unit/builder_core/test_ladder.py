@@ -17,17 +17,7 @@ from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.competition.refusals import NothingToServeError
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
 from enginewright_builder.data.sets import SampleSet, synthetic_set
-from enginewright_builder.engines.base import (
-    Artifact,
-    BatchRange,
-    BuildContext,
-    Call,
-    Engine,
-    ExportedModel,
-    Rung,
-    Runner,
-    Tensors,
-)
+from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, Engine, ExportedModel, Rung, Runner
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.errors import TransientError, UserError
@@ -35,6 +25,7 @@ from enginewright_builder.export import export_model
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.steps import Budget
+from enginewright_builder.tensors import Call, Tensors
 
 Report = Callable[[float, str], None]
 

@@ -25,12 +25,12 @@ from enginewright_builder.contract import (
     SourceRequest,
     TensorSpec,
 )
-from enginewright_builder.engines.base import Array
 from enginewright_builder.errors import UserError
 from enginewright_builder.pipeline import run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.resolve import Resolved, resolve
 from enginewright_builder.sources.places import as_written
+from enginewright_builder.tensors import Array
 
 Make = Callable[..., BuildRequest]
 Rows = Callable[..., Path]

@@ -23,9 +23,10 @@ from onnx import TensorProto, helper, numpy_helper
 from enginewright_builder import graph_store, store, store_gc
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
 from enginewright_builder.engines import trt_graphs
-from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
+from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.modelopt_graphs import Job
 from enginewright_builder.engines.trt_graphs import graph_key, typed_graph
+from enginewright_builder.tensors import Tensors
 
 DAY = 24 * 3600.0
 

@@ -15,11 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
 from enginewright_builder.engines import trt_graphs
-from enginewright_builder.engines.base import BuildContext, ExportedModel, Tensors
+from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.modelopt_graphs import Job, has_qdq, load_batches, rewrite, save_batches
 from enginewright_builder.engines.trt_graphs import carries_quantisation, quantised_in, typed_graph
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
+from enginewright_builder.tensors import Tensors
 
 RNG = np.random.default_rng(7)
 WIDTH, HEADS, TOKENS = 64, 4, 12

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler
 import numpy as np
 import pytest
 
-from enginewright_builder.engines.base import Array
 from enginewright_builder.quality.mirror import HEADER, TURN_SECONDS, Mirror, addresses
 from enginewright_builder.quality.trace import Traced
 from enginewright_builder.quality.window import Window
+from enginewright_builder.tensors import Array
 from support.http_server import answering
 
 HOST = "minilm-mirror.prod.svc.cluster.local."

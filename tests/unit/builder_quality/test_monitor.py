@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.engines.base import Tensors
 from enginewright_builder.quality import monitor as monitor_module
 from enginewright_builder.quality import tap as tap_module
 from enginewright_builder.quality.__main__ import keep_running, memory_bytes
@@ -24,6 +23,7 @@ from enginewright_builder.quality.reference import NORM_SAMPLES, About, Referenc
 from enginewright_builder.quality.tap import Tap
 from enginewright_builder.quality.trace import INPUT, OUTPUT
 from enginewright_builder.quality.window import Window
+from enginewright_builder.tensors import Tensors
 
 SECRET = 424242
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from enginewright_builder.accuracy.gate import compare
 from enginewright_builder.accuracy.scores import norms
-from enginewright_builder.engines.base import Array, Tensors
 from enginewright_builder.quality.window import Window, typical_norm
+from enginewright_builder.tensors import Array, Tensors
 
 DICE = np.random.default_rng(5)
 ROWS = 16
