@@ -1,4 +1,4 @@
-"""Carries out the actions of a plan, in order. The first failure ends it: later actions may stand on earlier ones."""
+"""Carries out actions in order. The first failure ends it: later ones may stand on earlier ones."""
 
 from __future__ import annotations
 

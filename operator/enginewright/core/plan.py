@@ -114,9 +114,14 @@ class Plan:
     """``status`` is the whole wanted status; the shell writes it only if it differs. ``requeue_after`` in seconds; None
     leaves it to watch events and the periodic resync. ``recommendation`` is the scaler's raw wish of this pass, which
     the shell keeps in the signal window; ``watch_queue`` says whether replicas are to be scraped; ``question`` is the
-    analysis under way, ``limits`` what bounds the scaler between passes; None where only passes may decide."""
+    analysis under way, ``limits`` what bounds the scaler between passes; None where only passes may decide.
 
-    actions: tuple[Action, ...] = ()
+    ``building`` are the actions that get an engine, ``serving`` those that run, scale and reach replicas and keep what
+    they are made of. In each the first failure ends it, as later ones may stand on earlier ones; a build that cannot
+    be begun leaves what serves to be scaled and healed."""
+
+    building: tuple[Action, ...] = ()
+    serving: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
     requeue_after: float | None = None
@@ -124,3 +129,7 @@ class Plan:
     watch_queue: bool = False
     question: Question | None = None
     limits: ScaleLimits | None = None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return self.building + self.serving

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from enginewright.core.decide import decide
 from enginewright.core.decide.history import without_new
 from enginewright.core.labels import fingerprint_label
 from enginewright.core.observed import ObjectView, Observed
-from enginewright.core.plan import Event, Plan
+from enginewright.core.plan import Action, Event, Plan, Scale
 from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals
@@ -48,6 +49,14 @@ class Parts:
     exposed: Exposed
     config: OperatorConfig
     decide: Decide = decide
+
+
+@dataclass(frozen=True)
+class Acted:
+    """What came of actions: the first ``error``, and what was ``left`` for it, the one that failed first."""
+
+    error: ClientError | None = None
+    left: tuple[Action, ...] = ()
 
 
 class Reconciler:
@@ -101,31 +110,44 @@ class Reconciler:
             plan = parts.decide(view, observed, parts.config)
             note(Attribute.ACTIONS, len(plan.actions))
         self._remember(key, view, plan)
-        failure = await self._act(view, plan, log)
+        building, serving = await self._act(view, plan, log)
+        failure = building.error or serving.error
         if isinstance(failure, LostRaceError):
             # What the plan says stands on a claim that somebody else made.
             raise failure
-        await self._report(view, observed, plan, failure, log)
+        await self._report(view, observed, plan, failure, serving, log)
         await self._listen(key, view, observed, plan)
         if failure is not None:
             raise failure
         return next_look(observed, plan)
 
-    async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> ClientError | None:
-        """A failure is returned, not raised: status is written all the same, for it says what was observed."""
-        try:
-            with span(Span.ACT):
-                await self._parts.actor.execute(view.namespace, plan.actions, log)
-        except ClientError as error:
-            return error
-        return None
+    async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> tuple[Acted, Acted]:
+        """What came of building and of serving. Failures are returned, not raised: status is written all the same, for
+        it says what was observed."""
+        building = serving = Acted()
+        with contextlib.suppress(ClientError), span(Span.ACT):
+            building = await self._carry_out(view, plan.building, log)
+            if not isinstance(building.error, LostRaceError):
+                serving = await self._carry_out(view, plan.serving, log)
+            if failure := building.error or serving.error:
+                raise failure
+        return building, serving
 
-    async def _report(
-        self, view: ObjectView, observed: Observed, plan: Plan, failure: ClientError | None, log: FilteringBoundLogger
-    ) -> None:
+    async def _carry_out(self, view: ObjectView, actions: tuple[Action, ...], log: FilteringBoundLogger) -> Acted:
+        for index, action in enumerate(actions):
+            try:
+                await self._parts.actor.execute(view.namespace, (action,), log)
+            except ClientError as error:
+                return Acted(error, actions[index:])
+        return Acted()
+
+    async def _report(self, view: ObjectView, observed: Observed, plan: Plan, failure: ClientError | None,
+                      serving: Acted, log: FilteringBoundLogger) -> None:
         status, events = plan.status, plan.events
-        if failure is not None:
-            status = without_new(status, view.status)
+        if serving.error is not None:
+            scaled = not any(isinstance(action, Scale) for action in serving.left)
+            status = without_new(status, view.status, scaled=scaled)
+            events = tuple(event for event in events if scaled or event.reason != Reason.SCALING)
         if isinstance(failure, RefusedError):
             message = f"Kubernetes refused {failure.call}: {failure.message}"
             status = refused(view, status, Reason.API_REFUSED, message, observed.now)

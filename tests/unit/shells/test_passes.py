@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +13,8 @@ import pytest
 
 from enginewright.clients.errors import TransientError
 from enginewright.core.config import OperatorConfig
-from enginewright.core.plan import Create, Plan
+from enginewright.core.plan import Action, Create, Delete, Event, Plan, Scale
+from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.passes import Parts, Reconciler
@@ -34,9 +37,18 @@ def until_kept(cluster: Cluster) -> None:
     pytest.fail("no revision was ever kept")
 
 
-async def one_pass(cluster: Cluster) -> dict[str, Any]:
-    """A pass whose actions fail; returns the status that it wrote."""
-    written: list[dict[str, Any]] = []
+@dataclass
+class Pass:
+    """What came of one: the actions that were carried out, the status and the reasons of the events that it wrote."""
+
+    done: list[Action]
+    status: dict[str, Any]
+    told: list[str]
+
+
+def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True, plan: Plan | None = None) -> Pass:
+    """A pass whose actions fail where ``fails`` says so."""
+    came = Pass([], {}, [])
 
     async def find(_namespace: str, _name: str) -> object:
         return cluster.view()
@@ -44,30 +56,90 @@ async def one_pass(cluster: Cluster) -> dict[str, Any]:
     async def observe(_view: object, _signals: object) -> object:
         return cluster.observe()
 
-    async def execute(*_: object) -> None:
-        raise TransientError("503", call="POST configmaps")
+    async def execute(_namespace: str, actions: Iterable[Action], _log: object) -> None:
+        for action in actions:
+            if fails(action):
+                raise TransientError("503", call="POST")
+            came.done.append(action)
 
     async def status(_view: object, wanted: dict[str, Any]) -> bool:
-        written.append(json.loads(json.dumps(wanted)))
+        came.status = json.loads(json.dumps(wanted))
         return True
+
+    async def events(_view: object, told: Iterable[Event], _log: object) -> None:
+        came.told += [event.reason for event in told]
 
     async def nothing(*_: object) -> None:
         pass
 
     parts = SimpleNamespace(
         world=SimpleNamespace(find=find, observe=observe, now=lambda: cluster.now),
-        actor=SimpleNamespace(execute=execute), reporter=SimpleNamespace(status=status, events=nothing),
+        actor=SimpleNamespace(execute=execute), reporter=SimpleNamespace(status=status, events=events),
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
-        decide=lambda *_: cluster.plan())
+        decide=lambda *_: plan or cluster.plan())
     with pytest.raises(TransientError):
-        await Reconciler(cast(Parts, parts)).reconcile(Key("prod", "minilm"))
-    return written[0]
+        asyncio.run(Reconciler(cast(Parts, parts)).reconcile(Key("prod", "minilm")))
+    return came
 
 
 def test_what_could_not_be_kept_is_kept_by_the_next_pass() -> None:
     cluster = Cluster(spec=SPEC)
     until_kept(cluster)
-    cluster.status = asyncio.run(one_pass(cluster))
+    cluster.status = one_pass(cluster).status
     assert keeps(cluster.plan())
+
+
+def surge_during_a_build() -> Cluster:
+    """Replicas serve, the spec asks for another engine, and a queue asks for more replicas in the pass that begins its
+    build."""
+    cluster = Cluster(spec={**SPEC, "autoscaling": {"maxReplicas": 8, "algorithm": "queue"}})
+    cluster.settle()
+    cluster.edit(engine={"maxBatchSize": 16})
+    cluster.queue(64)
+    for _ in range(10):
+        plan = cluster.plan()
+        if any(map(_scales, plan.serving)) and any(map(_builds, plan.building)):
+            return cluster
+        cluster.operate()
+        cluster.settle_jobs()
+        cluster.queue(64)
+    pytest.fail("no pass that begins a build scaled")
+
+
+def _scales(action: Action) -> bool:
+    return isinstance(action, Scale)
+
+
+def _builds(action: Action) -> bool:
+    return isinstance(action, Create) and action.manifest["kind"] == "Job"
+
+
+def decisions(status: Mapping[str, Any]) -> int:
+    return len(status["autoscaling"].get("decisions", ()))
+
+
+def test_a_build_that_cannot_be_begun_leaves_what_serves_to_be_scaled() -> None:
+    cluster = surge_during_a_build()
+    came = one_pass(cluster, _builds)
+    assert any(map(_scales, came.done))
+    assert not any(map(_builds, came.done))
+    assert decisions(came.status) == decisions(cluster.status) + 1
+    assert Reason.SCALING in came.told
+
+
+def test_a_scale_that_fails_is_not_told_as_done() -> None:
+    cluster = surge_during_a_build()
+    came = one_pass(cluster, _scales)
+    assert any(map(_builds, came.done))
+    assert decisions(came.status) == decisions(cluster.status)
+    assert Reason.SCALING not in came.told
+
+
+def test_what_fails_after_a_scale_leaves_it_told() -> None:
+    cluster, last = surge_during_a_build(), Delete(api_version="v1", kind="Pod", name="p", why="it comes after")
+    plan = cluster.plan()
+    came = one_pass(cluster, lambda action: action is last, replace(plan, serving=(*plan.serving, last)))
+    assert decisions(came.status) == decisions(cluster.status) + 1
+    assert Reason.SCALING in came.told

@@ -52,11 +52,18 @@ def _figures(memory: RolloutStatus, step: str) -> AnalysisStatus | None:
     return memory.analysis if memory.step == step else None
 
 
-def without_new(status: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def without_new(status: Mapping[str, Any], before: Mapping[str, Any], *, scaled: bool = True) -> dict[str, Any]:
     """``status`` of a pass whose actions failed: its history stays as it was, so that the next pass keeps again what
-    this one could not."""
-    rest = {key: value for key, value in status.items() if key != "revisions"}
-    return {**rest, **({"revisions": before["revisions"]} if "revisions" in before else {})}
+    this one could not. So do the scaler's decisions where the Deployment was not ``scaled``."""
+    told = _as_before(status, before, "revisions")
+    if not scaled and "autoscaling" in status:
+        told["autoscaling"] = _as_before(status["autoscaling"], before.get("autoscaling") or {}, "decisions")
+    return told
+
+
+def _as_before(status: Mapping[str, Any], before: Mapping[str, Any], key: str) -> dict[str, Any]:
+    rest = {name: value for name, value in status.items() if name != key}
+    return {**rest, **({key: before[key]} if key in before else {})}
 
 
 def _keep(world: World, revision: str, placement: Placement, record: EngineRecord) -> tuple[Action, ...]:

@@ -67,7 +67,8 @@ def report(world: World, found: Findings) -> Plan:
     old = world.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
     return Plan(
-        actions=found.source.actions + found.engine.actions + found.rollout.actions + found.history.actions,
+        building=found.source.actions + found.engine.actions,
+        serving=found.rollout.actions + found.history.actions,
         events=transitions(old, verdicts) + decided,
         status={
             "observedGeneration": world.obj.generation,

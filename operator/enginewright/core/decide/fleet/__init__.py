@@ -50,7 +50,7 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
         told = (bad(Condition.READY, Reason.NAME_TAKEN, _taken(taken)), *told[1:])
     old = obj.status.get("conditions")
     return Plan(
-        actions=(*_service(world), *_objects(world, members, agreed, handover), *routed.actions, *departure.actions),
+        serving=(*_service(world), *_objects(world, members, agreed, handover), *routed.actions, *departure.actions),
         events=transitions(old, told),
         status={
             "observedGeneration": obj.generation,
