@@ -43,7 +43,8 @@ class PodView:
     """A child pod. ``waiting_reason`` is the first container's that waits (``ImagePullBackOff``…), ``exit_code`` and
     ``terminated_reason`` (``OOMKilled``…) the last termination of its main or init container, ``failed_container``
     its name. ``restarts`` are those of all containers, ``side_restarts`` those of them that are not of the main one.
-    ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty."""
+    ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty.
+    ``manifest_digest`` is that of the engine it is to serve, empty where it serves none."""
 
     name: str
     phase: str
@@ -65,6 +66,7 @@ class PodView:
     side_restarts: int = 0
     unschedulable: str = ""
     disrupted: bool = False
+    manifest_digest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ class JobView:
 class DeploymentView:
     """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked, and
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
-    64 digits. ``batcher``: its pods have that container."""
+    64 digits. ``batcher``: its pods have that container. ``manifest_digest`` is that of the engine that they serve."""
 
     name: str
     revision: str
@@ -110,6 +112,7 @@ class DeploymentView:
     deleting: bool = False
     progress_deadline_exceeded: bool = False
     batcher: bool = False
+    manifest_digest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from enginewright.core import labels
+from enginewright.core.manifests import proven_digest
 from enginewright.core.observed import PodView
 from enginewright.observe.fields import (
     Raw,
@@ -50,6 +51,7 @@ def pod_view(raw: Raw) -> PodView:
         side_restarts=_restarts(status for status in statuses if status.get("name") != main_container(raw)),
         unschedulable=str(scheduled.get("message") or "Unschedulable") if unschedulable else "",
         disrupted=has_condition(raw, "DisruptionTarget"),
+        manifest_digest=proven_digest(section(raw, "spec")),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from enginewright.core import labels
+from enginewright.core.manifests import proven_digest
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
@@ -90,6 +91,7 @@ def deployment_view(raw: Raw) -> DeploymentView:
         progress_deadline_exceeded=condition(raw, "Progressing").get("reason") == "ProgressDeadlineExceeded",
         batcher=any(container.get("name") == labels.CONTAINER_BATCHER
                     for container in entries(raw, "spec", "template", "spec", "containers")),
+        manifest_digest=proven_digest(section(raw, "spec", "template", "spec")),
     )  # fmt: skip
 
 

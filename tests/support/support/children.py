@@ -54,7 +54,8 @@ class Children:
 
     @property
     def record(self) -> EngineRecord:
-        return EngineRecord(fingerprint=self.fingerprint, store_claim=store_claim(self.spec), outcome=self.outcome)
+        return EngineRecord(fingerprint=self.fingerprint, store_claim=store_claim(self.spec), outcome=self.outcome,
+                            store_uri=self.spec.store.uri)
 
     @property
     def revision(self) -> str:

@@ -5,6 +5,7 @@ Pure and without a clock: time moves when a test says so. What the builder and t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from enginewright.core.manifests import (
     HTTP_ROUTE,
     activator_name,
     backend_name,
+    proven_digest,
     read_record,
     read_revision,
 )
@@ -58,6 +60,7 @@ from enginewright.core.plan import (
 from enginewright.core.routing import GatewayView
 from enginewright.observe.routes import route_weights
 from enginewright_builder.contract import (
+    EXIT_USER,
     CandidateSummary,
     EngineSummary,
     ErrorFamily,
@@ -133,7 +136,8 @@ def built(fingerprint: str = "", built_at: datetime = START, **changes: Any) -> 
         kind="build",
         ok=True,
         fingerprint=fingerprint,
-        manifest_digest="sha256:" + "b" * 64,
+        # No two builds come to the same one: the manifest says when it was built, and what was measured.
+        manifest_digest=f"sha256:{hashlib.sha256(built_at.isoformat().encode()).hexdigest()}",
         build_seconds=61.0,
         built=built_at.isoformat(),
         engine=engine(**changes),
@@ -152,6 +156,12 @@ def refused(kind: Any, family: ErrorFamily, reason: str, message: str = "it does
     )
 
 
+REFUSED: Mapping[str, Any] = {
+    "phase": "Pending", "failed_container": labels.CONTAINER_VERIFY, "exit_code": EXIT_USER,
+    "terminated_message": "engine refused: manifest.json has another digest than the engine that was proven",
+}  # fmt: skip
+
+
 class LostRaceError(Exception):
     """Somebody else wrote first."""
 
@@ -161,13 +171,14 @@ class Cluster:
     """One object's part of a cluster; two that share ``leases`` and ``records`` are two objects in one namespace.
     ``kinds`` are those of the Gateway API that the cluster has, ``routes`` the weights in routes, ``slices`` the
     ready addresses behind revisions' Services. ``broken`` names revisions whose replicas never get ready, with the
-    pod fields that show why. Each replica behind the Service gets ``rate`` requests a second; without, and if
-    ``probed``, probes bring some. ``slower`` multiplies a revision's latency, ``failing`` is the share of its
-    requests that fail, ``similarity`` how alike it answers. ``scores`` are, by revision, what the monitor of each
-    replica has in its window: live answers, and their mean score; ``told`` are whole reports, by pod, and ``mirrored``
-    says by candidate how many live requests each other replica has sent it as well, and their mean score. ``backend``
-    is the revision that the activator's own Service selects, None before there is one; while ``holding`` is False
-    activators never get ready."""
+    pod fields that show why. ``stored`` are the manifest digests of the engines in the store, by
+    fingerprint: replicas that look for another one refuse it. Each replica behind the Service gets ``rate``
+    requests a second; without, and if ``probed``, probes bring some. ``slower`` multiplies a revision's latency,
+    ``failing`` is the share of its requests that fail, ``similarity`` how alike it answers. ``scores`` are, by
+    revision, what the monitor of each replica has in its window: live answers, and their mean score; ``told`` are
+    whole reports, by pod, and ``mirrored`` says by candidate how many live requests each other replica has sent it
+    as well, and their mean score. ``backend`` is the revision that the activator's own Service selects, None before
+    there is one; while ``holding`` is False activators never get ready."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
     name: str = NAME
@@ -196,6 +207,7 @@ class Cluster:
     routes: dict[str, Mapping[str, int]] = field(default_factory=dict)
     slices: dict[str, int] = field(default_factory=dict)
     broken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)
     serial: int = 0
     log: list[str] = field(default_factory=list)
     last: Plan = field(default_factory=Plan)
@@ -396,8 +408,9 @@ class Cluster:
     def _apply_deployment(self, manifest: Mapping[str, Any]) -> None:
         meta, containers = manifest["metadata"], manifest["spec"]["template"]["spec"]["containers"]
         name = meta["name"]
+        digest = proven_digest(manifest["spec"]["template"]["spec"])
         if name in self.deployments:
-            self._change(name)
+            self._change(name, manifest_digest=digest)
             return
         self.deployments[name] = DeploymentView(
             name=name,
@@ -408,6 +421,7 @@ class Cluster:
             created=self.now,
             spec_replicas=1,
             batcher=labels.CONTAINER_BATCHER in {container["name"] for container in containers},
+            manifest_digest=digest,
         )
 
     def _change(self, name: str, **fields: Any) -> None:
@@ -481,6 +495,7 @@ class Cluster:
                     del self.pods[pod.name]
                 del self.deployments[name]
                 continue
+            mine = self._rolled(deployment, mine)
             for pod in sorted(mine, key=lambda pod: (pod.ready, pod.name))[
                 : max(0, len(mine) - deployment.spec_replicas)
             ]:
@@ -489,9 +504,19 @@ class Cluster:
                 self.serial += 1
                 pod_name = f"{name}-{self.serial}"
                 self.pods[pod_name] = PodView(
-                    name=pod_name, phase="Pending", revision=deployment.revision, created=self.now, ip="10.0.0.1"
-                )
+                    name=pod_name, phase="Pending", revision=deployment.revision, created=self.now, ip="10.0.0.1",
+                    manifest_digest=deployment.manifest_digest,
+                )  # fmt: skip
             self._count(name)
+
+    def _rolled(self, deployment: DeploymentView, pods: list[PodView]) -> list[PodView]:
+        """Those that stay: of an older template those that are not ready go, and one that is, while others are."""
+        old = [pod for pod in pods if pod.manifest_digest != deployment.manifest_digest]
+        ready = [pod for pod in old if pod.ready]
+        others = any(pod.ready for pod in pods if pod not in ready[:1])
+        for pod in [pod for pod in old if not pod.ready] + (ready[:1] if others else []):
+            del self.pods[pod.name]
+        return [pod for pod in pods if pod.name in self.pods]
 
     def _count(self, name: str) -> None:
         deployment = self.deployments[name]
@@ -504,8 +529,8 @@ class Cluster:
     def kubelet(self) -> None:
         self.activators = {name: replace(pod, ready=self.holding) for name, pod in self.activators.items()}
         for pod in list(self.pods.values()):
-            wrong = self.broken.get(pod.revision)
-            if wrong is not None:
+            wrong = self.broken.get(pod.revision) or self._refuses(pod)
+            if wrong is not None and not (pod.ready and wrong is REFUSED):
                 self.pods[pod.name] = replace(pod, ready=False, **wrong)
             elif not pod.ready:
                 self.pods[pod.name] = replace(
@@ -517,6 +542,12 @@ class Cluster:
                     waiting_reason="",
                     unschedulable="",
                 )
+
+    def _refuses(self, pod: PodView) -> Mapping[str, Any] | None:
+        """What its verify container finds, which runs once, before the server."""
+        of = next((one.fingerprint for one in self.deployments.values() if one.revision == pod.revision), "")
+        there = self.stored.get(of, pod.manifest_digest)
+        return REFUSED if pod.manifest_digest not in ("", there) else None
 
     def endpoint_controller(self) -> None:
         self.slices = {revision: self._ready(revision) for revision in self._backends()}
@@ -548,6 +579,8 @@ class Cluster:
         """Ends the running Jobs (those whose name contains ``of``) with ``outcome``."""
         for job in self.running(of):
             said = replace(outcome, fingerprint=job.fingerprint) if outcome.ok else outcome
+            if said.ok and said.kind == "build":
+                self.stored[job.fingerprint] = said.manifest_digest
             self.jobs[job.name] = replace(
                 job,
                 active=0,

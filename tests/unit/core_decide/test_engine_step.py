@@ -472,11 +472,56 @@ def test_lost_engine_is_built_again_and_stuck_replicas_look_again() -> None:
     assert build_job(cluster).endswith("-2")
     cluster.wait(60)
     cluster.finish(built(built_at=cluster.now))
+    plan = cluster.operate()
+    assert [deed for deed in deeds(plan) if deed.startswith("Apply Deployment minilm-")], "of the new manifest"
+    cluster.broken = {}
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+    assert served_digests(cluster) == {record.outcome.manifest_digest for record in cluster.records.values()}
+    assert [name[-2:] for name in cluster.jobs if "-build-" in name] == ["-2"], "once"
+
+
+def served_digests(cluster: Cluster) -> set[str]:
+    return {pod.manifest_digest for pod in cluster.pods.values() if pod.ready}
+
+
+def test_stuck_replicas_look_again_where_the_store_has_the_engine_once_more() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    was, = cluster.records.values()
+    lose_engine(cluster)
+    cluster.operate()
+    cluster.operate()
+    cluster.wait(60)
+    cluster.finish(replace(built(built_at=cluster.now), manifest_digest=was.outcome.manifest_digest))
     cluster.operate()
     cluster.broken = {}
     plan = cluster.operate()
     assert [deed.split("-")[0] for deed in deeds(plan)] == ["Delete Pod minilm"]
     cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_replicas_of_an_engine_that_another_object_built_again_are_brought_to_it() -> None:
+    """Those that serve go on; one that starts refuses what it does not know."""
+    cluster = Cluster(spec={**SPEC, "replicas": 3})
+    cluster.settle()
+    (fingerprint, record), = cluster.records.items()
+    again = replace(record.outcome, manifest_digest=f"sha256:{'c' * 64}")
+    cluster.records[fingerprint] = replace(record, outcome=again)
+    cluster.stored[fingerprint] = again.manifest_digest
+    cluster.settle()
+    assert served_digests(cluster) == {record.outcome.manifest_digest}
+    del cluster.pods[min(cluster.pods)]
+    jobs, answering = dict(cluster.jobs), []
+    for _ in range(20):
+        cluster.operate()
+        cluster.controllers()
+        answering.append(sum(pod.ready for pod in cluster.pods.values()))
+        cluster.wait(1)
+    assert served_digests(cluster) == {again.manifest_digest}
+    assert min(answering) >= 2
+    assert cluster.jobs == jobs, "without a build"
     assert cluster.says("Ready") == "True/Serving"
 
 

@@ -163,6 +163,21 @@ def test_a_newer_spec_in_the_gap_finds_the_last_good_one_serving_until_its_engin
         assert cluster.revision != first
 
 
+def test_a_last_good_one_whose_engine_was_built_again_since_comes_back_with_that() -> None:
+    cluster = serving()
+    first = cluster.revision
+    fingerprint = cluster.deployments[f"minilm-{first}"].fingerprint
+    again = f"sha256:{'c' * 64}"
+    record = cluster.records[fingerprint]
+    cluster.records[fingerprint] = replace(record, outcome=replace(record.outcome, manifest_digest=again))
+    cluster.stored[fingerprint] = again
+    cluster.edit(**SECOND)
+    for _ in range(60):
+        move(cluster, {first})
+    assert cluster.says("Available") == "True/ServingPrevious"
+    assert cluster.deployments[f"minilm-{first}"].manifest_digest == again
+
+
 def test_the_last_good_one_is_not_given_up_as_well() -> None:
     """Both crash, of the node perhaps: it stays with the one that was good, and comes right when that does."""
     cluster, first, second = gone_back()

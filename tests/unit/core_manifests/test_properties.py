@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 
 from enginewright.core import labels
-from enginewright.core.manifests import read_record
+from enginewright.core.manifests import proven_digest, read_record
 from enginewright.core.manifests.activator import activator_name, backend_name
 from enginewright.core.manifests.common import UID
 from enginewright.core.manifests.service import mirror_name, revision_service_name
@@ -89,6 +89,15 @@ def test_selectors_select_the_serving_pods(raw: Raw) -> None:
         assert selector.items() <= serving
         for job in ("resolve_job", "build_job"):
             assert not selector.items() <= found[job]["spec"]["template"]["metadata"]["labels"].items()
+
+
+@given(valid_specs())
+@EVERY
+def test_pods_check_the_engine_that_was_proven(raw: Raw) -> None:
+    children = children_of("m", raw)
+    pod = children.all()["deployment"]["spec"]["template"]["spec"]
+    assert proven_digest(pod) == children.record.outcome.manifest_digest
+    assert proven_digest({"containers": pod["containers"]}) == ""
 
 
 @given(valid_specs())

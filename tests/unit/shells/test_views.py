@@ -143,6 +143,18 @@ def test_deployments() -> None:
         assert deployment_view({"metadata": META, "spec": {"template": {"spec": pod}}}).batcher == batcher
 
 
+@pytest.mark.parametrize(("container", "digest"), [
+    ({"name": labels.CONTAINER_VERIFY, "args": ["/e", "--manifest-digest", "sha256:d", "--more"]}, "sha256:d"),
+    ({"name": labels.CONTAINER_VERIFY, "args": ["/e", "--manifest-digest"]}, ""),
+    ({"name": labels.CONTAINER_VERIFY}, ""),
+    ({"name": "other", "args": ["--manifest-digest", "sha256:d"]}, ""),
+])
+def test_which_engine_replicas_look_for(container: dict[str, Any], digest: str) -> None:
+    spec = {"initContainers": [{"name": "first"}, container]}
+    assert pod_view({"metadata": META, "spec": spec, "status": {}}).manifest_digest == digest
+    assert deployment_view({"metadata": META, "spec": {"template": {"spec": spec}}}).manifest_digest == digest
+
+
 def test_services() -> None:
     assert service_view({"metadata": META, "spec": {"selector": {labels.REVISION: "abc"}}}).revision == "abc"
     assert service_view({"metadata": META, "spec": {}}).revision == ""

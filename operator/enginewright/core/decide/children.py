@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enginewright.core.decide import repair
 from enginewright.core.decide.node_choice import preferred_nodes
 from enginewright.core.decide.world import World, apply_if_changed
 from enginewright.core.manifests import (
@@ -47,14 +48,17 @@ def run(world: World, revision: str, record: EngineRecord, placement: Placement,
     """The Deployment of ``revision``, and what its pods need.
 
     One that is there stays as it is: a revision was proven with the pods it has, so that what changes for the whole
-    installation (an operator's upgrade, its settings) waits for the next revision and its analysis.
+    installation (an operator's upgrade, its settings) waits for the next revision and its analysis. Unless its replicas
+    look for an engine that has been built again since: they would refuse the new one for ever.
     """
     seen = world.observed.deployment(revision)
-    if seen:
+    outdated = bool(seen) and repair.outdated(world.observed.pods, revision, record)
+    if seen and (seen.deleting or not outdated or seen.manifest_digest == record.outcome.manifest_digest):
         return () if seen.deleting else claim(world, placement)
     preferred = preferred_nodes(world, record, placement)
     manifest = deployment(world.owner, world.spec, record, placement, world.config, preferred=preferred)
-    return (*claim(world, placement), Apply(manifest=manifest, why=why))
+    why = "its replicas look for an engine that has been built again since" if seen else why
+    return (*claim(world, placement), Apply(manifest=manifest, why=why, force=bool(seen)))
 
 
 def resize(deployed: DeploymentView | None, replicas: int, why: str) -> tuple[Action, ...]:

@@ -87,7 +87,10 @@ def made_again(world: World, engine: EngineResult, kept: KeptRevision) -> Goal |
     spec, fingerprint = _spec_of(world, kept), kept.outcome.fingerprint
     if spec is None or revision_name(fingerprint, spec, kept.placement, world.config) != kept.revision:
         return None
-    record = EngineRecord(fingerprint=fingerprint, store_claim=store_claim(spec), outcome=kept.outcome,
+    # The engine may have been built again since.
+    known = world.observed.records.get(fingerprint)
+    record = EngineRecord(fingerprint=fingerprint, store_claim=store_claim(spec),
+                          outcome=known.outcome if known and known.store_uri == spec.store.uri else kept.outcome,
                           store_uri=spec.store.uri)
     return Goal(
         world=replace(world, spec=spec),

@@ -1,7 +1,8 @@
 """What if the store has lost or damaged an engine that the index still lists?
 
 Servers check before they load, and say so by the exit code of their verify container. Then the index entry goes and the
-engine is built again, a few times.
+engine is built again, a few times. The new one has another manifest, by whose digest replicas know their engine: their
+Deployment is written anew, also that of another object that shares the engine.
 """
 
 from __future__ import annotations
@@ -44,6 +45,15 @@ def refusing(pods: tuple[PodView, ...], revision: str) -> tuple[PodView, ...]:
     )
 
 
+def outdated(pods: tuple[PodView, ...], revision: str, record: EngineRecord) -> tuple[PodView, ...]:
+    """Those that refuse the engine as they look for the one that was there before it was built again."""
+    return tuple(pod for pod in refusing(pods, revision) if _looks_for_another(pod, record))
+
+
+def _looks_for_another(pod: PodView, record: EngineRecord) -> bool:
+    return pod.manifest_digest not in ("", record.outcome.manifest_digest)
+
+
 def refusal(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
     """Why a replica will not serve: its engine is not what was published, or does not answer as it was proven to."""
     found = refusing(pods, revision)
@@ -82,7 +92,7 @@ def _wrong_answers(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
 
 
 def repair_step(world: World, revision: str, record: EngineRecord, memory: BuildStatus | None) -> Repair:
-    found = refusing(world.observed.pods, revision)
+    found = tuple(pod for pod in refusing(world.observed.pods, revision) if not _looks_for_another(pod, record))
     if not found or world.spec.suspend:
         return Repair()
     repairs = (memory.repairs if memory else None) or 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.batching import SafeSet
@@ -40,6 +41,7 @@ REVISION_VERSION = 2
 
 SMOKE_SIZE = "32Mi"
 SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
+_DIGEST = "--manifest-digest"
 IMAGE_PULL_SECONDS = 900  # server images weigh up to 10 GB
 
 
@@ -137,6 +139,15 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
     }
 
 
+def proven_digest(pod: Mapping[str, Any]) -> str:
+    """The manifest digest of the engine that pods of the spec ``pod`` check theirs against; empty where they do not."""
+    for container in pod.get("initContainers") or ():
+        if container.get("name") == labels.CONTAINER_VERIFY:
+            arguments = list(container.get("args") or ())
+            return str(arguments[arguments.index(_DIGEST) + 1]) if _DIGEST in arguments[:-1] else ""
+    return ""
+
+
 def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: SafeSet | None) -> JSON:
     """Checks every file against the engine's manifest before a server reads them. It sees the whole store: mounting the
     engine's folder alone would create it where it is missing."""
@@ -146,7 +157,7 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: Safe
         "imagePullPolicy": config.pull_policy,
         "command": ["python3", "-m", "enginewright_builder.verify"],
         "args": [f"{STORE_PATH}/{engine_path(spec, record)}", "--fingerprint", record.fingerprint,
-                 "--manifest-digest", record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
+                 _DIGEST, record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
                  *([f"--model-control-key={labels.KEY_FILE}"] if safe else [])],
         "resources": resources(config.verify_resources),
         "securityContext": container_security(),

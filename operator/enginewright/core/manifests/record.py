@@ -55,7 +55,7 @@ def read_record(manifest: Mapping[str, Any]) -> EngineRecord | None:
         return None
     claim = store_uri.removeprefix("pvc://").partition("/")[0]
     return EngineRecord(
-        fingerprint=outcome.fingerprint, store_claim=claim, outcome=outcome,
+        fingerprint=outcome.fingerprint, store_claim=claim, outcome=outcome, store_uri=store_uri,
         unreferenced=parse_timestamp(annotations.get(labels.UNREFERENCED)),
         version=str((manifest.get("metadata") or {}).get("resourceVersion") or ""))
 
