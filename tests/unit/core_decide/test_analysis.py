@@ -168,6 +168,9 @@ def test_what_cannot_be_measured_is_promoted_by_a_person() -> None:
     new = changed(cluster)
     cluster.rate, cluster.probed = 0.0, False
     go(cluster, 60, "False/WaitingForSamples")
+    cluster.annotations[labels.PROMOTE] = cluster.status["fingerprint"][:12]
+    go(cluster, 5)
+    assert cluster.says("RolloutComplete") == "False/WaitingForSamples"
     cluster.annotations[labels.PROMOTE] = new
     cluster.settle()
     assert cluster.revision == new

@@ -166,11 +166,8 @@ def _promoted(moving: Shift) -> bool:
 
 
 def _wished(moving: Shift) -> bool:
-    """The annotation names the revision, or the engine's fingerprint or enough of it to be unmistakable."""
-    wish, _ = wishes = named(moving.world)
-    if moving.target.revision in wishes:
-        return True
-    return len(wish) >= 8 and moving.target.record.fingerprint.startswith(wish)
+    """By its name alone: an annotation that stays must not promote the next revision of the same engine."""
+    return moving.target.revision in named(moving.world)
 
 
 def named(world: World) -> tuple[str, str]:
