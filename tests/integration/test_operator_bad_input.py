@@ -104,6 +104,25 @@ async def test_a_build_that_ran_out_of_memory_is_told(operator: Operator, models
     assert await models.names(DEPLOYMENT, MINE) == []
 
 
+async def test_a_build_that_ran_out_of_time_is_told_and_not_tried_again(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    kubelet.script.build = "out-of-time"
+    await models.create(model())
+    told = await models.wait("EngineBuilt", "False", "BuildDeadlineExceeded")
+    assert "did not finish in time; raise spec.engine.buildBudgetSeconds" in told["message"]
+
+    async def stopped() -> bool:
+        return not any("-build-" in name for name in await models.names(JOB, MINE))
+
+    await eventually(stopped)
+    assert kubelet.count("build") == 1
+    kubelet.script.build = "succeed"
+    await models.patch({"spec": {"engine": {"buildBudgetSeconds": 7200}}})
+    await models.wait("Ready", "True")
+    assert kubelet.count("build") == 2
+
+
 async def test_what_the_cluster_forbids_is_told_and_tried_again(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

@@ -49,6 +49,7 @@ class Reason(StrEnum):
     STORE_MISSING = "StoreMissing"
     VOLUME_MISSING = "VolumeMissing"
     IMAGE_PULL_FAILED = "ImagePullFailed"
+    INTERRUPTED = "Interrupted"
     OUT_OF_MEMORY = "OutOfMemory"
     EVICTED = "Evicted"
     NODE_LOST = "NodeLost"

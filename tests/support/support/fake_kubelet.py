@@ -35,7 +35,7 @@ from enginewright_builder.contract import (
 
 Act = Literal[
     "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
-    "refuse-engine", "misfit", "unschedulable", "crash", "taken-back",
+    "refuse-engine", "misfit", "unschedulable", "crash", "taken-back", "out-of-time",
 ]
 NODE = Resource("v1", "Node", "nodes")
 # Which init container of a server says what.
@@ -50,9 +50,10 @@ DIGEST = f"sha256:{'a' * 64}"
 class Script:
     """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
     ``hold-new`` leaves pods alone that do something already. ``unschedulable`` gives a pod no node, and says so as the
-    scheduler would, and with ``taken-back`` a pod's node shuts down. Pods of an OptimisedModel in ``models`` follow a
-    script of their own. Builds on the MIG profiles of ``missed`` miss the objective; all tell ``curve``. With
-    ``resolver`` a resolve step that succeeds answers what that says of the request and the pod."""
+    scheduler would, with ``taken-back`` a pod's node shuts down, and ``out-of-time`` is a step that was stopped at its
+    pod's deadline. Pods of an OptimisedModel in ``models`` follow a script of their own. Builds on the MIG profiles of
+    ``missed`` miss the objective; all tell ``curve``. With ``resolver`` a resolve step that succeeds answers what that
+    says of the request and the pod."""
 
     resolve: Act = "succeed"
     build: Act = "succeed"
@@ -208,7 +209,8 @@ class FakeKubelet:
         outcome = await self._outcome(pod, step, act)
         code = 0 if outcome.ok else {"user": 2, "transient": 3}[outcome.error.family if outcome.error else "user"]
         ended = _ended(code, "Error" if code else "Completed", outcome.to_termination_message())
-        return _state("Failed" if code else "Succeeded", container, ended)
+        status = _state("Failed" if code else "Succeeded", container, ended)
+        return {**status, "reason": "DeadlineExceeded"} if act == "out-of-time" else status
 
     async def _outcome(self, pod: Object, step: str, act: Act) -> Outcome:
         request, script = await self._request(pod), self.script.of(pod)
@@ -249,6 +251,9 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
         return Outcome(kind=kind, ok=False, error=error)
     if act == "transient-error":
         error = ErrorReport(family="transient", reason="SourceUnreachable", message="connection reset")
+        return Outcome(kind=kind, ok=False, error=error)
+    if act == "out-of-time":
+        error = ErrorReport(family="transient", reason="Interrupted", message="the build was interrupted")
         return Outcome(kind=kind, ok=False, error=error)
     if kind == "resolve":
         source = ResolvedSource(digest=digest, format="huggingface", size_bytes=90_000_000,

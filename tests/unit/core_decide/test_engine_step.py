@@ -333,6 +333,60 @@ def test_deadline_waits_for_a_new_spec() -> None:
     assert len(cluster.running("build")) == 1
 
 
+INTERRUPTED = refused("build", "transient", "Interrupted", "the build was interrupted before it published anything")
+LATE = pod(phase="Failed", exit_code=3, reason="DeadlineExceeded")
+
+
+@pytest.mark.parametrize("failed", [False, True])
+@pytest.mark.parametrize("outcome", [INTERRUPTED, None])
+def test_a_build_that_was_stopped_at_its_pods_deadline_is_not_tried_again(
+    failed: bool, outcome: Outcome | None
+) -> None:
+    """Neither by the Job, whose other tries are taken from it, nor by the operator, whatever the builder had to say."""
+    cluster = building()
+    name = build_job(cluster)
+    cluster.show(name, pods=(LATE,), outcome=outcome, failed=failed, active=0 if failed else 1)
+    assert (f"Delete Job {name}" in deeds(cluster.operate())) is not failed
+    assert cluster.says("EngineBuilt") == "False/BuildDeadlineExceeded"
+    assert "raise spec.engine.buildBudgetSeconds" in cluster.condition("EngineBuilt")["message"]
+    cluster.wait(3600)
+    assert not cluster.operate().actions
+    assert not cluster.running("build")
+    cluster.edit(engine={"buildBudgetSeconds": 7200})
+    cluster.operate()
+    assert build_job(cluster) == f"{name[:-1]}2"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pod(phase="Failed", exit_code=3),
+        pod(phase="Failed", exit_code=3, disrupted=True),
+        pod(phase="Failed", exit_code=3, reason="DeadlineExceeded", disrupted=True),
+    ],
+)
+def test_a_build_that_somebody_else_interrupted_is_tried_for_ever(last: PodView) -> None:
+    """A pod that was deleted, preempted or drained: by its Job, and anew should the Job give up."""
+    cluster = building()
+    for _ in range(5):
+        name = build_job(cluster)
+        cluster.show(name, pods=(last,), outcome=INTERRUPTED)
+        cluster.operate()
+        assert build_job(cluster) == name
+        cluster.show(name, active=0, failed=True, failure_reason="BackoffLimitExceeded")
+        cluster.operate()
+        assert cluster.says("EngineBuilt") == "False/BuildRetrying"
+        cluster.wait(300)
+        cluster.operate()
+
+
+def test_what_the_builder_said_goes_before_the_deadline_of_its_pod() -> None:
+    cluster = building()
+    cluster.show(build_job(cluster), pods=(LATE,), outcome=NO_ACCURACY, active=0, failed=True)
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/AccuracyNotReached"
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -84,6 +84,24 @@ def test_user_error_waits_for_a_change(cluster: Cluster) -> None:
     assert cluster.says("Ready") == "False/DigestMismatch"
 
 
+def test_a_source_that_took_too_long_waits_for_a_change(cluster: Cluster) -> None:
+    """The builder, which its pod's deadline stopped, knows only that it was interrupted."""
+    cluster.operate()
+    cluster.finish(refused("resolve", "transient", "Interrupted"))
+    (name,) = cluster.jobs
+    late = PodView(name="resolve-pod", phase="Failed", exit_code=3, reason="DeadlineExceeded")
+    cluster.show(name, pods=(late,))
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "False/BuildDeadlineExceeded"
+    assert "check that the source can be read" in cluster.condition("SourceResolved")["message"]
+    cluster.wait(3600)
+    assert not cluster.operate().actions
+    cluster.annotations[labels.RETRY] = "1"
+    cluster.operate()
+    cluster.operate()
+    assert len(cluster.running("resolve")) == 1
+
+
 @pytest.mark.parametrize("change", ["annotation", "engine", "source"])
 def test_a_change_tries_a_user_error_again(cluster: Cluster, change: str) -> None:
     cluster.operate()

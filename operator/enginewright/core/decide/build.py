@@ -16,6 +16,7 @@ from enginewright.core.decide.jobs import (
     live,
     pod_end,
     pod_trouble,
+    ran_out,
 )
 from enginewright.core.decide.room import room
 from enginewright.core.decide.source_step import RETRY_HINT, missing_claim
@@ -97,7 +98,7 @@ def build_step(
         return _start(build)
     if job.outcome and job.outcome.ok and job.outcome.engine:
         return _finish(build, job, job.outcome)
-    return _follow(build, job) if live(job) else _fail(build, job)
+    return _follow(build, job) if live(job) and not ran_out(job, TOO_SLOW) else _fail(build, job)
 
 
 def _start(build: _Build) -> BuildResult:
@@ -150,9 +151,13 @@ def _follow(build: _Build, job: JobView) -> BuildResult:
     world = build.world
     memory = build.memory.model_copy(update={"job": job.name})
     if world.spec.suspend:
-        stop = Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="spec.suspend is true")
+        stop = _stop(job, "spec.suspend is true")
         return build.says(Reason.SUSPENDED, "spec.suspend is true: the build was stopped.", memory, actions=(stop,))
     return _keep_hold(build, job, _where(build, job, memory))
+
+
+def _stop(job: JobView, why: str) -> Delete:
+    return Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why=why)
 
 
 def _keep_hold(build: _Build, job: JobView, told: BuildResult) -> BuildResult:
@@ -257,9 +262,13 @@ def _drop_old_record(build: _Build) -> tuple[Action, ...]:
 
 
 def _fail(build: _Build, job: JobView) -> BuildResult:
+    """A Job that lives has ended for us: its pod ran out of time. No rule of a podFailurePolicy sees that, for the
+    kubelet tells it as the pod's reason alone, without a condition."""
     waiting = attempts.never_started(build.world, build.memory)
     candidates = job.outcome.candidates if job.outcome else ()
-    return replace(_count(build, job_failure(job, never_started=waiting, too_slow=TOO_SLOW)), candidates=candidates)
+    failed = _count(build, job_failure(job, never_started=waiting, too_slow=TOO_SLOW))
+    stop = (_stop(job, "its pod ran out of time, as another one would"),) if live(job) else ()
+    return replace(failed, candidates=candidates, actions=(*stop, *failed.actions))
 
 
 def _count(build: _Build, failure: JobFailure) -> BuildResult:

@@ -164,9 +164,20 @@ def pod_end(pods: Iterable[PodView], too_slow: str) -> JobFailure | None:
     )
 
 
+def ran_out(job: JobView, too_slow: str) -> JobFailure | None:
+    """That the newest pod that ended was stopped at its own deadline. The builder knows only that it was interrupted;
+    whatever else it said is nearer to the cause."""
+    if job.outcome and not (job.outcome.error and job.outcome.error.reason == Reason.INTERRUPTED):
+        return None
+    end = pod_end(job.pods, too_slow)
+    return end if end and end.reason == Reason.BUILD_DEADLINE_EXCEEDED else None
+
+
 def job_failure(job: JobView, *, never_started: bool, too_slow: str) -> JobFailure:
-    """Why a finished Job has no result. ``never_started`` says that its pod was last seen waiting, ``too_slow`` what to
-    do about one that ran out of time."""
+    """Why a Job has no result. ``never_started`` says that its pod was last seen waiting, ``too_slow`` what to do about
+    one that ran out of time."""
+    if late := ran_out(job, too_slow):
+        return late
     error = job.outcome.error if job.outcome else None
     if error and error.family == "user":
         return JobFailure(reason=error.reason, message=explain(error), retry="never")
