@@ -73,8 +73,8 @@ class PodView:
 class JobView:
     """A resolve or build Job. ``failure_reason`` is the Job's Failed condition (``BackoffLimitExceeded``,
     ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended said, if it said anything;
-    ``progress`` its newest progress line. ``fingerprint`` has all 64 digits (the annotation, not the label) and is
-    empty for a resolve Job."""
+    ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run. ``fingerprint`` has all
+    64 digits (the annotation, not the label) and is empty for a resolve Job."""
 
     name: str
     uid: str
@@ -85,6 +85,7 @@ class JobView:
     failed: bool = False
     failure_reason: str = ""
     failure_message: str = ""
+    deadline: int = 0
     fingerprint: str = ""
     deleting: bool = False
     pods: tuple[PodView, ...] = ()

@@ -64,6 +64,7 @@ def job_view(raw: Raw, pods: Iterable[PodView], outcome: Outcome | None, progres
         failed=failed.get("status") == "True",
         failure_reason=str(verdict.get("reason") or ""),
         failure_message=str(verdict.get("message") or ""),
+        deadline=int(section(raw, "spec", "template", "spec").get("activeDeadlineSeconds") or 0),
         fingerprint=_fingerprint(raw),
         deleting=is_deleting(raw),
         pods=tuple(pods),

@@ -444,6 +444,7 @@ class Cluster:
                 created=self.now,
                 active=1,
                 suspended=manifest["spec"].get("suspend", False),
+                deadline=manifest["spec"]["template"]["spec"]["activeDeadlineSeconds"],
                 fingerprint=meta["annotations"].get(labels.FINGERPRINT_FULL, ""),
             )
 

@@ -357,6 +357,26 @@ def test_a_build_that_was_stopped_at_its_pods_deadline_is_not_tried_again(
     assert build_job(cluster) == f"{name[:-1]}2"
 
 
+@pytest.mark.parametrize(("seconds", "again"), [(7200, True), (600, False)])
+def test_a_budget_that_was_raised_while_the_build_ran_is_given_to_another_one(seconds: int, again: bool) -> None:
+    """The fingerprint has no budget in it, so that the Job runs on with the old one."""
+    cluster = building()
+    name = build_job(cluster)
+    cluster.edit(engine={"buildBudgetSeconds": seconds})
+    cluster.operate()
+    assert build_job(cluster) == name
+    cluster.show(name, pods=(LATE,), outcome=INTERRUPTED)
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == f"False/{'BuildRetrying' if again else 'BuildDeadlineExceeded'}"
+    cluster.wait(300)
+    cluster.operate()
+    assert [job.name for job in cluster.running("build")] == ([f"{name[:-1]}2"] if again else [])
+    for job in cluster.running("build"):
+        cluster.show(job.name, pods=(LATE,), outcome=INTERRUPTED)
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/BuildDeadlineExceeded"
+
+
 @pytest.mark.parametrize(
     "last",
     [

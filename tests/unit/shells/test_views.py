@@ -105,13 +105,14 @@ def test_an_evicted_pod() -> None:
 def job(*conditions: dict[str, str], **status: Any) -> dict[str, Any]:
     annotations = {labels.FINGERPRINT_FULL: "f" * 64}
     return {"metadata": {**META, "annotations": annotations, "labels": {labels.FINGERPRINT: "f" * 32}},
-            "spec": {"suspend": False}, "status": {**status, "conditions": list(conditions)}}  # fmt: skip
+            "spec": {"suspend": False, "template": {"spec": {"activeDeadlineSeconds": 2700}}},
+            "status": {**status, "conditions": list(conditions)}}  # fmt: skip
 
 
 def test_jobs() -> None:
     active = job_view(job(active=1), [], None, None)
     assert (active.active, active.succeeded, active.failed, active.created) == (1, False, False, WHEN)
-    assert active.fingerprint == "f" * 64
+    assert (active.fingerprint, active.deadline) == ("f" * 64, 2700)
     assert job_view(job({"type": "Complete", "status": "True"}), [], None, None).succeeded
     failed = job_view(
         job({"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}), [], None, None

@@ -21,7 +21,14 @@ from enginewright.core.decide.jobs import (
 from enginewright.core.decide.room import room
 from enginewright.core.decide.source_step import RETRY_HINT, missing_claim
 from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
-from enginewright.core.manifests import build_job, build_job_name, engine_record, record_name, request_configmap
+from enginewright.core.manifests import (
+    build_deadline,
+    build_job,
+    build_job_name,
+    engine_record,
+    record_name,
+    request_configmap,
+)
 from enginewright.core.observed import EngineRecord, JobView
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
@@ -266,7 +273,12 @@ def _fail(build: _Build, job: JobView) -> BuildResult:
     kubelet tells it as the pod's reason alone, without a condition."""
     waiting = attempts.never_started(build.world, build.memory)
     candidates = job.outcome.candidates if job.outcome else ()
-    failed = _count(build, job_failure(job, never_started=waiting, too_slow=TOO_SLOW))
+    failure = job_failure(job, never_started=waiting, too_slow=TOO_SLOW)
+    raised = 0 < job.deadline < build_deadline(build.world.spec, build.world.config)
+    if raised and failure.reason == Reason.BUILD_DEADLINE_EXCEEDED:
+        # Somebody raised the budget while it ran, for the same engine: the remedy is there already.
+        failure = replace(failure, retry="always")
+    failed = _count(build, failure)
     stop = (_stop(job, "its pod ran out of time, as another one would"),) if live(job) else ()
     return replace(failed, candidates=candidates, actions=(*stop, *failed.actions))
 

@@ -2,7 +2,7 @@
 
 from enginewright.core.manifests.activator import activator, activator_name, backend_name
 from enginewright.core.manifests.batcher import adaptive
-from enginewright.core.manifests.build_job import build_job, build_job_name
+from enginewright.core.manifests.build_job import build_deadline, build_job, build_job_name
 from enginewright.core.manifests.build_lease import LEASE_SECONDS, build_lease, holder_identity
 from enginewright.core.manifests.claim_template import claim_template, claim_template_name
 from enginewright.core.manifests.common import Owner
@@ -26,8 +26,8 @@ from enginewright.core.manifests.service import (
 )
 
 __all__ = [
-    "GRPC_ROUTE", "HTTP_ROUTE", "LEASE_SECONDS", "NOBODY", "ROUTE_API_VERSION", "Owner", "activator",
-    "activator_name", "activator_service", "adaptive", "backend_name", "backend_service", "build_job", "build_job_name",
+    "GRPC_ROUTE", "HTTP_ROUTE", "LEASE_SECONDS", "NOBODY", "ROUTE_API_VERSION", "Owner", "activator", "activator_name",
+    "activator_service", "adaptive", "backend_name", "backend_service", "build_deadline", "build_job", "build_job_name",
     "build_lease", "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
     "fleet_service", "gc_job", "grpc_route", "holder_identity", "http_route", "member", "member_key", "pdb",
     "proven_digest",

@@ -17,12 +17,17 @@ def build_job_name(owner_name: str, fingerprint: str, attempt: int) -> str:
     return f"{owner_name}-build-{fingerprint[:8]}-{attempt}"
 
 
+def build_deadline(spec: Spec, config: OperatorConfig) -> int:
+    """Seconds that a pod of it may run."""
+    return spec.engine.build_budget_seconds + config.build_deadline_margin
+
+
 def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, attempt: int,
               config: OperatorConfig) -> JSON:
     step = Step(
         kind=labels.COMPONENT_BUILD,
         name=build_job_name(owner.name, fingerprint, attempt),
-        deadline=spec.engine.build_budget_seconds + config.build_deadline_margin,
+        deadline=build_deadline(spec, config),
         default_resources=config.build_resources,
         resources=spec.engine.resources,
         placement=on_spot(placement, spec.placement.spot.builds if spec.placement.spot else None, config.spot_labels),
