@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide import backoff
@@ -144,9 +144,11 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
             found,
         )
     if not live(job):
-        return _count(
-            world, job, memory, job_failure(job, never_started=False, too_slow="check that the source can be read")
-        )
+        failure = job_failure(job, never_started=False, too_slow="check that the source can be read")
+        if failure.reason == Reason.BUILD_DEADLINE_EXCEEDED:
+            # A volume may be slow for a while, and nothing in the spec gives it more time.
+            failure = replace(failure, retry="limited")
+        return _count(world, job, memory, failure)
     if world.spec.suspend:
         return SourceResult(
             memory=memory,
