@@ -201,3 +201,22 @@ The schema has seen to the form of the quantity. */}}
   resources: [leases]
   verbs: [get, create, patch]
 {{- end }}
+
+{{/* What users may do, who have the cluster's own roles in a namespace; nobody but the operator writes status. */}}
+{{- define "enginewright.viewRules" -}}
+- apiGroups: [enginewright.io]
+  resources: [optimisedmodels]
+  verbs: [get, list, watch]
+- apiGroups: [enginewright.io]
+  resources: [optimisedmodels/status, optimisedmodels/scale]
+  verbs: [get]
+{{- end }}
+
+{{- define "enginewright.editRules" -}}
+- apiGroups: [enginewright.io]
+  resources: [optimisedmodels]
+  verbs: [create, update, patch, delete]
+- apiGroups: [enginewright.io]
+  resources: [optimisedmodels/scale]
+  verbs: [update, patch]
+{{- end }}
