@@ -80,10 +80,21 @@ def _classify_os(error: OSError) -> BuilderError:
     return BuilderError("InternalError", f"{type(error).__name__}: {error}")
 
 
+# How PyTorch and C++ name the host's memory.
+_HOST_ALLOCATORS = ("defaultcpuallocator", "bad_alloc", "can't allocate memory")
+
+
 def _is_allocator_failure(error: BaseException) -> bool:
     """PyTorch and ONNX Runtime report a failed allocation as plain ``RuntimeError`` or a binding's own class."""
     text = str(error).lower()
     return any(mark in text for mark in ("can't allocate memory", "out of memory", "bad_alloc", "failed to allocate"))
+
+
+def no_device_memory(error: BaseException) -> bool:
+    """Whether an allocation failed that was not the host's: on a GPU, where others hold memory, too."""
+    text = str(error).lower()
+    ours = isinstance(error, MemoryError | OSError | BuilderError) or any(mark in text for mark in _HOST_ALLOCATORS)
+    return _is_allocator_failure(error) and not ours
 
 
 def exit_code(outcome: Outcome) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from enginewright_builder.competition.attempt import Workshop, closed
+from enginewright_builder.competition.attempt import NO_DEVICE_MEMORY, Workshop, closed
 from enginewright_builder.competition.candidates import REFERENCE, SAFE, Candidate
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.race import LOOKS, ZONE, Heat, compete
@@ -81,11 +81,23 @@ class Ascent:
                 self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted, skipped=reason))
                 continue
             before = self.budget.spent
-            self.candidates.append(self.workshop.attempt(plan.rung, plan.wanted, self._part(start, width), plan.kept))
+            self.candidates.append(self._attempted(plan, self._part(start, width)))
             of = (plan.rung.backend, plan.rung.precision)
             self._slowest[of] = max(self._slowest.get(of, 0.0), self.budget.spent - before)
-            if sum(one.runner is not None for one in self.candidates) > OPEN_RUNNERS:
+            if self._open() > OPEN_RUNNERS:
                 self.screen()
+
+    def _attempted(self, plan: Plan, progress: Callable[[float, str], None]) -> Candidate:
+        """Once more without those that have lost, where the GPU has no memory for it beside them."""
+        tried = self.workshop.attempt(plan.rung, plan.wanted, progress, plan.kept)
+        held = self._open()
+        if not (tried.starved and held):
+            return tried
+        self.screen()
+        return self.workshop.attempt(plan.rung, plan.wanted, progress, plan.kept) if self._open() < held else tried
+
+    def _open(self) -> int:
+        return sum(one.runner is not None for one in self.candidates)
 
     def _part(self, start: float, width: float) -> Callable[[float, str], None]:
         return lambda fraction, detail: self.workshop.context.progress(start + width * fraction, detail)
@@ -242,12 +254,14 @@ class Ascent:
         try:
             self._watch.warm(name, batch)
         except Exception as error:  # any class of any runtime library
-            if name == REFERENCE or classify(error).family == "transient":
+            known, starved = classify(error), self.workshop.starves(error)
+            if name == REFERENCE or (known.family == "transient" and not starved):
                 raise
             log.warning("%s failed at batch %d", name, batch, exc_info=error)
             failed = self._named(name)
             self.candidates[self.candidates.index(failed)] = replace(
-                closed(failed), failure=f"fails at batch {batch}: {classify(error).message}")
+                closed(failed), starved=starved,
+                failure=f"fails at batch {batch}: {NO_DEVICE_MEMORY if starved else known.message}")
             return False
         return True
 

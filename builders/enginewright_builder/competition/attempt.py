@@ -16,7 +16,7 @@ from enginewright_builder.contract import AccuracyRequest
 from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Runner
 from enginewright_builder.engines.modelopt_graphs import has_qdq
-from enginewright_builder.errors import classify
+from enginewright_builder.errors import classify, no_device_memory
 from enginewright_builder.tensors import Array, Tensors
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ WorstLayers = Callable[[Artifact, ExportedModel, Sequence[Tensors]], tuple[str, 
 
 # What would hit every other rung as well, so that trying them is of no use.
 _FATAL = ("StoreFull", "StoreReadOnly", "ReferenceNotFinite")
+NO_DEVICE_MEMORY = "the GPU had no memory left for it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +69,20 @@ class Workshop:
         except Exception as error:  # any class of any runtime library
             if runner is not None:
                 runner.close()
-            known = classify(error)
-            if known.family == "transient" or known.reason in _FATAL:
+            known, starved = classify(error), self.starves(error)
+            if known.reason in _FATAL or (known.family == "transient" and not starved):
                 raise
             log.warning("%s failed", candidate.name, exc_info=error)
-            return replace(candidate, failure=known.message, build_seconds=self.clock() - begin)
+            failure = NO_DEVICE_MEMORY if starved else known.message
+            return replace(candidate, failure=failure, starved=starved, build_seconds=self.clock() - begin)
         candidate = replace(candidate, artifact=artifact, build_seconds=seconds, runner=runner)
         if not accuracy.finite:
             accuracy = replace(accuracy, layer=self._first_layer(candidate, accuracy))
         return replace(candidate, accuracy=accuracy)
+
+    def starves(self, error: Exception) -> bool:
+        """Whether the GPU has no memory for one candidate, which says nothing of others."""
+        return self.context.device.accelerator == "gpu" and no_device_memory(error)
 
     def _first_layer(self, candidate: Candidate, accuracy: Accuracy) -> str:
         batch, sample = accuracy.broken

@@ -27,11 +27,12 @@ class Candidate:
     is nothing to measure, ``skipped`` why it was not even tried, ``lost`` by what it fell out of the race before the
     last one; empty if none is so. ``kept`` are the ONNX nodes left in higher precision after a first refusal.
     ``timings`` are by batch, and ``build_seconds`` count to the end of the build, without the gate. ``serves`` are the
-    buckets that it ships for."""
+    buckets that it ships for. ``starved``: it failed as the GPU had no memory left for it."""
 
     rung: Rung
     wanted: bool = True
     failure: str = ""
+    starved: bool = False
     skipped: str = ""
     lost: str = ""
     kept: tuple[str, ...] = ()

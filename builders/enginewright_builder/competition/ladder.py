@@ -20,7 +20,7 @@ from enginewright_builder.accuracy.gate import Accuracy, Metric
 from enginewright_builder.accuracy.reference_answers import remembered
 from enginewright_builder.competition import fallback
 from enginewright_builder.competition.ascent import BUILD_COST, Ascent, Plan
-from enginewright_builder.competition.attempt import Workshop, WorstLayers
+from enginewright_builder.competition.attempt import NO_DEVICE_MEMORY, Workshop, WorstLayers
 from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, SAFE, Candidate, Judgement, judge
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.race import Heat
@@ -36,6 +36,7 @@ from enginewright_builder.contract import AccuracyRequest, CandidateSummary, Obj
 from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Member, Rung, Shelf
 from enginewright_builder.engines.composite import combine
+from enginewright_builder.errors import TransientError
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Call
@@ -92,8 +93,9 @@ class Gate:
 
 def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, source: SourceModel, context: BuildContext,
           gate: Gate) -> Climb:
-    """Raises :class:`NothingToServeError` ``AccuracyNotReached``, ``NotFasterThanSource`` or ``BudgetTooSmall``, and
-    :class:`UserError` ``PrecisionUnsupported`` when no engine has such a rung here."""
+    """Raises :class:`NothingToServeError` ``AccuracyNotReached``, ``NotFasterThanSource`` or ``BudgetTooSmall``,
+    :class:`UserError` ``PrecisionUnsupported`` when no engine has such a rung here, and :class:`TransientError`
+    ``OutOfMemory`` when none may be served and the GPU had no memory for one."""
     shelf = Shelf()
     context = replace(context, buckets=context.buckets or tuple(sorted({1, context.max_batch_size})), shelf=shelf)
     plans = _plans(engines, precision, context)
@@ -119,6 +121,11 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
         judgement, heats = fallback.serve_source(ascent, gate.fallback, judgement, heats, source.candidate)
     summaries = tuple(one.summary(max(judgement.used)) for one in judgement.candidates)
     if not judgement.shipped:
+        if any(one.starved for one in judgement.candidates):
+            # Nobody knows what it would have come to: a larger slice, or a GPU that nobody else uses, may tell.
+            named = ", ".join(one.name for one in judgement.candidates if one.starved)
+            raise TransientError("OutOfMemory", f"{named}: {NO_DEVICE_MEMORY}; and no other candidate may be served",
+                                 remedy="build on a GPU or slice with more memory, or lower spec.engine.maxBatchSize")
         error = _nothing(judgement, summaries, ascent, gate, source.name)
         raise without_source(error) if gate.fallback else error
     return _climbed(judgement, summaries, heats, ascent)

@@ -239,6 +239,77 @@ def test_what_would_hit_every_engine_ends_the_build(exported: ExportedModel, sou
         climb([Stub(perceptron, failure=TransientError("X", "x"))], "auto", exported, source, context, gate(samples))
 
 
+CROWDED = RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+def on_gpu(context: BuildContext) -> BuildContext:
+    return replace(context, device=DeviceRequest(accelerator="gpu", gpu_count=1))
+
+
+class Small(Stub):
+    """On a GPU with room for ``room`` runners."""
+
+    def __init__(self, model: Path, room: int, rungs: Sequence[str]) -> None:
+        super().__init__(model)
+        self.room, self.names, self.open, self.tries = room, rungs, 0, list[str]()
+
+    def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
+        return [Rung(backend=self.name, precision=name) for name in self.names]
+
+    def load(self, artifact: Artifact) -> Runner:
+        self.tries.append(artifact.rung.precision)
+        if self.open >= self.room:
+            raise CROWDED
+        runner = super().load(artifact)
+        self.open += 1
+        close = runner.close
+
+        def closes() -> None:
+            self.open -= 1
+            close()
+
+        runner.close = closes  # type: ignore[method-assign]
+        return runner
+
+
+def test_a_candidate_that_the_gpu_has_no_memory_for_costs_only_itself(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+        perceptron: Path) -> None:
+    engine = Small(perceptron, 1, ["fp16", "fp32"])
+    climbed = climb([engine], "auto", exported, source, on_gpu(context), gate(samples))
+    assert {one.precision: one.verdict for one in climbed.candidates} == {"fp16": "Shipped", "fp32": "Failed"}
+    assert engine.open == 0
+
+
+def test_those_that_have_lost_make_room_for_the_next(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+        perceptron: Path) -> None:
+    engine = Small(perceptron, 2, ["fp16", "bf16", "fp32"])
+    climbed = climb([engine], "auto", exported, source, on_gpu(context),
+                    gate(samples, times={"stub fp16": 1.0, "stub fp32": 9.0, "stub bf16": 0.5}))
+    assert (climbed.winner.name, engine.tries.count("bf16")) == ("stub bf16", 2)
+    assert engine.open == 0
+
+
+def test_where_nothing_else_may_be_served_the_gpus_memory_is_why(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+        perceptron: Path) -> None:
+    with pytest.raises(TransientError) as caught:
+        climb([Small(perceptron, 0, ["fp16"])], "auto", exported, source, on_gpu(context), gate(samples))
+    assert caught.value.reason == "OutOfMemory"
+    assert "stub fp16: the GPU had no memory left for it" in caught.value.message
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+                                   RuntimeError("std::bad_alloc")])
+def test_the_hosts_memory_ends_the_build_on_a_gpu_as_well(
+        error: Exception, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+        perceptron: Path) -> None:
+    with pytest.raises(type(error)):
+        climb([Stub(perceptron, failure=error), OnnxRuntimeEngine()], "auto", exported, source, on_gpu(context),
+              gate(samples))
+
+
 def test_a_backend_that_is_not_installed_is_told() -> None:
     with pytest.raises(UserError) as caught:
         engines_for("tensorrt", [engine for engine in all_engines() if engine.name != "tensorrt"])
@@ -676,18 +747,29 @@ class TestFallback:
         assert told(allowed) == told(plain)
 
 
+def breaks(error: Exception) -> Callable[[Tensors], Call]:
+    def bind(_: Tensors) -> Call:
+        raise error
+
+    return bind
+
+
+@pytest.mark.parametrize(("error", "said"), [
+    (ZeroDivisionError("by zero"), "fails at batch 1: ZeroDivisionError: by zero"),
+    (CROWDED, "fails at batch 1: the GPU had no memory left for it"),
+])
 def test_a_candidate_that_breaks_while_it_is_timed_costs_only_itself(
-        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
-        perceptron: Path) -> None:
+        error: Exception, said: str, exported: ExportedModel, source: SourceModel, samples: SampleSet,
+        context: BuildContext, perceptron: Path) -> None:
     class Breaking(Variant):
         def load(self, artifact: Artifact) -> Runner:
             runner = super().load(artifact)
             if artifact.rung.precision == "fp16":
-                runner.bind = lambda inputs: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+                runner.bind = breaks(error)  # type: ignore[method-assign, assignment]
             return runner
 
     engine = Breaking(perceptron, Clock(), ["fp32", "fp16"])
-    climbed = climb([engine], "auto", exported, source, context, gate(samples, times={"stub fp16": 1.0}))
-    assert told(climbed)["stub fp16"] == ("Failed", "fails at batch 1: ZeroDivisionError: division by zero")
+    climbed = climb([engine], "auto", exported, source, on_gpu(context), gate(samples, times={"stub fp16": 1.0}))
+    assert told(climbed)["stub fp16"] == ("Failed", said)
     assert climbed.winner.name == "stub fp32"
     assert engine.open == 0
