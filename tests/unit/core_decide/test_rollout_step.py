@@ -10,7 +10,6 @@ import pytest
 
 from enginewright.core import labels
 from enginewright.core.decide.history import without_new
-from enginewright.core.decide.trial import TRIAL_SECONDS
 from enginewright.core.observed import EndpointView
 from support.cluster import SPEC, Cluster, built, deeds, refused
 
@@ -114,7 +113,6 @@ def test_old_revision_stays_until_it_gets_no_traffic() -> None:
     old = cluster.revision
     new = changed(cluster)
     until(cluster, lambda: selected(cluster) == new)
-    cluster.wait(TRIAL_SECONDS)
     stale = (EndpointView(pod="x", revision=new, ready=True), EndpointView(pod="y", revision=old, ready=True))
     cluster.endpoints = stale
     cluster.operate()

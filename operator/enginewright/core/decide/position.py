@@ -66,11 +66,6 @@ class Shift:
         """Whether the last pass left it in its analysis."""
         return self.known and self.memory.step in (ANALYSING, WAITING)
 
-    @property
-    def switched(self) -> bool:
-        """Whether the Service has been switched to the candidate, even if it was taken back since."""
-        return self.known and self.memory.step in (EXPANDING, SWITCHING) and self.memory.restarts is not None
-
     @cached_property
     def splits(self) -> tuple[Split, ...]:
         return splits(self.world.spec.rollout, self.target.replicas)
@@ -91,12 +86,10 @@ class Shift:
 
     @cached_property
     def falls(self) -> int:
-        """Falls out of an analysis or after a switch, one that is seen now included. A replica that went away
-        altogether is no fall: it was evicted or its node was drained."""
+        """Falls out of an analysis, one that is seen now included. A replica that went away altogether is no fall: it
+        was evicted or its node was drained."""
         before = (self.memory.falls or 0) if self.known else 0
-        needed = self.splits[self.last].candidate if self.under_analysis else self.target.replicas
-        judged = self.under_analysis or (self.switched and self.memory.step == SWITCHING)
-        if not judged or self.available(needed):
+        if not self.under_analysis or self.available(self.splits[self.last].candidate):
             return before
         began = parse_timestamp(self.memory.step_start_time)
         pods = pods_of(self.world.observed, self.target.revision)
@@ -190,11 +183,10 @@ def promote_with(name: str, revision: str) -> str:
 
 def flapping(moving: Shift) -> Trouble | None:
     """Replicas that are ready in turns, without a restart: no analysis of them ever ends."""
-    if not (moving.under_analysis or moving.switched) or moving.falls < FALLS:
+    if not moving.under_analysis or moving.falls < FALLS:
         return None
-    when = "during the analysis" if moving.under_analysis else "until the traffic had moved to them"
     return Trouble(
         reason=Reason.REPLICAS_NOT_READY,
-        message=f"Replicas stopped being ready {moving.falls} times {when}: kubectl describe pod "
+        message=f"Replicas stopped being ready {moving.falls} times during the analysis: kubectl describe pod "
         f"-l {labels.REVISION}={moving.target.revision} says what their readiness probe found.",
     )

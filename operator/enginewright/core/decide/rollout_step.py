@@ -1,8 +1,7 @@
 """Fifth step: which revisions run, with how many replicas, and which of them the Service selects.
 
 Three situations: the wanted engine is not there (keep what serves), nothing else serves (settle the wanted revision),
-or another revision serves, or did a moment ago (shift from it, see :mod:`~enginewright.core.decide.shift` and
-:mod:`~enginewright.core.decide.trial`).
+or another revision serves (shift from it, see :mod:`~enginewright.core.decide.shift`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from enginewright.core.decide.rollout import (
 )
 from enginewright.core.decide.serving import Serving, unwatched
 from enginewright.core.decide.shift import shift
-from enginewright.core.decide.trial import carries_less, taken_over_from
 from enginewright.core.decide.turn import wait_for_turn
 from enginewright.core.decide.withdraw import withdraw
 from enginewright.core.decide.world import World, count
@@ -55,12 +53,11 @@ def rollout_step(world: World, engine: EngineResult, serving: Serving, wanted: i
         if taken_over(world, target, serving, memory):
             memory = memory.model_copy(update={"stable": target.revision})
         return _settle(world, target, replace(serving, stable=None), memory)
-    old = taken_over_from(world, target, serving, memory)
-    if old is None:
+    if serving.stable is None or serving.stable.revision == target.revision:
         return _settle(world, target, serving, memory)
     if waiting := wait_for_turn(world, target, serving, memory):
         return waiting
-    return shift(world, target, old, serving, memory)
+    return shift(world, target, serving.stable, serving, memory)
 
 
 def _suspended(world: World, serving: Serving, revision: str) -> Verdict:
@@ -107,7 +104,7 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
         + route_safely(world, serving, target.revision, f"traffic goes to revision {target.revision}")
         + children.resize(deployed, target.replicas, f"{count(target.replicas, 'replica')} wanted")
     )
-    if _drained(world, serving, target):
+    if _drained(world, serving, target.revision):
         actions += remove_others(serving, {target.revision}, f"revision {target.revision} has taken over")
     return replace(_judge(world, target, serving, memory), actions=actions, traffic={target.revision: WHOLE})
 
@@ -130,15 +127,12 @@ def _wait_for_room(serving: Serving, memory: RolloutStatus, target: Target, pods
     )
 
 
-def _drained(world: World, serving: Serving, target: Target) -> bool:
-    """Whether others may go: they get no traffic any more and could not carry more of it, or nobody relied on them."""
+def _drained(world: World, serving: Serving, revision: str) -> bool:
+    """Whether others may go: they get no traffic any more, or nobody relied on them."""
     if serving.stable is None:
         return True
-    beside = world.spec.rollout.strategy != "Recreate"
-    if beside and any(carries_less(serving, target, other) for other in serving.alive):
-        return False
-    routed = world.observed.service is not None and world.observed.service.revision == target.revision
-    return routed and set(serving.traffic) == {target.revision}
+    routed = world.observed.service is not None and world.observed.service.revision == revision
+    return routed and set(serving.traffic) == {revision}
 
 
 def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:

@@ -69,16 +69,12 @@ def _trouble(moving: Shift) -> Trouble | None:
         return found
     if moving.under_analysis and (found := restarted(moving.world, revision, moving.memory.restarts or 0)):
         return found
-    back = moving.switched and moving.serving.full(moving.stable, moving.target.replicas)
-    if back and (found := restarted(moving.world, revision, moving.memory.restarts or 0)):
-        return found
     if found := flapping(moving):
         return found
     if moving.under_analysis:
         return _as_trouble(moving.answer if moving.memory.step == ANALYSING else proven_worse(moving.answer))
-    # Load shifts from one to the other now, so that latencies are not to be compared any more; nor are failures once
-    # the other has no load to fail on.
-    promoted = moving.known and moving.memory.step in (EXPANDING, SWITCHING) and not moving.switched
+    # Load shifts from one to the other now, so that latencies are not to be compared any more.
+    promoted = moving.known and moving.memory.step in (EXPANDING, SWITCHING)
     return _as_trouble(fails_more(moving.world.observed.signals, moving.question(moving.last))) if promoted else None
 
 
@@ -108,9 +104,10 @@ def _go_on(moving: Shift, at: Position) -> RolloutResult:
         moving.serving, {moving.stable.revision, target.revision}, "superseded before it was proven"
     )
     analysing = step in (ANALYSING, WAITING)
+    baseline = moving.memory.restarts if moving.under_analysis else restarts(world.observed, target.revision)
     watched = analysing or step in (EXPANDING, SWITCHING)
     return RolloutResult(
-        memory=moving.remember(at, _restarts(moving, at)),
+        memory=moving.remember(at, baseline if analysing else None),
         actions=actions,
         traffic=shares(moving, at, theirs),
         verdict=verdict_of(moving, at),
@@ -118,14 +115,6 @@ def _go_on(moving: Shift, at: Position) -> RolloutResult:
         question=moving.question(at.number) if watched else None,
         requeue=PROGRESS_CHECK,
     )
-
-
-def _restarts(moving: Shift, at: Position) -> int | None:
-    """How many were none of this analysis's, or this switch's; None while neither goes on."""
-    held = moving.under_analysis if at.step in (ANALYSING, WAITING) else moving.switched
-    if at.step in (ANALYSING, WAITING, SWITCHING) or (held and at.step == EXPANDING):
-        return moving.memory.restarts if held else restarts(moving.world.observed, moving.target.revision)
-    return None
 
 
 def _counts(moving: Shift, at: Position) -> tuple[int, int]:
