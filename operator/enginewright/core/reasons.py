@@ -49,7 +49,6 @@ class Reason(StrEnum):
     STORE_MISSING = "StoreMissing"
     VOLUME_MISSING = "VolumeMissing"
     IMAGE_PULL_FAILED = "ImagePullFailed"
-    INTERRUPTED = "Interrupted"
     OUT_OF_MEMORY = "OutOfMemory"
     EVICTED = "Evicted"
     NODE_LOST = "NodeLost"

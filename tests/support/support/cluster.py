@@ -208,6 +208,8 @@ class Cluster:
     slices: dict[str, int] = field(default_factory=dict)
     broken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
+    devices: int = 1000
+    rolling: dict[str, tuple[int, int]] = field(default_factory=dict)
     serial: int = 0
     log: list[str] = field(default_factory=list)
     last: Plan = field(default_factory=Plan)
@@ -409,6 +411,8 @@ class Cluster:
         meta, containers = manifest["metadata"], manifest["spec"]["template"]["spec"]["containers"]
         name = meta["name"]
         digest = proven_digest(manifest["spec"]["template"]["spec"])
+        rolling = manifest["spec"]["strategy"].get("rollingUpdate") or {}
+        self.rolling[name] = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
         if name in self.deployments:
             self._change(name, manifest_digest=digest)
             return
@@ -496,28 +500,41 @@ class Cluster:
                     del self.pods[pod.name]
                 del self.deployments[name]
                 continue
-            mine = self._rolled(deployment, mine)
+            if any(pod.manifest_digest != deployment.manifest_digest for pod in mine):
+                self._roll(deployment, mine)
+                continue
             for pod in sorted(mine, key=lambda pod: (pod.ready, pod.name))[
                 : max(0, len(mine) - deployment.spec_replicas)
             ]:
                 del self.pods[pod.name]
-            for _ in range(deployment.spec_replicas - len(mine)):
-                self.serial += 1
-                pod_name = f"{name}-{self.serial}"
-                self.pods[pod_name] = PodView(
-                    name=pod_name, phase="Pending", revision=deployment.revision, created=self.now, ip="10.0.0.1",
-                    manifest_digest=deployment.manifest_digest,
-                )  # fmt: skip
+            self._add(deployment, deployment.spec_replicas - len(mine))
             self._count(name)
 
-    def _rolled(self, deployment: DeploymentView, pods: list[PodView]) -> list[PodView]:
-        """Those that stay: of an older template those that are not ready go, and one that is, while others are."""
-        old = [pod for pod in pods if pod.manifest_digest != deployment.manifest_digest]
-        ready = [pod for pod in old if pod.ready]
-        others = any(pod.ready for pod in pods if pod not in ready[:1])
-        for pod in [pod for pod in old if not pod.ready] + (ready[:1] if others else []):
+    def _add(self, deployment: DeploymentView, number: int) -> None:
+        for _ in range(number):
+            self.serial += 1
+            name = f"{deployment.name}-{self.serial}"
+            self.pods[name] = PodView(
+                name=name, phase="Pending", revision=deployment.revision, created=self.now, ip="10.0.0.1",
+                manifest_digest=deployment.manifest_digest,
+            )  # fmt: skip
+
+    def _roll(self, deployment: DeploymentView, pods: list[PodView]) -> None:
+        """As the Deployment controller does: new ones within the surge, then old ones that are not ready, then others,
+        as far as enough are available (kubernetes pkg/controller/deployment/rolling.go)."""
+        unavailable, surge = self.rolling[deployment.name]
+        wanted, digest = deployment.spec_replicas, deployment.manifest_digest
+        new = sum(pod.manifest_digest == digest for pod in pods)
+        self._add(deployment, min(wanted - new, wanted + surge - len(pods)))
+        pods = [pod for pod in self.pods.values() if pod.revision == deployment.revision]
+        waiting = sum(pod.manifest_digest == digest and not pod.ready for pod in pods)
+        spare = len(pods) - (wanted - unavailable) - waiting
+        old = sorted((pod for pod in pods if pod.manifest_digest != digest), key=lambda pod: (pod.ready, pod.name))
+        for pod in old[: max(0, spare)]:
+            if pod.ready and sum(one.ready for one in self.pods.values() if one in pods) <= wanted - unavailable:
+                break
             del self.pods[pod.name]
-        return [pod for pod in pods if pod.name in self.pods]
+        self._count(deployment.name)
 
     def _count(self, name: str) -> None:
         deployment = self.deployments[name]
@@ -529,7 +546,7 @@ class Cluster:
 
     def kubelet(self) -> None:
         self.activators = {name: replace(pod, ready=self.holding) for name, pod in self.activators.items()}
-        for pod in list(self.pods.values()):
+        for pod in list(self.pods.values())[: self.devices]:
             wrong = self.broken.get(pod.revision) or self._refuses(pod)
             if wrong is not None and not (pod.ready and wrong is REFUSED):
                 self.pods[pod.name] = replace(pod, ready=False, **wrong)

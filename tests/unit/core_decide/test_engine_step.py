@@ -357,6 +357,22 @@ def test_a_build_that_was_stopped_at_its_pods_deadline_is_not_tried_again(
     assert build_job(cluster) == f"{name[:-1]}2"
 
 
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_build_whose_pod_ran_out_of_time_before_it_started_is_tried_again(failed: bool) -> None:
+    """Its image was on its way all the time."""
+    cluster = building()
+    name = build_job(cluster)
+    cluster.show(name, pods=(pod(waiting_reason="ImagePullBackOff"),))
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/ImagePullFailed"
+    cluster.show(name, pods=(pod(phase="Failed", reason="DeadlineExceeded"),), failed=failed, active=0 if failed else 1)
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/BuildRetrying"
+    cluster.wait(300)
+    cluster.operate()
+    assert build_job(cluster) == f"{name[:-1]}2"
+
+
 @pytest.mark.parametrize(("seconds", "again"), [(7200, True), (600, False)])
 def test_a_budget_that_was_raised_while_the_build_ran_is_given_to_another_one(seconds: int, again: bool) -> None:
     """The fingerprint has no budget in it, so that the Job runs on with the old one."""
@@ -576,14 +592,21 @@ def test_stuck_replicas_look_again_where_the_store_has_the_engine_once_more() ->
     assert cluster.says("Ready") == "True/Serving"
 
 
-def test_replicas_of_an_engine_that_another_object_built_again_are_brought_to_it() -> None:
+def built_by_another_object(cluster: Cluster, fingerprint: str) -> str:
+    """Its new manifest's digest."""
+    record, again = cluster.records[fingerprint], f"sha256:{'c' * 64}"
+    cluster.records[fingerprint] = replace(record, outcome=replace(record.outcome, manifest_digest=again))
+    cluster.stored[fingerprint] = again
+    return again
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "Recreate"])
+def test_replicas_of_an_engine_that_another_object_built_again_are_brought_to_it(strategy: str) -> None:
     """Those that serve go on; one that starts refuses what it does not know."""
-    cluster = Cluster(spec={**SPEC, "replicas": 3})
+    cluster = Cluster(spec={**SPEC, "replicas": 3, "rollout": {"strategy": strategy}})
     cluster.settle()
     (fingerprint, record), = cluster.records.items()
-    again = replace(record.outcome, manifest_digest=f"sha256:{'c' * 64}")
-    cluster.records[fingerprint] = replace(record, outcome=again)
-    cluster.stored[fingerprint] = again.manifest_digest
+    again = built_by_another_object(cluster, fingerprint)
     cluster.settle()
     assert served_digests(cluster) == {record.outcome.manifest_digest}
     del cluster.pods[min(cluster.pods)]
@@ -593,10 +616,36 @@ def test_replicas_of_an_engine_that_another_object_built_again_are_brought_to_it
         cluster.controllers()
         answering.append(sum(pod.ready for pod in cluster.pods.values()))
         cluster.wait(1)
-    assert served_digests(cluster) == {again.manifest_digest}
+    assert served_digests(cluster) == {again}
     assert min(answering) >= 2
     assert cluster.jobs == jobs, "without a build"
     assert cluster.says("Ready") == "True/Serving"
+
+
+def test_one_that_refuses_gives_its_device_to_the_next() -> None:
+    cluster = Cluster(devices=1)
+    cluster.settle()
+    again = built_by_another_object(cluster, next(iter(cluster.records)))
+    del cluster.pods[min(cluster.pods)]
+    cluster.settle()
+    assert served_digests(cluster) == {again}
+
+
+def test_a_candidate_whose_engine_was_built_again_before_it_started_is_not_given_up() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    first = cluster.revision
+    cluster.edit(engine={"maxBatchSize": 16})
+    for _ in range(50):
+        cluster.operate()
+        cluster.settle_jobs()
+        cluster.wait(1)
+        if new := [view for view in cluster.deployments.values() if view.revision != first]:
+            break
+    again = built_by_another_object(cluster, new[0].fingerprint)
+    cluster.settle()
+    assert cluster.revision == new[0].revision
+    assert served_digests(cluster) == {again}
 
 
 def test_engine_is_not_rebuilt_for_ever() -> None:

@@ -28,7 +28,8 @@ def _server_restarts(pod: PodView) -> int:
 def starting_trouble(world: World, deployment: DeploymentView | None, revision: str) -> Trouble | None:
     """Why the revision will not get ready, as far as anybody can tell."""
     pods = pods_of(world.observed, revision)
-    if refused := refusal(pods, revision):
+    record = world.observed.records.get(deployment.fingerprint) if deployment else None
+    if refused := refusal(pods, revision, record):
         return refused
     for pod in pods:
         if pod.restarts >= CRASHES and not pod.ready:

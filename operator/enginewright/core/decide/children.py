@@ -56,7 +56,8 @@ def run(world: World, revision: str, record: EngineRecord, placement: Placement,
     if seen and (seen.deleting or not outdated or seen.manifest_digest == record.outcome.manifest_digest):
         return () if seen.deleting else claim(world, placement)
     preferred = preferred_nodes(world, record, placement)
-    manifest = deployment(world.owner, world.spec, record, placement, world.config, preferred=preferred)
+    manifest = deployment(world.owner, world.spec, record, placement, world.config, preferred=preferred,
+                          again=bool(seen))
     why = "its replicas look for an engine that has been built again since" if seen else why
     return (*claim(world, placement), Apply(manifest=manifest, why=why, force=bool(seen)))
 

@@ -37,6 +37,8 @@ PENDING_REASONS = frozenset(
 Retry = Literal["never", "spec", "always", "limited"]
 # How CUDA, TensorRT and ONNX Runtime name the device's memory in what the builder reports.
 _DEVICE = re.compile(r"cuda|gpu", re.IGNORECASE)
+# What the builder says when it is asked to stop, whoever asks.
+_INTERRUPTED = "Interrupted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,27 +169,33 @@ def pod_end(pods: Iterable[PodView], too_slow: str) -> JobFailure | None:
 def ran_out(job: JobView, too_slow: str) -> JobFailure | None:
     """That the newest pod that ended was stopped at its own deadline. The builder knows only that it was interrupted;
     whatever else it said is nearer to the cause."""
-    if job.outcome and not (job.outcome.error and job.outcome.error.reason == Reason.INTERRUPTED):
+    if job.outcome and not (job.outcome.error and job.outcome.error.reason == _INTERRUPTED):
         return None
     end = pod_end(job.pods, too_slow)
     return end if end and end.reason == Reason.BUILD_DEADLINE_EXCEEDED else None
+
+
+def _no_start(job: JobView) -> JobFailure:
+    return JobFailure(
+        reason=Reason.BUILD_DEADLINE_EXCEEDED,
+        retry="always",
+        message=f"Job {job.name} could not start before its deadline.",
+    )
 
 
 def job_failure(job: JobView, *, never_started: bool, too_slow: str) -> JobFailure:
     """Why a Job has no result. ``never_started`` says that its pod was last seen waiting, ``too_slow`` what to do about
     one that ran out of time."""
     if late := ran_out(job, too_slow):
-        return late
+        # A pod's deadline counts from when a node took it, also while its image is on its way.
+        ran = job.outcome is not None or any(pod.exit_code is not None for pod in job.pods)
+        return late if ran or not never_started else _no_start(job)
     error = job.outcome.error if job.outcome else None
     if error and error.family == "user":
         return JobFailure(reason=error.reason, message=explain(error), retry="never")
     if job.failure_reason == "DeadlineExceeded":
         if never_started:
-            return JobFailure(
-                reason=Reason.BUILD_DEADLINE_EXCEEDED,
-                retry="always",
-                message=f"Job {job.name} could not start before its deadline.",
-            )
+            return _no_start(job)
         return JobFailure(
             reason=Reason.BUILD_DEADLINE_EXCEEDED,
             retry="spec",

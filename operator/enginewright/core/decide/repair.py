@@ -1,8 +1,8 @@
 """What if the store has lost or damaged an engine that the index still lists?
 
 Servers check before they load, and say so by the exit code of their verify container. Then the index entry goes and the
-engine is built again, a few times. The new one has another manifest, by whose digest replicas know their engine: their
-Deployment is written anew, also that of another object that shares the engine.
+engine is built again, a few times. The new one has another manifest, by whose digest replicas know their engine: the
+Deployment of the revision that is asked for is written anew, also that of another object that shares the engine.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def _looks_for_another(pod: PodView, record: EngineRecord) -> bool:
     return pod.manifest_digest not in ("", record.outcome.manifest_digest)
 
 
-def refusal(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
-    """Why a replica will not serve: its engine is not what was published, or does not answer as it was proven to."""
-    found = refusing(pods, revision)
+def refusal(pods: tuple[PodView, ...], revision: str, record: EngineRecord | None = None) -> Trouble | None:
+    """Why a replica will not serve: its engine is not what was published, or does not answer as it was proven to. One
+    that looks for an engine that was there before ``record`` is about to be replaced, and says nothing of it."""
+    found = tuple(pod for pod in refusing(pods, revision) if record is None or not _looks_for_another(pod, record))
     if not found:
         return _misfit(pods, revision) or _wrong_answers(pods, revision)
     said = found[0].terminated_message.strip() or f"kubectl logs {found[0].name} -c {CONTAINER_VERIFY} says why"

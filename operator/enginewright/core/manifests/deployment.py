@@ -76,9 +76,9 @@ def deployment_name(owner_name: str, revision: str) -> str:
 
 
 def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig, *,
-               preferred: Sequence[str] = ()) -> JSON:
+               preferred: Sequence[str] = (), again: bool = False) -> JSON:
     """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``preferred`` are
-    host names of nodes, the best first."""
+    host names of nodes, the best first. ``again``: of one that is there, with replicas that will never start."""
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
     placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
@@ -98,7 +98,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
                              annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri}),
         "spec": {
             "selector": {"matchLabels": labels.revision_selector(owner.name, revision)},
-            "strategy": _strategy(spec),
+            "strategy": _one_by_one(spec) if again else _strategy(spec),
             "progressDeadlineSeconds": 2 * startup_seconds(record) + IMAGE_PULL_SECONDS,  # to load, and to answer
             "revisionHistoryLimit": 1,  # revisions are Deployments of their own
             "template": merge(template, spec.serving.pod_template),
@@ -111,6 +111,13 @@ def _strategy(spec: Spec) -> JSON:
         return {"type": "Recreate"}
     surge = spec.rollout.max_surge
     return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0 if surge else 1, "maxSurge": surge}}
+
+
+def _one_by_one(spec: Spec) -> JSON:
+    """A replica that will never start is to go before another one comes: it may hold the only device. Those that serve
+    then go one at a time, each when another one has come."""
+    surge = 0 if spec.rollout.strategy == "Recreate" else spec.rollout.max_surge
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": surge}}
 
 
 def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
