@@ -2,8 +2,9 @@
 
 The rules are those of client-go's leader election: a standby judges a lease by how long *it* has not seen it change, so
 that clocks need not agree; a leader that cannot renew gives up before a standby may take over, and ends its process.
-Nothing else hangs on it: writes carry a resourceVersion or a name that only one can create, so that a leader which was
-stopped in the middle of a write and wakes up late does no harm (ADR 0001).
+Little else hangs on it: claims carry a resourceVersion and what is created has a name that only one can create, so
+that a leader which was stopped in the middle of a pass and wakes up late builds nothing twice (ADR 0001). One call of
+it, such as the deletion of a Deployment, may still come late, and the next pass of the new leader finds it so.
 """
 
 from __future__ import annotations
