@@ -52,8 +52,7 @@ def run(world: World, revision: str, record: EngineRecord, placement: Placement,
     look for an engine that has been built again since: they would refuse the new one for ever.
     """
     seen = world.observed.deployment(revision)
-    outdated = bool(seen) and repair.outdated(world.observed.pods, revision, record)
-    if seen and (seen.deleting or not outdated or seen.manifest_digest == record.outcome.manifest_digest):
+    if seen and (seen.deleting or not repair.outdated(world.observed.pods, seen, record)):
         return () if seen.deleting else claim(world, placement)
     preferred = preferred_nodes(world, record, placement)
     manifest = deployment(world.owner, world.spec, record, placement, world.config, preferred=preferred,

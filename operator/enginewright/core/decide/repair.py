@@ -14,7 +14,7 @@ from enginewright.core.decide.jobs import Trouble
 from enginewright.core.decide.world import World
 from enginewright.core.labels import CONTAINER_FITS, CONTAINER_VERIFY
 from enginewright.core.manifests import record_name
-from enginewright.core.observed import EngineRecord, PodView
+from enginewright.core.observed import DeploymentView, EngineRecord, PodView
 from enginewright.core.plan import Action, Delete
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import BuildStatus
@@ -32,8 +32,9 @@ class Repair:
     actions: tuple[Action, ...] = ()
 
 
-def refusing(pods: tuple[PodView, ...], revision: str) -> tuple[PodView, ...]:
-    """The replicas of ``revision`` whose verify container says that the engine is not what was published."""
+def refusing(pods: tuple[PodView, ...], revision: str, record: EngineRecord | None = None) -> tuple[PodView, ...]:
+    """The replicas of ``revision`` whose verify container says that the engine is not what was published; without those
+    that look for one that was there before ``record``."""
     return tuple(
         pod
         for pod in pods
@@ -42,12 +43,15 @@ def refusing(pods: tuple[PodView, ...], revision: str) -> tuple[PodView, ...]:
         and not pod.ready
         and pod.failed_container == CONTAINER_VERIFY
         and pod.exit_code == EXIT_USER
+        and not (record and _looks_for_another(pod, record))
     )
 
 
-def outdated(pods: tuple[PodView, ...], revision: str, record: EngineRecord) -> tuple[PodView, ...]:
-    """Those that refuse the engine as they look for the one that was there before it was built again."""
-    return tuple(pod for pod in refusing(pods, revision) if _looks_for_another(pod, record))
+def outdated(pods: tuple[PodView, ...], deployed: DeploymentView, record: EngineRecord) -> bool:
+    """Whether the engine has been built again since ``deployed`` was written, and replicas refuse it for that."""
+    if deployed.manifest_digest == record.outcome.manifest_digest:
+        return False
+    return any(_looks_for_another(pod, record) for pod in refusing(pods, deployed.revision))
 
 
 def _looks_for_another(pod: PodView, record: EngineRecord) -> bool:
@@ -57,7 +61,7 @@ def _looks_for_another(pod: PodView, record: EngineRecord) -> bool:
 def refusal(pods: tuple[PodView, ...], revision: str, record: EngineRecord | None = None) -> Trouble | None:
     """Why a replica will not serve: its engine is not what was published, or does not answer as it was proven to. One
     that looks for an engine that was there before ``record`` is about to be replaced, and says nothing of it."""
-    found = tuple(pod for pod in refusing(pods, revision) if record is None or not _looks_for_another(pod, record))
+    found = refusing(pods, revision, record)
     if not found:
         return _misfit(pods, revision) or _wrong_answers(pods, revision)
     said = found[0].terminated_message.strip() or f"kubectl logs {found[0].name} -c {CONTAINER_VERIFY} says why"
@@ -93,7 +97,7 @@ def _wrong_answers(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
 
 
 def repair_step(world: World, revision: str, record: EngineRecord, memory: BuildStatus | None) -> Repair:
-    found = tuple(pod for pod in refusing(world.observed.pods, revision) if not _looks_for_another(pod, record))
+    found = refusing(world.observed.pods, revision, record)
     if not found or world.spec.suspend:
         return Repair()
     repairs = (memory.repairs if memory else None) or 0

@@ -98,7 +98,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
                              annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri}),
         "spec": {
             "selector": {"matchLabels": labels.revision_selector(owner.name, revision)},
-            "strategy": _one_by_one(spec) if again else _strategy(spec),
+            "strategy": _strategy(spec, again=again),
             "progressDeadlineSeconds": 2 * startup_seconds(record) + IMAGE_PULL_SECONDS,  # to load, and to answer
             "revisionHistoryLimit": 1,  # revisions are Deployments of their own
             "template": merge(template, spec.serving.pod_template),
@@ -106,18 +106,15 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     })
 
 
-def _strategy(spec: Spec) -> JSON:
-    if spec.rollout.strategy == "Recreate":
+def _strategy(spec: Spec, *, again: bool) -> JSON:
+    """``again``: a replica that will never start is to go before another one comes, for it may hold the only device.
+    Those that serve then go one at a time, each when another one has come."""
+    recreate = spec.rollout.strategy == "Recreate"
+    if recreate and not again:
         return {"type": "Recreate"}
-    surge = spec.rollout.max_surge
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0 if surge else 1, "maxSurge": surge}}
-
-
-def _one_by_one(spec: Spec) -> JSON:
-    """A replica that will never start is to go before another one comes: it may hold the only device. Those that serve
-    then go one at a time, each when another one has come."""
-    surge = 0 if spec.rollout.strategy == "Recreate" else spec.rollout.max_surge
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": surge}}
+    surge = 0 if recreate else spec.rollout.max_surge
+    unavailable = 0 if surge and not again else 1
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}}
 
 
 def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
