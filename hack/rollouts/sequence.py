@@ -53,20 +53,22 @@ def drill(corner: Corner, wanted: Wanted, output: Path, console: Console) -> Sum
 
 def with_load(moves: Drill, wanted: Wanted, work: Callable[[], None]) -> None:
     """Runs ``work`` while requests keep coming, and counts them."""
-    corner, began = moves.corner, time.monotonic()
+    corner = moves.corner
     arguments = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--rate", str(wanted.rate),
-                 "--seconds", str(LONGEST), "--retries", "5", "--json", "--inputs", "/models/evaluation.npz"]
+                 "--min-requests", str(wanted.requests), "--seconds", str(LONGEST), "--retries", "5", "--json",
+                 "--inputs", "/models/evaluation.npz"]
     traffic.start(corner.kube, NAMESPACE, LOAD, corner.builder, arguments, deadline=LONGEST + 60)
     traffic.await_start(corner.kube, NAMESPACE, LOAD)
     try:
         work()
-        left = wanted.requests / wanted.rate - (time.monotonic() - began) + 5
-        if left > 5:
-            moves.console.print(f"  load goes on for {left:.0f} s, until there were {wanted.requests:,} requests")
-            time.sleep(left)
+        moves.console.print(f"  load goes on until there were {wanted.requests:,} requests")
+    except BaseException:
+        traffic.stop(corner.kube, NAMESPACE, LOAD)  # asked twice, it waits for no more requests
+        raise
     finally:
         traffic.stop(corner.kube, NAMESPACE, LOAD)
-        moves.summary.add_load(traffic.finish(corner.kube, NAMESPACE, LOAD, timeout=120))
+        patience = wanted.requests / wanted.rate + 120
+        moves.summary.add_load(traffic.finish(corner.kube, NAMESPACE, LOAD, timeout=patience))
 
 
 def sequence(moves: Drill, wanted: Wanted) -> None:

@@ -29,6 +29,7 @@ from enginewright_builder.load import (
     run_on_time,
 )
 from enginewright_builder.load.requests import split
+from enginewright_builder.load.stopping import Stop
 
 EXIT_USAGE = 2
 
@@ -54,17 +55,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _run(options: argparse.Namespace, lines: Sequence[str]) -> tuple[LoadResult, int]:
     requests = await _requests(options, lines)
-    stop = asyncio.Event()
+    stop = Stop(options.min_requests if options.rate else 0)
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(sig, stop.set)
+        loop.add_signal_handler(sig, stop.ask)
     common: dict[str, Any] = {"seconds": options.seconds, "warmup_seconds": options.warmup_seconds,
-                              "timeout": options.timeout, "retries": options.retries, "stop": stop}
+                              "timeout": options.timeout, "retries": options.retries, "stop": stop.event}
     async with Channels(options.url, count=options.channels, reconnect_seconds=options.reconnect_seconds) as channels:
         if options.rate:
             arrivals = poisson_arrivals(options.rate, options.seed) if options.arrivals == "poisson" else \
                 constant_arrivals(options.rate)
-            result = await open_loop(channels, requests, arrivals, **common)
+            result = await open_loop(channels, requests, stop.counted(arrivals), **common)
         else:
             result = await closed_loop(channels, requests, concurrency=options.closed,
                                        max_requests=options.max_requests, **common)
@@ -139,6 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--warmup-seconds", type=float, default=0.0, help="before the window; counted, not measured")
     parser.add_argument("--max-requests", type=int, default=0, help="end a closed loop after so many (0: no limit)")
+    parser.add_argument("--min-requests", type=int, default=0,
+                        help="with --rate: asked to stop (SIGTERM), go on until so many were sent; asked twice, stop")
     parser.add_argument("--batch", type=_positive, default=1, help="rows of each request")
     data = parser.add_mutually_exclusive_group()
     data.add_argument("--inputs", metavar="FILE.npz", help="arrays by input name, samples in the leading dimension")

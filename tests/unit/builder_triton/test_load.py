@@ -37,6 +37,7 @@ from enginewright_builder.load import (
 from enginewright_builder.load.__main__ import main
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, split
 from enginewright_builder.load.result import nearest_rank, throughput_interval
+from enginewright_builder.load.stopping import Stop
 
 
 @dataclass
@@ -145,6 +146,19 @@ async def test_open_loop_counts_latency_from_the_scheduled_time(backend: Backend
     assert result.requests == 10
     assert result.max_ms >= 10 * 20
     assert result.failed == 0
+
+
+@pytest.mark.parametrize(("least", "times", "sent"), [(0, 1, 0), (1, 1, 1), (7, 1, 7), (99, 1, 20), (7, 2, 0)])
+async def test_a_load_asked_to_stop_first_sends_the_least_that_was_wanted(backend: Backend, least: int, times: int,
+                                                                          sent: int) -> None:
+    stop = Stop(least)
+    for _ in range(times):
+        stop.ask()
+    arrivals = [index / 1000 for index in range(20)]
+    async with Channels(backend.url) as channels:
+        result = await open_loop(channels, ONE, stop.counted(arrivals), seconds=600 if sent < 20 else 0.1,
+                                 stop=stop.event)
+    assert (result.requests, backend.served) == (sent, sent)
 
 
 async def test_open_loop_says_what_it_could_not_send(backend: Backend) -> None:
