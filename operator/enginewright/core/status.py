@@ -352,7 +352,8 @@ class RolloutStatus(StatusModel):
     restarts: int | None = None
     """Restarts of the candidate's pods when its analysis began."""
     falls: int | None = None
-    """How often replicas of the candidate that were under analysis were ready no more."""
+    """How often replicas of the candidate were ready no more while it was analysed, or none of them after all traffic
+    had moved to it."""
     analysis: AnalysisStatus | None = None
     """Figures of the analysis."""
     stable_source: str | None = None

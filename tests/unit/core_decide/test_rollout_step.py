@@ -109,7 +109,7 @@ def test_blue_green_switches_only_at_full_strength() -> None:
 
 
 def test_old_revision_stays_until_it_gets_no_traffic() -> None:
-    cluster = serving(strategy="BlueGreen", analysisSeconds=0)
+    cluster = serving(strategy="BlueGreen", analysisSeconds=0, scaleDownDelaySeconds=0)
     old = cluster.revision
     new = changed(cluster)
     until(cluster, lambda: selected(cluster) == new)

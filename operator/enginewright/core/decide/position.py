@@ -19,12 +19,13 @@ from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Reason
 from enginewright.core.status import AnalysisStatus, RolloutStatus
 
-STARTING, ANALYSING, WAITING, EXPANDING, SWITCHING = (
+STARTING, ANALYSING, WAITING, EXPANDING, SWITCHING, DRAINING = (
     "Starting",
     "Analysing",
     "WaitingForPromotion",
     "Expanding",
     "Switching",
+    "Draining",
 )
 # A revision whose replicas were ready and then not so often is given up.
 FALLS = 3
@@ -86,10 +87,12 @@ class Shift:
 
     @cached_property
     def falls(self) -> int:
-        """Falls out of an analysis, one that is seen now included. A replica that went away altogether is no fall: it
-        was evicted or its node was drained."""
+        """Falls out of an analysis or after a switch, one that is seen now included. A replica that went away
+        altogether is no fall: it was evicted or its node was drained."""
         before = (self.memory.falls or 0) if self.known else 0
-        if not self.under_analysis or self.available(self.splits[self.last].candidate):
+        # Traffic relies on another revision again, though all of it had gone to this one.
+        fallen_back = self.known and self.memory.step == DRAINING
+        if not (self.under_analysis or fallen_back) or self.available(self.splits[self.last].candidate):
             return before
         began = parse_timestamp(self.memory.step_start_time)
         pods = pods_of(self.world.observed, self.target.revision)
@@ -182,11 +185,13 @@ def promote_with(name: str, revision: str) -> str:
 
 
 def flapping(moving: Shift) -> Trouble | None:
-    """Replicas that are ready in turns, without a restart: no analysis of them ever ends."""
-    if not moving.under_analysis or moving.falls < FALLS:
+    """Replicas that are ready in turns, without a restart: no analysis of them ever ends, nor does a rollout of them
+    that each switch breaks."""
+    if moving.falls < FALLS:
         return None
     return Trouble(
         reason=Reason.REPLICAS_NOT_READY,
-        message=f"Replicas stopped being ready {moving.falls} times during the analysis: kubectl describe pod "
+        message=f"Replicas stopped being ready {moving.falls} times while they were analysed or after all traffic had "
+        f"moved to them: kubectl describe pod "
         f"-l {labels.REVISION}={moving.target.revision} says what their readiness probe found.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enginewright.core.conditions import bad
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
-from enginewright.core.decide.position import Shift
+from enginewright.core.decide.position import DRAINING, Shift
 from enginewright.core.decide.roll_back import retreat
 from enginewright.core.decide.rollout import PROGRESS_CHECK, RolloutResult
 from enginewright.core.decide.world import count
@@ -23,7 +23,7 @@ def recreate(moving: Shift) -> RolloutResult:
         if other.revision != moving.target.revision
     )
     return RolloutResult(
-        memory=RolloutStatus(stable=moving.stable.revision, candidate=moving.target.revision, step="Draining"),
+        memory=RolloutStatus(stable=moving.stable.revision, candidate=moving.target.revision, step=DRAINING),
         actions=going,
         requeue=PROGRESS_CHECK,
         verdict=bad(
@@ -41,7 +41,7 @@ def _turn_back(moving: Shift) -> RolloutResult:
     revision, stable = moving.target.revision, moving.stable.revision
     actions, traffic, meanwhile = retreat(moving, "strategy Recreate runs one revision at a time")
     return RolloutResult(
-        memory=RolloutStatus(stable=stable, candidate=revision, step="Draining"),
+        memory=RolloutStatus(stable=stable, candidate=revision, step=DRAINING),
         actions=actions,
         traffic=traffic,
         requeue=PROGRESS_CHECK,

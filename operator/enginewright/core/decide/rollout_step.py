@@ -7,14 +7,16 @@ or another revision serves (shift from it, see :mod:`~enginewright.core.decide.s
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from enginewright.core import labels
-from enginewright.core.conditions import Verdict, bad, good, unknown
+from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp, unknown
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.gateway import not_installed
 from enginewright.core.decide.idle import nobody_serves, taken_over, wait_for_replicas
+from enginewright.core.decide.position import DRAINING, SWITCHING
 from enginewright.core.decide.rollout import (
     PROGRESS_CHECK,
     RolloutResult,
@@ -104,7 +106,7 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
         + route_safely(world, serving, target.revision, f"traffic goes to revision {target.revision}")
         + children.resize(deployed, target.replicas, f"{count(target.replicas, 'replica')} wanted")
     )
-    if _drained(world, serving, target.revision):
+    if _drained(world, serving, target.revision) and not _stays_until(world, target, memory):
         actions += remove_others(serving, {target.revision}, f"revision {target.revision} has taken over")
     return replace(_judge(world, target, serving, memory), actions=actions, traffic={target.revision: WHOLE})
 
@@ -112,7 +114,7 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
 def _wait_for_room(serving: Serving, memory: RolloutStatus, target: Target, pods: int) -> RolloutResult:
     """What was proven stays remembered: until its Deployment has gone, a pass that comes again says the same."""
     memory = RolloutStatus(
-        stable=memory.stable, candidate=target.revision, step="Draining", rolled_back=memory.rolled_back
+        stable=memory.stable, candidate=target.revision, step=DRAINING, rolled_back=memory.rolled_back
     )
     old = count(pods, "old replica") if pods else count(len(serving.alive), "old Deployment")
     return RolloutResult(
@@ -133,6 +135,22 @@ def _drained(world: World, serving: Serving, revision: str) -> bool:
         return True
     routed = world.observed.service is not None and world.observed.service.revision == revision
     return routed and set(serving.traffic) == {revision}
+
+
+def _stays_until(world: World, target: Target, memory: RolloutStatus) -> datetime | None:
+    """How long the old revision is still to stay: an analysis without live traffic shows nothing of what the whole of
+    it does."""
+    began = parse_timestamp(_taken_over_since(memory, target.revision))
+    if world.spec.rollout.strategy != "BlueGreen" or began is None or not target.replicas:
+        return None
+    until = began + timedelta(seconds=world.spec.rollout.scale_down_delay_seconds)
+    return until if until > world.now else None
+
+
+def _taken_over_since(memory: RolloutStatus, revision: str) -> str | None:
+    """When the Service was switched to ``revision``, while the one before it is there."""
+    switched = memory.candidate == revision and memory.step in (SWITCHING, DRAINING)
+    return memory.step_start_time if switched else None
 
 
 def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:
@@ -158,10 +176,13 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
         )
     # Without a replica that is wanted, none will answer later.
     proven = revision if serving.answers(deployed) and not (wanted and memory.stable in others) else memory.stable
+    since, until = _taken_over_since(memory, revision), _stays_until(world, target, memory)
     memory = RolloutStatus(
         stable=proven,
         candidate=revision,
-        step="Draining" if full else "Starting",
+        step=DRAINING if full or since else "Starting",
+        step_start_time=since,
+        falls=memory.falls if since else None,
         analysis=analysis,
         rolled_back=memory.rolled_back,
     )
@@ -169,12 +190,14 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
     if world.spec.rollout.strategy == "Recreate" and starting_trouble(world, deployed, revision):
         verdict = replace(verdict, message=f"{verdict.message}{_way_out(world, revision)}")
     if full:
+        stops = f"can take the traffic back until {timestamp(until)}, then it stops" if until else "stops"
         verdict = bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.DRAINING,
-            f"Revision {revision} took over; revision {', '.join(others)} stops.",
+            f"Revision {revision} took over; revision {', '.join(others)} {stops}.",
         )
-    return RolloutResult(memory=memory, requeue=PROGRESS_CHECK, verdict=verdict)
+    left = (until - world.now).total_seconds() if until else PROGRESS_CHECK
+    return RolloutResult(memory=memory, requeue=min(left, PROGRESS_CHECK), verdict=verdict)
 
 
 def _way_out(world: World, revision: str) -> str:

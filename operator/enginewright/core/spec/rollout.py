@@ -64,6 +64,9 @@ class RolloutSpec(SpecModel):
     gateway: GatewaySpec | None = None
     """Split the traffic that comes through a Gateway by the weights of routes. Absent: by replicas behind one
     Service."""
+    scale_down_delay_seconds: int = Field(default=30, ge=0, le=3600)
+    """With BlueGreen: how long the old revision stays after the switch, at full strength and without traffic. It takes
+    the traffic back when no replica of the new one answers in that time; the third time the new one is given up."""
     auto_promote: bool = True
     """Promote after a good analysis without asking. When false, the rollout waits for the annotation
     enginewright.io/promote; with Recreate, before the old revision is stopped."""

@@ -10,16 +10,13 @@ from typing import Any
 
 from enginewright.core import labels, status
 from enginewright.core.conditions import Verdict, find, unknown
-from enginewright.core.decide.position import EXPANDING, SWITCHING, WAITING
+from enginewright.core.decide.position import DRAINING, EXPANDING, SWITCHING, WAITING
 from enginewright.core.manifests import member_key
 from enginewright.core.observed import FleetView, MemberView
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec import PlacementClassSpec, Spec
 from enginewright.core.spec.fleet import as_raw, classes_of, member_name, member_spec
 from enginewright.core.status import AutoscalingStatus, ClassStatus, RolloutStatus
-
-# It has taken over with all its replicas, and the one before it stops.
-DRAINING = "Draining"
 
 
 class Standing(Enum):

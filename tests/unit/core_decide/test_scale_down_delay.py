@@ -1,0 +1,165 @@
+"""After a BlueGreen switch the old revision stays for a while, and takes the traffic back from one that collapses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from enginewright.core.conditions import parse_timestamp, timestamp
+from support.cluster import SPEC, Cluster, built
+
+
+def switched(replicas: int = 2, delay: int | None = None) -> tuple[Cluster, str, str]:
+    """A cluster whose Service selects the new revision since a pass ago; its old and its new revision."""
+    rollout = {"strategy": "BlueGreen", "analysisSeconds": 10}
+    if delay is not None:
+        rollout["scaleDownDelaySeconds"] = delay
+    cluster = Cluster(spec={**SPEC, "replicas": replicas, "rollout": rollout})
+    cluster.settle()
+    old = cluster.revision
+    cluster.edit(engine={"precision": "fp32"})
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    until_selected(cluster, other_than=old)
+    return cluster, old, selected(cluster)
+
+
+def selected(cluster: Cluster) -> str:
+    assert cluster.service is not None
+    return cluster.service.revision
+
+
+def until_selected(cluster: Cluster, *, other_than: str) -> None:
+    for _ in range(90):
+        if selected(cluster) != other_than:
+            return
+        cluster.step()
+    raise AssertionError(cluster.condition("RolloutComplete"))
+
+
+def since_the_switch(cluster: Cluster) -> datetime:
+    found = parse_timestamp(cluster.status["rollout"]["stepStartTime"])
+    assert found is not None
+    return found
+
+
+def collapse(cluster: Cluster, revision: str) -> None:
+    for pod in list(cluster.pods.values()):
+        if pod.revision == revision:
+            cluster.pods[pod.name] = replace(pod, ready=False)
+    cluster.endpoint_controller()
+    cluster.operate()
+
+
+@pytest.mark.parametrize(("delay", "seconds"), [(None, 30), (90, 90)])
+def test_it_stays_at_full_strength_for_as_long_as_the_spec_says_and_says_until_when(delay: int | None,
+                                                                                    seconds: int) -> None:
+    cluster, old, new = switched(delay=delay)
+    end = since_the_switch(cluster) + timedelta(seconds=seconds)
+    said = f"Revision {new} took over; revision {old} can take the traffic back until {timestamp(end)}, then it stops."
+    cluster.endpoint_controller()
+    while cluster.now < end:
+        cluster.operate()
+        assert cluster.replicas() == {old: 2, new: 2}
+        assert cluster.condition("RolloutComplete")["message"] == said
+        cluster.wait(1)
+    cluster.operate()
+    assert cluster.replicas() == {new: 2}
+    cluster.settle()
+    assert cluster.says("RolloutComplete") == "True/Complete"
+
+
+def test_without_a_delay_it_goes_as_soon_as_it_has_no_traffic() -> None:
+    cluster, old, new = switched(delay=0)
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert cluster.replicas() == {new: 2}, old
+
+
+def test_the_last_moment_of_the_delay_is_looked_at_in_time() -> None:
+    cluster, _, _ = switched(delay=20)
+    cluster.endpoint_controller()
+    end = since_the_switch(cluster) + timedelta(seconds=20)
+    while cluster.now < end - timedelta(seconds=3):
+        cluster.wait(1)
+        plan = cluster.operate()
+    assert plan.requeue_after is not None
+    assert cluster.now + timedelta(seconds=plan.requeue_after) <= end
+
+
+def test_where_none_of_the_new_answers_the_old_one_takes_the_traffic_back_at_once() -> None:
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "False/Draining"
+    collapse(cluster, new)
+    assert selected(cluster) == old
+    assert cluster.replicas() == {old: 2, new: 2}
+    assert cluster.status["rollout"]["falls"] == 1
+
+
+def test_one_replica_less_is_no_collapse() -> None:
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    name = next(pod.name for pod in cluster.pods.values() if pod.revision == new)
+    cluster.pods[name] = replace(cluster.pods[name], ready=False)
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert selected(cluster) == new
+    assert cluster.replicas() == {old: 2, new: 2}, "the delay goes on"
+    cluster.settle()
+    assert cluster.replicas() == {new: 2}
+
+
+def test_the_third_collapse_gives_the_new_one_up() -> None:
+    cluster, old, new = switched()
+    for times in (1, 2):
+        cluster.endpoint_controller()
+        cluster.operate()
+        collapse(cluster, new)
+        assert cluster.status["rollout"]["falls"] == times
+        until_selected(cluster, other_than=old)
+    cluster.endpoint_controller()
+    cluster.operate()
+    collapse(cluster, new)
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+    assert "ReplicasNotReady" in cluster.condition("RolloutComplete")["message"]
+    cluster.settle()
+    assert cluster.replicas() == {old: 2}
+    assert selected(cluster) == old
+
+
+def test_replicas_that_a_drain_takes_are_no_collapse_of_the_revision() -> None:
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    for name in [pod.name for pod in cluster.pods.values() if pod.revision == new]:
+        del cluster.pods[name]
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert selected(cluster) == old
+    assert "falls" not in cluster.status["rollout"]
+    cluster.settle()
+    assert cluster.replicas() == {new: 2}
+
+
+def test_a_spec_that_changes_meanwhile_goes_on_from_what_serves() -> None:
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    cluster.edit(engine={"precision": "int8"})
+    cluster.operate()
+    assert selected(cluster) == new
+    assert old not in cluster.replicas()
+
+
+def test_no_replica_wanted_ends_the_delay() -> None:
+    cluster, _, _ = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    cluster.edit(replicas=0)
+    cluster.settle()
+    assert not any(cluster.replicas().values())
