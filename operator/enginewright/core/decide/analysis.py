@@ -51,14 +51,22 @@ def restarted(world: World, revision: str, before: int) -> Trouble | None:
 
 
 def waiting_trouble(world: World, placement: Placement | None, revision: str) -> Trouble | None:
-    """Why replicas wait to start: nothing wrong with the revision itself."""
+    """Why replicas wait to start: nothing wrong with the revision itself. Without a ``placement`` it is another one
+    than the spec asks for."""
     pods = pods_of(world.observed, revision)
     deployed = world.observed.deployment(revision)
     record = world.observed.records.get(deployed.fingerprint) if deployed else None
     if placement and record and record.outcome.engine:
         placement = pinned(placement, record.outcome.engine.device)
-    image = f"server image {server_image(world.spec, world.config)}"
+    image = f"server image {server_image(world.spec, world.config)}" if placement else "its server image"
     return pod_trouble(pods, placement, image, room(world, placement, pods))
+
+
+def trouble(
+    world: World, deployment: DeploymentView | None, revision: str, placement: Placement | None
+) -> Trouble | None:
+    """Why replicas of the revision are missing, for good or for want of room."""
+    return starting_trouble(world, deployment, revision) or waiting_trouble(world, placement, revision)
 
 
 def _crash(pod: PodView) -> Trouble:

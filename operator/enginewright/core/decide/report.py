@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, merge
 from enginewright.core.decide import blocks
 from enginewright.core.decide.activation import held_verdict
-from enginewright.core.decide.analysis import waiting_trouble
+from enginewright.core.decide.ailing import ailing, ailing_stable, explained
 from enginewright.core.decide.batching_step import batching_verdict
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.history import HistoryResult
@@ -49,13 +49,13 @@ def report(world: World, found: Findings) -> Plan:
     first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
     ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first,
                           scaled=world.spec.autoscaling is not None and not world.spec.suspend)  # fmt: skip
-    waiting = _waiting(world, found, ready)
-    if waiting:
-        ready = replace(ready, message=f"{ready.message} {waiting}")
+    short = ready.reason == Reason.REPLICAS_NOT_READY
+    missing = ailing(world, found.engine, found.engine.revision) if short else None
+    available = available_verdict(world.obj, found.serving, found.engine.revision)
     verdicts = (
-        ready,
+        explained(ready, missing),
         held_verdict(world, found.serving, found.engine.revision, found.scale.wanted)
-        or available_verdict(world.obj, found.serving, found.engine.revision),
+        or explained(available, ailing_stable(world, found.engine, found.serving, available)),
         found.source.verdict,
         found.engine.verdict,
         accuracy,
@@ -78,20 +78,12 @@ def report(world: World, found: Findings) -> Plan:
         requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue,
                                found.quality.requeue,
                                # Room comes and goes on nodes, which nobody watches.
-                               LOOK_AGAIN if waiting else None),
+                               LOOK_AGAIN if missing and missing.reason == Reason.UNSCHEDULABLE else None),
         recommendation=found.scale.recommendation,
         watch_queue=found.scale.watch or found.rollout.watch,
         question=found.rollout.question,
         limits=found.scale.limits,
     )
-
-
-def _waiting(world: World, found: Findings, ready: Verdict) -> str:
-    """Why replicas beside those that serve do not start: after the rollout no other condition says it."""
-    if ready.reason != Reason.REPLICAS_NOT_READY:
-        return ""
-    trouble = waiting_trouble(world, found.engine.placement, found.engine.revision)
-    return trouble.message if trouble and trouble.reason == Reason.UNSCHEDULABLE else ""
 
 
 def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:

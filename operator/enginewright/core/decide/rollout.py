@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enginewright.core.comparison import Question
 from enginewright.core.conditions import Verdict, bad
 from enginewright.core.decide import children
-from enginewright.core.decide.analysis import starting_trouble, waiting_trouble
+from enginewright.core.decide.analysis import trouble
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView, EngineRecord
@@ -98,11 +98,8 @@ def put_aside(world: World, memory: RolloutStatus, revision: str) -> RolledBackS
 
 def starting(world: World, target: Target, deployed: DeploymentView | None, wanted: int) -> Verdict:
     """How far a revision is that is getting ready, or why it does not."""
-    trouble = starting_trouble(world, deployed, target.revision) or waiting_trouble(
-        world, target.placement, target.revision
-    )
-    if trouble:
-        return bad(Condition.ROLLOUT_COMPLETE, trouble.reason, trouble.message)
+    if found := trouble(world, deployed, target.revision, target.placement):
+        return bad(Condition.ROLLOUT_COMPLETE, found.reason, found.message)
     ready = deployed.available if deployed else 0
     return bad(
         Condition.ROLLOUT_COMPLETE,
