@@ -163,3 +163,94 @@ def test_no_replica_wanted_ends_the_delay() -> None:
     cluster.edit(replicas=0)
     cluster.settle()
     assert not any(cluster.replicas().values())
+
+
+def test_a_collapse_before_the_switch_was_remembered_counts_as_well() -> None:
+    """Nobody looked between the switch and the collapse."""
+    cluster, old, new = switched()
+    for times in (1, 2):
+        assert cluster.status["rollout"]["step"] == "Switching"
+        collapse(cluster, new)
+        assert cluster.status["rollout"]["falls"] == times
+        assert cluster.status["rollout"]["step"] == "Starting", "it is analysed anew"
+        until_selected(cluster, other_than=old)
+    collapse(cluster, new)
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+
+
+def test_where_neither_answers_something_else_is_to_blame() -> None:
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    for name, pod in list(cluster.pods.items()):
+        if pod.revision == old:
+            cluster.pods[name] = replace(pod, ready=False)
+    collapse(cluster, new)
+    assert "falls" not in cluster.status["rollout"]
+
+
+def test_an_evicted_replica_that_still_lies_about_does_not_count() -> None:
+    cluster, _, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    for name, pod in list(cluster.pods.items()):
+        if pod.revision == new:
+            cluster.pods[name] = replace(pod, ready=False, phase="Failed", reason="Evicted")
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert "falls" not in cluster.status["rollout"]
+
+
+def test_a_status_that_was_never_written_does_not_end_the_delay() -> None:
+    cluster, old, new = switched()
+    lost = {**cluster.status["rollout"], "step": "Analysing", "stepStartTime": timestamp(cluster.now)}
+    cluster.status["rollout"] = lost
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert cluster.replicas() == {old: 2, new: 2}
+    assert parse_timestamp(cluster.status["rollout"]["stepStartTime"]) is not None
+    cluster.settle()
+    assert cluster.replicas() == {new: 2}
+
+
+def test_a_clock_that_was_set_back_ends_it() -> None:
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.now -= timedelta(days=1)
+    cluster.operate()
+    assert cluster.replicas() == {new: 2}, old
+
+
+def test_the_old_one_makes_room_where_the_new_one_wants_it() -> None:
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert old in cluster.replicas()
+    name = next(pod.name for pod in cluster.pods.values() if pod.revision == new)
+    cluster.pods["waiting"] = replace(cluster.pods[name], name="waiting", ready=False, phase="Pending",
+                                      unschedulable="0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
+    cluster.operate()
+    assert old not in cluster.replicas()
+
+
+def test_an_old_one_that_could_not_serve_is_not_kept() -> None:
+    cluster, old, new = switched()
+    for name, pod in list(cluster.pods.items()):
+        if pod.revision == old:
+            cluster.pods[name] = replace(pod, ready=False)
+    cluster.endpoint_controller()
+    cluster.operate()
+    assert cluster.replicas() == {new: 2}, old
+
+
+def test_a_canary_that_drains_is_not_given_up_for_one_without_replicas() -> None:
+    """It had fallen twice under analysis, and now falls when the old one has no replica left."""
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    cluster.status["rollout"] = {**cluster.status["rollout"], "falls": 2}
+    for name in [pod.name for pod in cluster.pods.values() if pod.revision == old]:
+        del cluster.pods[name]
+    collapse(cluster, new)
+    assert new in cluster.replicas()
+    assert cluster.says("RolloutComplete") != "False/RolledBack"

@@ -67,6 +67,13 @@ class Shift:
         """Whether the last pass left it in its analysis."""
         return self.known and self.memory.step in (ANALYSING, WAITING)
 
+    @property
+    def fallen_back(self) -> bool:
+        """Whether all traffic had been sent to it, and relies on another revision again. Where that one does not answer
+        either, something else is to blame."""
+        switched = self.known and self.memory.step in (SWITCHING, DRAINING)
+        return switched and not self.serving.answers(self.candidate) and self.serving.answers(self.stable)
+
     @cached_property
     def splits(self) -> tuple[Split, ...]:
         return splits(self.world.spec.rollout, self.target.replicas)
@@ -90,9 +97,7 @@ class Shift:
         """Falls out of an analysis or after a switch, one that is seen now included. A replica that went away
         altogether is no fall: it was evicted or its node was drained."""
         before = (self.memory.falls or 0) if self.known else 0
-        # Traffic relies on another revision again, though all of it had gone to this one.
-        fallen_back = self.known and self.memory.step == DRAINING
-        if not (self.under_analysis or fallen_back) or self.available(self.splits[self.last].candidate):
+        if not (self.under_analysis or self.fallen_back) or self.available(self.splits[self.last].candidate):
             return before
         began = parse_timestamp(self.memory.step_start_time)
         pods = pods_of(self.world.observed, self.target.revision)
@@ -138,7 +143,7 @@ def position_of(moving: Shift) -> Position:
     """Where the rollout stands now: as far as remembered, and on from there as far as the world allows."""
     number = moving.last
     step = (moving.memory.step if moving.known else None) or STARTING
-    if step in (EXPANDING, SWITCHING):
+    if step in (EXPANDING, SWITCHING) and not moving.fallen_back:
         step = EXPANDING
     elif step not in (ANALYSING, WAITING) or not moving.available(moving.splits[number].candidate):
         # Replicas that went away are replaced; then they are analysed anew.

@@ -52,10 +52,11 @@ def report(world: World, found: Findings) -> Plan:
     short = ready.reason == Reason.REPLICAS_NOT_READY
     missing = ailing(world, found.engine, found.engine.revision) if short else None
     available = available_verdict(world.obj, found.serving, found.engine.revision)
+    relied = ailing_stable(world, found.engine, found.serving, available)
     verdicts = (
         explained(ready, missing),
         held_verdict(world, found.serving, found.engine.revision, found.scale.wanted)
-        or explained(available, ailing_stable(world, found.engine, found.serving, available)),
+        or explained(available, relied),
         found.source.verdict,
         found.engine.verdict,
         accuracy,
@@ -78,7 +79,8 @@ def report(world: World, found: Findings) -> Plan:
         requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue,
                                found.quality.requeue,
                                # Room comes and goes on nodes, which nobody watches.
-                               LOOK_AGAIN if missing and missing.reason == Reason.UNSCHEDULABLE else None),
+                               LOOK_AGAIN if any(one and one.reason == Reason.UNSCHEDULABLE
+                                                 for one in (missing, relied)) else None),
         recommendation=found.scale.recommendation,
         watch_queue=found.scale.watch or found.rollout.watch,
         question=found.rollout.question,

@@ -16,7 +16,7 @@ from enginewright.core.decide.analysis import starting_trouble
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.gateway import not_installed
 from enginewright.core.decide.idle import nobody_serves, taken_over, wait_for_replicas
-from enginewright.core.decide.position import DRAINING, SWITCHING
+from enginewright.core.decide.position import ANALYSING, DRAINING, EXPANDING, SWITCHING, WAITING
 from enginewright.core.decide.rollout import (
     PROGRESS_CHECK,
     RolloutResult,
@@ -26,7 +26,7 @@ from enginewright.core.decide.rollout import (
     route_safely,
     starting,
 )
-from enginewright.core.decide.serving import Serving, unwatched
+from enginewright.core.decide.serving import Serving, pods_of, unwatched
 from enginewright.core.decide.shift import shift
 from enginewright.core.decide.turn import wait_for_turn
 from enginewright.core.decide.withdraw import withdraw
@@ -106,7 +106,7 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
         + route_safely(world, serving, target.revision, f"traffic goes to revision {target.revision}")
         + children.resize(deployed, target.replicas, f"{count(target.replicas, 'replica')} wanted")
     )
-    if _drained(world, serving, target.revision) and not _stays_until(world, target, memory):
+    if _drained(world, serving, target.revision) and not _stays_until(world, target, serving, memory):
         actions += remove_others(serving, {target.revision}, f"revision {target.revision} has taken over")
     return replace(_judge(world, target, serving, memory), actions=actions, traffic={target.revision: WHOLE})
 
@@ -137,20 +137,27 @@ def _drained(world: World, serving: Serving, revision: str) -> bool:
     return routed and set(serving.traffic) == {revision}
 
 
-def _stays_until(world: World, target: Target, memory: RolloutStatus) -> datetime | None:
+def _stays_until(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> datetime | None:
     """How long the old revision is still to stay: an analysis without live traffic shows nothing of what the whole of
-    it does."""
-    began = parse_timestamp(_taken_over_since(memory, target.revision))
+    it does. Not where it could not serve, nor where the new one waits for its room."""
+    began = parse_timestamp(_taken_over_since(world, memory, target.revision))
     if world.spec.rollout.strategy != "BlueGreen" or began is None or not target.replicas:
         return None
+    others = any(serving.answers(other) for other in serving.alive if other.revision != target.revision)
+    if not others or any(pod.unschedulable for pod in pods_of(world.observed, target.revision)):
+        return None
     until = began + timedelta(seconds=world.spec.rollout.scale_down_delay_seconds)
-    return until if until > world.now else None
+    return until if began <= world.now < until else None
 
 
-def _taken_over_since(memory: RolloutStatus, revision: str) -> str | None:
-    """When the Service was switched to ``revision``, while the one before it is there."""
-    switched = memory.candidate == revision and memory.step in (SWITCHING, DRAINING)
-    return memory.step_start_time if switched else None
+def _taken_over_since(world: World, memory: RolloutStatus, revision: str) -> str | None:
+    """When the Service was switched to ``revision``, while the one before it is there. Now, where the last thing that
+    was remembered is an earlier step: the pass that switched could not write it."""
+    if memory.candidate != revision:
+        return None
+    if memory.step in (ANALYSING, WAITING, EXPANDING) and memory.stable not in (None, revision):
+        return timestamp(world.now)
+    return memory.step_start_time if memory.step in (SWITCHING, DRAINING) else None
 
 
 def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:
@@ -176,7 +183,7 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
         )
     # Without a replica that is wanted, none will answer later.
     proven = revision if serving.answers(deployed) and not (wanted and memory.stable in others) else memory.stable
-    since, until = _taken_over_since(memory, revision), _stays_until(world, target, memory)
+    since, until = _taken_over_since(world, memory, revision), _stays_until(world, target, serving, memory)
     memory = RolloutStatus(
         stable=proven,
         candidate=revision,

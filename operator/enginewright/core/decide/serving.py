@@ -60,7 +60,9 @@ def _stable(
 
 
 def pods_of(observed: Observed, revision: str) -> tuple[PodView, ...]:
-    return tuple(pod for pod in observed.pods if pod.revision == revision and not pod.deleting)
+    """Without those on their way out, and those that have ended: what was evicted lies about after it was replaced."""
+    return tuple(pod for pod in observed.pods if pod.revision == revision and not pod.deleting
+                 and pod.phase not in ("Failed", "Succeeded"))
 
 
 def unwatched(observed: Observed, serving: Serving) -> str:
