@@ -120,7 +120,8 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
         epilog="In a Job: enginewright-build resolve|build --request FILE. Remove engines: enginewright-build "
                "gc --help. Exit status: 0 published, 2 yours to mend, "
                "3 worth another try, 1 a bug.")
-    parser.add_argument("--model", required=True, metavar="URI", help="folder, file, or https:// address of the model")
+    parser.add_argument("--model", required=True, metavar="URI",
+                        help="folder, file, or address of the model: https://, hf://, s3:// or gs://")
     parser.add_argument("--output", required=True, metavar="DIR", help="engine store; made if absent")
     parser.add_argument("--name", metavar="NAME", help="name Triton serves the model under (default: the source's)")
     parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript (default "

@@ -53,7 +53,9 @@ KUBERNETES = Program("kubernetes", names=NODE_PROGRAMS, version_of="k8s.io/kuber
 HELM = Program("helm", package="helm.sh/helm/v3/cmd/helm", version_of="helm.sh/helm/v3")
 COREDNS = Program("coredns")
 PAUSE = Program("pause")
-PROGRAMS = (KUBERNETES, HELM, COREDNS, PAUSE)
+# An object store that speaks S3, for tests.
+VERSITYGW = Program("versitygw", package="github.com/versity/versitygw/cmd/versitygw")
+PROGRAMS = (KUBERNETES, HELM, COREDNS, PAUSE, VERSITYGW)
 
 
 def module_version(go_mod: str, module: str) -> str:

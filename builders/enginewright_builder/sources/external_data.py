@@ -9,7 +9,8 @@ from typing import Any
 
 from enginewright_builder.errors import UserError
 
-_REMEDY = "put all files of the model into one folder of a volume; by https:// one file alone is fetched"
+_REMEDY = ("put all files of the model into one folder and name that; a file that is not on a volume is "
+           "fetched alone")
 # What other formats begin with: a ZIP archive (PyTorch's own are) and pickles of protocol 2 and later.
 _NO_GRAPH = (b"PK\x03\x04", *(bytes([0x80, protocol]) for protocol in range(2, 6)))
 

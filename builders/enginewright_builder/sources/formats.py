@@ -18,8 +18,8 @@ FORMATS = ("onnx", "huggingface", "exported-program", "torchscript")
 METRIC_FILE = "metric.onnx"
 
 _FIELD = "spec.source.uri"
-_PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
-_PICKLE_REMEDY = ("a pickle can run any code when it is opened: convert the weights to safetensors "
+PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
+PICKLE_REMEDY = ("a pickle can run any code when it is opened: convert the weights to safetensors "
                   "(model.save_pretrained(DIR) does), or export the model with torch.export.save or to ONNX")
 
 
@@ -57,7 +57,7 @@ def size_bytes(path: Path) -> int:
 
 def _locate_folder(path: Path) -> Located:
     weights = sorted(path.glob("*.safetensors"))
-    pickles = sorted(file for file in path.iterdir() if file.suffix in _PICKLE_SUFFIXES and is_pickle(file))
+    pickles = sorted(file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES and is_pickle(file))
     if (path / "config.json").is_file() and weights:
         check_config(path / "config.json")
         check_weight_index(path)
@@ -69,7 +69,7 @@ def _locate_folder(path: Path) -> Located:
     if pickles:
         names = ", ".join(file.name for file in pickles)
         raise UserError("PickleRefused", f"the folder holds its weights as pickle only ({names})", field=_FIELD,
-                        value=path, remedy=_PICKLE_REMEDY)
+                        value=path, remedy=PICKLE_REMEDY)
     models = [file for pattern in ("*.onnx", "*.pt2", "*.pt", "*.ts") for file in sorted(path.glob(pattern))
               if file.name != METRIC_FILE]
     if len(models) == 1:
@@ -92,7 +92,7 @@ def _locate_file(path: Path) -> Located:
         raise UserError("SourceCorrupt", f"{path.name} is empty", field=_FIELD, value=path,
                         remedy="copy the file again and state its digest")
     if is_pickle(path):
-        raise UserError("PickleRefused", f"{path.name} is a pickle", field=_FIELD, value=path, remedy=_PICKLE_REMEDY)
+        raise UserError("PickleRefused", f"{path.name} is a pickle", field=_FIELD, value=path, remedy=PICKLE_REMEDY)
     if path.suffix == ".safetensors":
         raise UserError("FormatUnknown", f"{path.name} holds weights but not what to compute with them", field=_FIELD,
                         value=path, remedy="name the folder that has config.json beside it")

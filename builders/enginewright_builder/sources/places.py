@@ -28,7 +28,13 @@ def _names(request: BuildRequest, scratch: Path) -> Iterator[tuple[str, str]]:
                          (CALIBRATION, request.engine.calibration)):
         if data is not None and "://" in data.uri:
             # The last part of the URI is the file's name there.
-            yield str(scratch / folder), data.uri.rpartition("/")[0]
+            yield str(scratch / folder), _parent(data.uri)
+
+
+def _parent(uri: str) -> str:
+    """A file of a hub's repository lies below a folder of the repository's name."""
+    repository = re.match(r"hf://[^/]+", uri)
+    return repository[0] if repository else uri.rpartition("/")[0]
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:

@@ -22,8 +22,9 @@ def source_key(spec: Spec) -> str:
     """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts) and the store
     that it tries: status keeps it beside what was resolved, so that a changed source is resolved anew."""
     data = [spec.engine.calibration, spec.accuracy.evaluation]
-    # An object from before signatures goes on to have the key that it had.
-    source = spec.source.model_dump(exclude=None if spec.source.signature else {"signature"})
+    # An object goes on to have the key that it had before a field came that it does not use.
+    later = {"signature", "credentials_from", "service_account_name"}
+    source = spec.source.model_dump(exclude={name for name in later if not getattr(spec.source, name)})
     read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data)]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
 

@@ -199,6 +199,15 @@ def test_a_source_that_must_be_signed(kind: str) -> None:
     assert children.fingerprint == OBJECTS["cpu"].fingerprint, "who signed it makes no other engine"
 
 
+@pytest.mark.parametrize("step", ["resolve_job", "build_job"])
+def test_a_source_that_wants_credentials(step: str) -> None:
+    source = {"uri": "s3://models/all-minilm-l6-v2", "credentialsFrom": {"name": "models-bucket"},
+              "serviceAccountName": "model-reader"}
+    children = children_of("minilm", {**CPU, "source": source}, CONFIGS["cpu"])
+    check_golden(HERE / "cpu" / f"{step}_with_credentials.yaml", children.all()[step])
+    assert children.fingerprint == OBJECTS["cpu"].fingerprint, "where it lies and who may read it make no other engine"
+
+
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -212,5 +221,6 @@ def test_no_golden_is_left_over() -> None:
                "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",
                "cpu/deployment_with_batcher.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",
+               "cpu/resolve_job_with_credentials.yaml", "cpu/build_job_with_credentials.yaml",
                "fleet/member_cpu.yaml", "fleet/service.yaml", "fleet/deployment.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

@@ -1,4 +1,5 @@
-"""Stand-ins that answer HTTP on loopback, in a thread of their own."""
+"""Stand-ins that answer HTTP, on loopback unless pods of the test's own cluster are to ask them, in a thread of their
+own."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextlib.contextmanager
-def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+def answering(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1") -> Iterator[int]:
     """``handler`` answers for the length of the block. Gives the port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer((host, 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -121,7 +121,7 @@ def test_what_is_not_in_the_folder_is_refused(location: str, words: str, *, init
     assert caught.value.reason == "SourceCorrupt"
     assert caught.value.field == "spec.source.uri"
     assert words in caught.value.message
-    assert "one folder of a volume" in caught.value.remedy
+    assert "one folder and name that" in caught.value.remedy
 
 
 @pytest.fixture

@@ -37,8 +37,7 @@ def test_the_same_content_has_the_same_digest_wherever_it_lies(uri: str, volume:
 
 
 @pytest.mark.parametrize(("uri", "reason", "remedy"), [
-    ("s3://bucket/x", "SourceUriUnsupported", "pvc://, https://, file://"),
-    ("hf://org/name@main", "SourceUriUnsupported", "pvc://"),
+    ("ftp://host/x", "SourceUriUnsupported", "pvc://, https://, s3://, gs://, hf://, file://"),
     ("oci://registry/x", "SourceUriUnsupported", "pvc://"),
     ("pvc:///x", "SourceUriInvalid", "pvc://CLAIM"),
     ("pvc://other/x", "SourceNotFound", "PersistentVolumeClaim"),

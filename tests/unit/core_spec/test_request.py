@@ -129,6 +129,8 @@ def test_the_builder_reads_what_was_written(raw: Raw) -> None:
 @pytest.mark.parametrize(("change", "other"), [
     ({"source": {"uri": "pvc://models/other"}}, True),
     ({"source": {"uri": "pvc://models/bert", "format": "onnx"}}, True),
+    ({"source": {"uri": "pvc://models/bert", "credentialsFrom": {"name": "a"}}}, True),
+    ({"source": {"uri": "pvc://models/bert", "serviceAccountName": "a"}}, True),
     ({"accuracy": {}}, True), ({"engine": {"precision": "fp32"}}, True), ({"replicas": 3}, False),
     ({"objective": {}}, False),
 ])

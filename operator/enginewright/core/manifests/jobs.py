@@ -86,6 +86,7 @@ def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     return {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": step.deadline,
+        **({"serviceAccountName": account} if (account := spec.source.service_account_name) else {}),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
@@ -110,6 +111,7 @@ def _container(spec: Spec, step: Step, config: OperatorConfig) -> JSON:
         "imagePullPolicy": config.pull_policy,
         "command": ["enginewright-build"],
         "args": [step.kind, "--request", f"{REQUEST_PATH}/{REQUEST_FILE}"],
+        **({"envFrom": [{"secretRef": {"name": secret.name}}]} if (secret := spec.source.credentials_from) else {}),
         "resources": resources(step.default_resources, step.resources, step.placement),
         "securityContext": container_security(),
         # Where a step dies before it can say why, the end of its log has to do.

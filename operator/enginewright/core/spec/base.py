@@ -15,10 +15,6 @@ MAX_NAME = 253
 MAX_OBJECT_NAME = 40  # leaves room for -resolve-<8> and the pod's own suffix in the 63 characters of a label
 MAX_TEXT = 1024
 
-SOURCE_SCHEMES = ("pvc", "https", "file")
-STORE_SCHEMES = ("pvc",)
-
-
 REMEDY_KEY = "x-remedy"
 
 
@@ -40,14 +36,19 @@ class SpecModel(BaseModel):
 
 
 # DNS-1123 subdomain, the form of a claim's name, without the dots' fine print.
-_CLAIM = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
-SOURCE_URI_PATTERN = rf"^(pvc://{_CLAIM}(/[^\s?#]+)?|https://[^\s/?#@]+(/\S*)?|file:///[^\s?#]+)$"
-STORE_URI_PATTERN = rf"^pvc://{_CLAIM}(/[A-Za-z0-9._-]+)*$"
+CLAIM_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+# Buckets as their clouds have them, without the fine print; a hub's repository, and its branch, tag or commit.
+_BUCKET = r"(s3|gs)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
+_REPOSITORY = r"hf://[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}(@[^\s/?#@]+)?"
+SOURCE_URI_PATTERN = (rf"^((pvc://{CLAIM_NAME}|{_BUCKET}|{_REPOSITORY})(/[^\s?#]+)?|https://[^\s/?#@]+(/\S*)?|"
+                      rf"file:///[^\s?#]+)$")
+STORE_URI_PATTERN = rf"^pvc://{CLAIM_NAME}(/[A-Za-z0-9._-]+)*$"
 
 SourceUri = Annotated[
     str,
     Field(max_length=MAX_TEXT, pattern=SOURCE_URI_PATTERN),
-    Remedy("write pvc://CLAIM/path, https://host/path, or file:///path (a path inside the builder image)"),
+    Remedy("write pvc://CLAIM/path, hf://ORG/NAME@REVISION, s3://BUCKET/path, gs://BUCKET/path, https://host/path, or "
+           "file:///path (a path inside the builder image)"),
 ]
 StoreUri = Annotated[
     str,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from enginewright.core.spec.base import MAX_NAME, MAX_TEXT, Digest, Remedy, SourceUri, SpecModel
+from enginewright.core.spec.base import CLAIM_NAME, MAX_NAME, MAX_TEXT, Digest, Remedy, SourceUri, SpecModel
 
 Dtype = Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
                 "float16", "bfloat16", "float32", "float64", "string"]
@@ -56,12 +56,19 @@ class SignatureSpec(SpecModel):
     model's file name with .sig behind it."""
 
 
+class CredentialsReference(SpecModel):
+    """A Secret of the object's namespace, whose entries are environment variables."""
+
+    name: str = Field(min_length=1, max_length=MAX_NAME)
+    """Its name."""
+
+
 class SourceSpec(SpecModel):
     """The model as it was trained."""
 
     uri: SourceUri
-    """Where the model is: pvc://CLAIM/path, https://host/path, or file:///path inside the builder image (for
-    development). Pickled checkpoints are refused."""
+    """Where the model is: pvc://CLAIM/path, hf://ORG/NAME@REVISION, s3://BUCKET/path, gs://BUCKET/path,
+    https://host/path, or file:///path inside the builder image (for development). Pickled checkpoints are refused."""
     format: Format = "auto"
     """What the source is: onnx, huggingface (config and safetensors), exported-program (.pt2) or torchscript. auto
     looks at the files."""
@@ -70,6 +77,13 @@ class SourceSpec(SpecModel):
     absent."""
     signature: SignatureSpec | None = None
     """How the source must be signed. Absent: no signature is asked for. Not with https:// sources."""
+    credentials_from: CredentialsReference | None = None
+    """Who may read the source and the data: resolve and build Jobs have its entries as environment variables, such as
+    HF_TOKEN and HF_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
+    GOOGLE_SERVICE_ACCOUNT_KEY."""
+    service_account_name: str = Field(default="", max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$")
+    """ServiceAccount of resolve and build Jobs, where a cloud gives workloads an identity by it. Its own token is not
+    mounted. Left out: the namespace's default."""
 
 
 class TensorSpec(SpecModel):

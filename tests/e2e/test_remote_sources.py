@@ -1,0 +1,55 @@
+"""A model from an object store and one from a hub: fetched by real Jobs with the credentials of a Secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import fake_hub, object_store
+from support.bench import Bench
+from support.fake_hub import REPOSITORY, TOKEN, FakeHub
+
+COMMIT = fake_hub.commit_of("one")
+
+
+def node_address(bench: Bench) -> str:
+    """Where pods reach this machine."""
+    (node,) = bench.kube.json("get", "nodes")["items"]
+    return str(next(entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP"))
+
+
+def make_secret(bench: Bench, name: str, entries: Mapping[str, str]) -> None:
+    bench.kube("apply", "-n", bench.namespace, "-f", "-", stdin=json.dumps(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": dict(entries)}))
+
+
+def spec(uri: str, data: str, secret: str) -> dict[str, Any]:
+    return {"source": {"uri": uri, "credentialsFrom": {"name": secret}},
+            "accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": data}}}
+
+
+@pytest.mark.timeout(600)
+def test_the_same_model_from_a_bucket_and_from_a_hub_has_the_same_engine(stocked_bench: Bench, model_files: Path,
+                                                                        tmp_path: Path) -> None:
+    """The content counts, wherever it lies: the store has its engine, which was built from a volume."""
+    bench, address = stocked_bench, node_address(stocked_bench)
+    content = {name: (model_files / name).read_bytes() for name in ("tiny.onnx", "evaluation.npz")}
+    hub = FakeHub(revisions={COMMIT: content}, branches={"main": COMMIT}, private=True)
+    with object_store.running(tmp_path, address) as store, fake_hub.serving(hub, address):
+        store.put("models", {f"team/{name}": data for name, data in content.items()})
+        make_secret(bench, "bucket", store.environment)
+        make_secret(bench, "stranger", {**store.environment, "AWS_SECRET_ACCESS_KEY": "wrong"})
+        make_secret(bench, "hub", {"HF_TOKEN": TOKEN, "HF_ENDPOINT": hub.endpoint})
+        bench.apply("from-bucket", **spec("s3://models/team/tiny.onnx", "s3://models/team/evaluation.npz", "bucket"))
+        bench.apply("from-hub", **spec(f"hf://{REPOSITORY}@main/tiny.onnx", f"hf://{REPOSITORY}@main/evaluation.npz",
+                                       "hub"))
+        bench.apply("refused", **spec("s3://models/team/tiny.onnx", "s3://models/team/evaluation.npz", "stranger"))
+        told = bench.wait_reason("refused", "SourceResolved", "SourceAccessDenied")
+        assert "spec.source.credentialsFrom" in told["message"]
+        for name in ("from-bucket", "from-hub"):
+            model = bench.wait(name, "condition=Ready")
+            assert model["status"]["engine"]["cacheHit"]

@@ -1,0 +1,135 @@
+"""A fake of the model hub: the calls that its own client makes to look at a repository and to read its files.
+
+The hub itself cannot be reached from here. Shapes of answers are those of https://huggingface.co/docs/hub/api; the
+client that reads them is the real one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from support.http_server import answering
+
+REPOSITORY, TOKEN = "acme/net", "hf_secret"
+
+
+@dataclass
+class FakeHub:
+    """One repository. ``revisions`` are its files by commit, ``branches`` name commits; ``private`` wants the token;
+    ``down`` answers everything with that status. ``asked`` are the paths of all requests."""
+
+    revisions: dict[str, Mapping[str, bytes]]
+    branches: dict[str, str]
+    private: bool = False
+    down: int = 0
+    endpoint: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    def files(self, revision: str) -> tuple[str, Mapping[str, bytes]] | None:
+        commit = self.branches.get(revision, revision)
+        return (commit, self.revisions[commit]) if commit in self.revisions else None
+
+
+def commit_of(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+@contextlib.contextmanager
+def serving(hub: FakeHub, host: str = "127.0.0.1") -> Iterator[FakeHub]:
+    class Handler(_Handler):
+        state = hub
+
+    with answering(Handler, host) as port:
+        hub.endpoint = f"http://{host}:{port}"
+        yield hub
+
+
+class _Handler(BaseHTTPRequestHandler):
+    state: FakeHub
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer(b"")
+
+    def do_HEAD(self) -> None:
+        self._answer(b"")
+
+    def do_POST(self) -> None:
+        self._answer(self.rfile.read(int(self.headers.get("content-length", 0))))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent."""
+
+    def _answer(self, body: bytes) -> None:
+        # A slash within a revision is escaped, and one between parts is not.
+        hub, path = self.state, urlsplit(self.path).path
+        about, content = f"/api/models/{REPOSITORY}", f"/{REPOSITORY}/resolve/"
+        hub.asked.append(path)
+        if hub.down:
+            self._error(HTTPStatus(hub.down), "")
+        elif hub.private and self.headers.get("authorization") != f"Bearer {TOKEN}":
+            self._error(HTTPStatus.UNAUTHORIZED, "RepoNotFound")
+        elif path.startswith(about):
+            self._describe(path.removeprefix(about).strip("/"), body)
+        elif path.startswith(content):
+            revision, _, name = path.removeprefix(content).partition("/")
+            self._file(unquote(revision), unquote(name))
+        else:
+            self._error(HTTPStatus.NOT_FOUND, "RepoNotFound")
+
+    def _describe(self, what: str, body: bytes) -> None:
+        kind, _, rest = what.partition("/")
+        revision, _, folder = (rest or "main").partition("/")
+        known = self.state.files(unquote(revision))
+        if known is None:
+            self._error(HTTPStatus.NOT_FOUND, "RevisionNotFound")
+            return
+        commit, files = known
+        if kind in ("", "revision"):
+            self._json({"id": REPOSITORY, "sha": commit, "private": self.state.private, "siblings": []})
+        elif kind == "tree":
+            below = f"{unquote(folder)}/" if folder else ""
+            self._json([_entry(name, data) for name, data in files.items() if name.startswith(below)])
+        else:
+            wanted = json.loads(body)["paths"] if body.startswith(b"{") else parse_qs(body.decode())["paths"]
+            self._json([entry for name in wanted for entry in _entries(name, files)])
+
+    def _file(self, revision: str, name: str) -> None:
+        known = self.state.files(revision)
+        if known is None or name not in known[1]:
+            self._error(HTTPStatus.NOT_FOUND, "EntryNotFound" if known else "RevisionNotFound")
+            return
+        data = known[1][name]
+        etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        self._send(HTTPStatus.OK, data, {"X-Repo-Commit": known[0], "ETag": f'"{etag}"'})
+
+    def _json(self, value: object) -> None:
+        self._send(HTTPStatus.OK, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+    def _error(self, status: HTTPStatus, code: str) -> None:
+        self._send(status, b"{}", {"X-Error-Code": code, "X-Error-Message": status.phrase})
+
+    def _send(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def _entries(name: str, files: Mapping[str, bytes]) -> list[dict[str, object]]:
+    if name in files:
+        return [_entry(name, files[name])]
+    return [{"type": "directory", "path": name, "oid": "0"}] if any(one.startswith(f"{name}/") for one in files) else []
+
+
+def _entry(name: str, data: bytes) -> dict[str, object]:
+    return {"type": "file", "path": name, "size": len(data), "oid": commit_of(name)}
