@@ -7,7 +7,7 @@ worst.
 * ``relative-error``: ``1 − ‖candidate − reference‖ / ‖reference‖``, 0 at the lowest.
 * ``top1``: share of positions whose largest entry along the last axis is the same.
 * ``spearman``: rank correlation of the output's entries, 0 where it is negative; where an output has fewer than three,
-  of each entry over the samples instead.
+  of each entry over the samples instead. Where its size varies, samples with fewer have no score.
 * a metric of the user's (``accuracy_metrics.py``).
 
 The gate asks that the *lower bound* of the mean (``accuracy_bounds.py``), not the mean, reaches ``1 − tolerance``: few
@@ -49,7 +49,7 @@ class Accuracy:
     ``broken`` is then the batch and the sample in it, and ``layer`` the first layer that shows it, where known.
 
     ``magnitude_low`` and ``drowned`` are the worst output's guards, ``scale`` the size of that output's answers beside
-    the reference's.
+    the reference's. ``untold`` is what no guard could tell from these samples, in words for a verdict.
     """
 
     metric: str
@@ -63,6 +63,7 @@ class Accuracy:
     magnitude_low: float = 1.0
     scale: float = 1.0
     drowned: float = 0.0
+    untold: str = ""
     scores: tuple[float, ...] = field(default=(), repr=False)
 
     def passes(self, tolerance: float) -> bool:
@@ -105,22 +106,23 @@ def compare(metric: str | Metric, references: Sequence[Tensors], candidates: Ite
 
 class _Comparison:
     def __init__(self, metric: str | Metric, references: Sequence[Tensors]) -> None:
-        typical = _typical_norms(references)
+        typical = typical_norms(references)
         self.count = sum(_samples(batch) for batch in references)
         self.name = metric if isinstance(metric, str) else metric.name
         self._metric, self._typical = metric, typical
         self._guards = {name: OutputGuard(size) for name, size in typical.items()} if isinstance(metric, str) else {}
         # Spearman alone: outputs too narrow to have ranks within a sample.
-        self._narrow = [name for name in typical if metric == "spearman" and entries(references[0][name]) < MIN_RANKS]
+        self._narrow = [name for name in typical if metric == "spearman" and all(
+            entries(batch[name]) < MIN_RANKS for batch in references)]
         self._scores: list[Array] = []
         self._magnitudes: dict[str, list[Floats]] = {name: [] for name in self._guards}
-        self._columns: dict[str, list[tuple[Floats, Floats]]] = {name: [] for name in self._narrow}
+        self._columns: dict[tuple[str, int], list[tuple[Floats, Floats]]] = {}
 
     def add(self, reference: Tensors, candidate: Tensors) -> None:
         if self._metric in SCORES:
             score = SCORES[str(self._metric)]
             each = [score(reference[name], candidate[name], size) for name, size in self._typical.items()
-                    if name not in self._narrow]
+                    if self._metric != "spearman" or entries(reference[name]) >= MIN_RANKS]
             if each:
                 self._scores.append(np.min(each, axis=0))
         elif not isinstance(self._metric, str):
@@ -128,30 +130,36 @@ class _Comparison:
         for name, guard in self._guards.items():
             self._magnitudes[name].append(guard.add(reference[name], candidate[name]))
         for name in self._narrow:
-            self._columns[name].append((rows(reference[name]), rows(candidate[name])))
+            for column, pair in enumerate(zip(rows(reference[name]).T, rows(candidate[name]).T, strict=True)):
+                self._columns.setdefault((name, column), []).append(pair)
 
     def result(self) -> Accuracy:
         scores = np.concatenate(self._scores) if self._scores else np.zeros(0)
         figures = [(float(scores.mean()), mean_lower_bound(scores))] if len(scores) else []
-        figures += [one for pairs in self._columns.values() for one in _correlations(pairs)]
+        figures += [_correlation(pairs) for pairs in self._columns.values()]
         magnitudes = {name: mean_lower_bound(np.concatenate(parts)) for name, parts in self._magnitudes.items()}
         worst = min(magnitudes, key=lambda name: magnitudes[name], default="")
         return Accuracy(
             metric=self.name, value=min(value for value, _ in figures), low=min(low for _, low in figures),
             samples=self.count, scores=tuple(map(float, scores)), magnitude_low=magnitudes.get(worst, 1.0),
             scale=self._guards[worst].scale if worst else 1.0,
-            drowned=max((guard.drowned for guard in self._guards.values()), default=0.0))
+            drowned=max((guard.drowned for guard in self._guards.values()), default=0.0), untold=self._untold())
+
+    def _untold(self) -> str:
+        names = ", ".join(sorted(name for name, guard in self._guards.items() if not guard.contrasted))
+        return names and f"contrast of {names} unknown: no two samples beside each other are of one shape"
 
 
-def _correlations(pairs: Sequence[tuple[Floats, Floats]]) -> list[tuple[float, float]]:
-    """Coefficient and bound of each entry over all samples."""
+def _correlation(pairs: Sequence[tuple[Floats, Floats]]) -> tuple[float, float]:
+    """Coefficient and bound of one entry over all samples that have it."""
     reference, candidate = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    found = [across_samples(reference[:, column], candidate[:, column]) for column in range(reference.shape[1])]
-    return [(value, rank_correlation_lower_bound(value, len(reference))) for value in found]
+    value = across_samples(reference, candidate)
+    return value, rank_correlation_lower_bound(value, len(reference))
 
 
-def _typical_norms(references: Sequence[Tensors]) -> dict[str, float]:
-    """Median norm of each output that has entries."""
+def typical_norms(references: Sequence[Tensors]) -> dict[str, float]:
+    """Median norm of each output that has entries. Raises :class:`UserError` ``ReferenceNotFinite`` or
+    ``EvaluationEmpty``."""
     for batch in references:
         if len(_not_finite(batch)):
             raise UserError("ReferenceNotFinite", "the source model itself answers NaN or infinity on the evaluation "

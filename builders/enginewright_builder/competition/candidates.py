@@ -126,7 +126,8 @@ def gated_one(candidate: Candidate, tolerance: float) -> Candidate:
         return replace(candidate, verdict="Failed", reason=candidate.failure or "it was not compared with the source")
     if refusal := accuracy.refusal(tolerance):
         return replace(candidate, verdict="AccuracyRefused", reason=refusal)
-    return replace(candidate, verdict="Passed", reason=f"{accuracy.metric} lower bound {accuracy.low:.4f}")
+    told = f"{accuracy.metric} lower bound {accuracy.low:.4f}" + (f"; {accuracy.untold}" if accuracy.untold else "")
+    return replace(candidate, verdict="Passed", reason=told)
 
 
 def _contenders(passed: Sequence[Candidate], heats: Mapping[int, Heat], used: Collection[int],

@@ -42,7 +42,7 @@ class SampleSet:
 
     @property
     def typical(self) -> Tensors:
-        """The batch in the middle: of median length where texts are sorted by length."""
+        """The batch in the middle: of median length where lengths vary, as samples are sorted by it."""
         return self.batches[len(self.batches) // 2]
 
     def request(self, batch: int, of: Tensors | None = None) -> Tensors:
@@ -132,10 +132,10 @@ def _text_batches(texts: Sequence[str], model: SourceModel, batch: int) -> list[
 
 
 def _row_batches(rows: Sequence[Mapping[str, Array]], batch: int) -> list[Tensors]:
-    """Stacks neighbours of equal shape: samples of free size are never padded, as nobody said with what."""
+    """Stacks what is of equal shape: samples of free size are never padded, as nobody said with what."""
     batches: list[Tensors] = []
     group: list[Mapping[str, Array]] = []
-    for row in rows:
+    for row in sorted(rows, key=_shapes):
         if group and (len(group) == batch or any(row[name].shape != group[0][name].shape for name in row)):
             batches.append(_stack(group))
             group = []
@@ -145,3 +145,7 @@ def _row_batches(rows: Sequence[Mapping[str, Array]], batch: int) -> list[Tensor
 
 def _stack(rows: Sequence[Mapping[str, Array]]) -> Tensors:
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _shapes(row: Mapping[str, Array]) -> list[tuple[int, ...]]:
+    return [row[name].shape for name in sorted(row)]

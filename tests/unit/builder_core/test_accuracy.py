@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -19,6 +19,10 @@ RNG = np.random.default_rng(0)
 OUTPUTS = RNG.normal(size=(40, 10))
 # Enough samples to prove 1 %.
 VARIED = RNG.normal(size=(1000, 10))
+
+
+def one_by_one(array: Array) -> list[Tensors]:
+    return [{"y": array[place:place + 1]} for place in range(len(array))]
 
 
 def score(metric: str, reference: Array, candidate: Array) -> Accuracy:
@@ -119,6 +123,37 @@ class TestGuards:
         noisy = VARIED * (1 + 1e-3 * RNG.normal(size=VARIED.shape))
         assert score(metric, VARIED, noisy).refusal(0.02) == ""
 
+    @pytest.mark.parametrize("metric", METRICS)
+    @pytest.mark.parametrize("wrong", [lambda alike: np.broadcast_to(alike.mean(axis=0), alike.shape),
+                                       lambda alike: np.roll(alike, 1, axis=0)], ids=["the same", "a neighbour's"])
+    def test_samples_that_come_one_by_one(self, metric: str, wrong: Callable[[Array], Array]) -> None:
+        """As sentences of many lengths do, whose embeddings are of one size."""
+        alike = 10 + np.arange(10.0) * 5 + 0.01 * VARIED
+        got = compare(metric, one_by_one(alike), one_by_one(wrong(alike)))
+        assert got.low > 0.99
+        assert "one sample from another" in got.refusal(0.01)
+        assert got.drowned == pytest.approx(score(metric, alike, wrong(alike)).drowned, rel=0.2)
+        assert compare(metric, one_by_one(VARIED), one_by_one(VARIED * 1.001)).refusal(0.01) == ""
+
+    def test_each_output_has_neighbours_of_its_own(self) -> None:
+        """Of a model that answers each token, and the sentence as well."""
+        alike = 10 + np.arange(10.0) * 5 + 0.01 * VARIED
+        constant = np.broadcast_to(alike.mean(axis=0), alike.shape)
+        tokens = [RNG.normal(size=(1, 1 + place, 4)) for place in range(400)]
+        references, candidates = ([{"tokens": one, "sentence": sentences[place][None]} for place, one
+                                   in enumerate(tokens)] for sentences in (alike, constant))
+        got = compare("cosine", references, candidates)
+        assert "one sample from another" in got.refusal(0.01)
+        sound = compare("cosine", references, references)
+        assert sound.refusal(0.01) == ""
+        assert sound.untold == "contrast of tokens unknown: no two samples beside each other are of one shape"
+
+    def test_answers_of_one_size_and_another_form_are_no_neighbours(self) -> None:
+        forms = [RNG.normal(size=(1, *form)) for form in ((2, 6), (3, 4)) * 20]
+        got = compare("cosine", [{"y": one} for one in forms], [{"y": one} for one in forms])
+        assert "contrast of y" in got.untold
+        assert score("cosine", OUTPUTS, OUTPUTS).untold == ""
+
     def test_answers_that_are_all_the_same_in_the_reference_are_no_fault(self) -> None:
         same = np.broadcast_to(np.arange(1.0, 11), VARIED.shape)
         assert score("cosine", same, same * 1.0001).passes(0.01)
@@ -161,6 +196,21 @@ def test_spearman_judges_every_column_and_every_output() -> None:
     assert compare("spearman", [{"n": narrow, "w": wide}], [{"n": second_wrong, "w": wide}]).value == 0
     assert compare("spearman", [{"n": narrow, "w": wide}], [{"n": narrow, "w": -wide}]).value == 0
     assert compare("spearman", [{"n": narrow, "w": wide}], [{"n": narrow, "w": wide}]).passes(0.1)
+
+
+def test_spearman_leaves_out_samples_too_short_for_ranks() -> None:
+    """Of scores of tokens: the shortest sample comes first."""
+    rng = np.random.default_rng(1)
+    sizes = [1, 2, *(3 + place % 40 for place in range(400))]
+    references = [{"y": rng.normal(size=(1, size))} for size in sizes]
+    got = compare("spearman", references, references)
+    assert len(got.scores) == 400
+    assert got.passes(0.01)
+    swapped = [{"y": -one["y"]} for one in references]
+    assert compare("spearman", references, swapped).value == 0
+    short = [{"y": rng.normal(size=(1, 1 + place % 2))} for place in range(400)]
+    assert compare("spearman", short, short).passes(0.05)
+    assert compare("spearman", short, [{"y": -one["y"]} for one in short]).value == 0
 
 
 @pytest.mark.parametrize("metric", ["cosine", "relative-error"])

@@ -65,6 +65,14 @@ def test_the_fastest_that_passes_is_shipped() -> None:
         "int8-static": ("AccuracyRefused", "mean cosine 0.9490, lower bound 0.9470 < 0.99")}
 
 
+def test_what_no_guard_could_tell_is_said_of_who_ships() -> None:
+    one = candidate("fp32")
+    assert one.accuracy is not None
+    told = verdicts(run([replace(one, accuracy=replace(one.accuracy, untold="contrast of y unknown"))], {"fp32": 5.0}))
+    assert told["fp32"] == ("Shipped", "2.00× the source model's throughput at batch 1; cosine lower bound 1.0000; "
+                                       "contrast of y unknown")
+
+
 def test_of_equally_fast_ones_the_more_accurate_is_shipped() -> None:
     told = verdicts(run([candidate("int8-dynamic", 0.992), candidate("fp32")], {"fp32": 5.0, "int8-dynamic": 4.95}))
     assert told["fp32"][0] == "Shipped"

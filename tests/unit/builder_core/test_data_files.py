@@ -192,7 +192,8 @@ def test_rows_of_different_shapes_are_never_padded() -> None:
     rows = tuple({"input_ids": np.full(size, place), "attention_mask": np.ones(size, np.int64)}
                  for place, size in enumerate((2, 2, 3, 2)))
     samples = sample_set(SampleFile(rows=rows), Words(), batch=8)
-    assert [batch["input_ids"].shape for batch in samples.batches] == [(2, 2), (1, 3), (1, 2)]
+    assert [batch["input_ids"].shape for batch in samples.batches] == [(3, 2), (1, 3)]
+    assert samples.batches[0]["input_ids"][:, 0].tolist() == [0, 1, 3]
 
 
 def test_synthetic_samples_repeat_and_say_what_they_are() -> None:
