@@ -8,13 +8,13 @@
   the platform; never code out of a source. It is called as ``metric(reference, candidate)`` with mappings of output
   name to NumPy array, and answers as the graph does. The image's digest stands for it in the fingerprint.
 
-Such a metric is the whole judgement, but for NaN, infinity and shapes: no guard stands beside it. So it is tried first:
-it must give 1 to equal answers, and not to zero, inverted and exchanged ones alike.
+Such a metric is the whole judgement, but for NaN, infinity and shapes: no guard stands beside it. So it is tried before
+anything is built: it must give 1 to equal answers, and not to zero, inverted and exchanged ones alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,9 @@ def open_metric(metric: str, graph: Path | None = None) -> str | Metric:
     if metric == ONNX_METRIC:
         if graph is None:
             raise _invalid("the source has no metric.onnx", metric, "put it into the model's folder")
-        return Tried(OnnxMetric(graph))
+        return Checked(OnnxMetric(graph))
     if metric.startswith(PYTHON_METRIC):
-        return Tried(PythonMetric(metric.removeprefix(PYTHON_METRIC)))
+        return Checked(PythonMetric(metric.removeprefix(PYTHON_METRIC)))
     return metric
 
 
@@ -101,32 +101,14 @@ class PythonMetric:
                            "mend it in the builder image") from error
 
 
-class Tried:
-    """A metric whose every answer is looked at, and which is tried on the first batch that can tell."""
+class Checked:
+    """A metric whose every answer is looked at."""
 
     def __init__(self, metric: Metric) -> None:
-        self.name, self._metric, self._tried = metric.name, metric, False
+        self.name, self._metric = metric.name, metric
 
     def __call__(self, reference: Tensors, candidate: Tensors) -> Array:
         count = len(next(iter(reference.values())))
-        if not self._tried and count > 1:
-            self._try(reference, count)
-            self._tried = True
-        return self._scores(reference, candidate, count)
-
-    def _try(self, reference: Tensors, count: int) -> None:
-        equal = self._scores(reference, reference, count)
-        if equal.min() < _EQUAL:
-            raise _invalid(f"{self.name} gives {equal.min():.4g} to equal answers", equal.min(),
-                           "let it give 1 where candidate and reference are the same")
-        wrong: list[Tensors] = [{name: np.zeros_like(array) for name, array in reference.items()},
-                                {name: _inverted(array) for name, array in reference.items()},
-                                {name: np.roll(array, 1, axis=0) for name, array in reference.items()}]
-        if all(self._scores(reference, other, count).mean() > _BLIND for other in wrong):
-            raise _invalid(f"{self.name} gives 1 to answers that are zero, inverted, or another sample's", 1,
-                           "let it look at both reference and candidate")
-
-    def _scores(self, reference: Tensors, candidate: Tensors, count: int) -> Array:
         scores = np.asarray(self._metric(reference, candidate))
         if scores.shape != (count,) or scores.dtype.kind not in "fiub":
             raise _invalid(f"{self.name} answers {list(scores.shape)} {scores.dtype} for {count} samples",
@@ -136,6 +118,26 @@ class Tried:
             raise _invalid(f"{self.name} gives {found.max():.4g}", found.max(), "let it give numbers from 0 to 1")
         clipped: Array = np.clip(found, 0.0, 1.0)
         return clipped
+
+
+def try_metric(metric: Metric, references: Iterable[Tensors]) -> None:
+    """With the source's answers, batch after batch until one tells: in a batch of one nothing can be exchanged, and
+    where all answers are 0, zero and inverted ones are right. Raises :class:`UserError` ``MetricInvalid``."""
+    for reference in references:
+        equal = metric(reference, reference)
+        if equal.min() < _EQUAL:
+            raise _invalid(f"{metric.name} gives {equal.min():.4g} to equal answers", equal.min(),
+                           "let it give 1 where candidate and reference are the same")
+        if any(metric(reference, wrong).mean() <= _BLIND for wrong in _wrong(reference)):
+            return
+    raise _invalid(f"{metric.name} gives 1 to answers that are zero, inverted, or another sample's", 1,
+                   "let it look at both reference and candidate")
+
+
+def _wrong(reference: Tensors) -> Iterator[Tensors]:
+    yield {name: np.zeros_like(array) for name, array in reference.items()}
+    yield {name: _inverted(array) for name, array in reference.items()}
+    yield {name: np.roll(array, 1, axis=0) for name, array in reference.items()}
 
 
 def _inverted(array: Array) -> Array:

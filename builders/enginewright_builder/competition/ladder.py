@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from enginewright_builder.accuracy.gate import Accuracy, Metric
+from enginewright_builder.accuracy.gate import Accuracy, Metric, typical_norms
+from enginewright_builder.accuracy.metrics import try_metric
 from enginewright_builder.accuracy.reference_answers import remembered
 from enginewright_builder.competition import fallback
 from enginewright_builder.competition.ascent import BUILD_COST, Ascent, Plan
@@ -94,17 +95,21 @@ class Gate:
 def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, source: SourceModel, context: BuildContext,
           gate: Gate) -> Climb:
     """Raises :class:`NothingToServeError` ``AccuracyNotReached``, ``NotFasterThanSource`` or ``BudgetTooSmall``,
-    :class:`UserError` ``PrecisionUnsupported`` when no engine has such a rung here, and :class:`TransientError`
-    ``OutOfMemory`` when none may be served and the GPU had no memory for one."""
+    :class:`UserError` ``PrecisionUnsupported`` when no engine has such a rung here, ``ReferenceNotFinite``,
+    ``EvaluationEmpty`` or ``MetricInvalid`` before anything is built, and :class:`TransientError` ``OutOfMemory`` when
+    none may be served and the GPU had no memory for one."""
     shelf = Shelf()
     context = replace(context, buckets=context.buckets or tuple(sorted({1, context.max_batch_size})), shelf=shelf)
     plans = _plans(engines, precision, context)
     context.progress(0.0, "asking the source model")
     references = remembered(map(source.run, gate.evaluation.batches), context.workspace / "references")
+    typical_norms(references)  # looks whether there is something to compare with
+    metric = gate.metric or gate.accuracy.metric
+    if not isinstance(metric, str):
+        try_metric(metric, references)
     every = [*engines, *(one for one in gate.fallback if one not in engines)]
-    workshop = Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy,
-                        metric=gate.metric or gate.accuracy.metric, evaluation=gate.evaluation,
-                        worst_layers=gate.worst_layers, references=references)
+    workshop = Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy, metric=metric,
+                        evaluation=gate.evaluation, worst_layers=gate.worst_layers, references=references)
     ascent = Ascent(workshop=workshop, source=source, objective=gate.objective, budget=gate.budget,
                     measure_seconds=gate.measure_seconds, stopwatch=gate.stopwatch)
     try:

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from enginewright_builder.accuracy.gate import compare
 from enginewright_builder.accuracy.metric_graph import find_metric
-from enginewright_builder.accuracy.metrics import OnnxMetric, PythonMetric, Tried, open_metric
+from enginewright_builder.accuracy.metrics import Checked, OnnxMetric, PythonMetric, open_metric, try_metric
 from enginewright_builder.contract import AccuracyRequest, BuildRequest, DataRequest
 from enginewright_builder.errors import UserError
 from enginewright_builder.resolve import resolve
@@ -86,9 +86,33 @@ class lambda_metric:  # noqa: N801
 ])
 def test_a_metric_that_would_admit_anything_is_refused(score: Callable[[Array, Array], object], told: str) -> None:
     with pytest.raises(UserError, match=told) as caught:
-        judged(Tried(lambda_metric(score)), ANSWERS)
+        try_metric(Checked(lambda_metric(score)), [{"y": ANSWERS}])
     assert (caught.value.reason, caught.value.field) == ("MetricInvalid", "spec.accuracy.metric")
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("batches", [
+    [{"y": ANSWERS[place:place + 1]} for place in range(20)],
+    [{"y": ANSWERS[place:place + 1, :1 + place % 6]} for place in range(20)],
+], ids=["of one", "of one, in many shapes"])
+def test_samples_that_come_one_by_one_are_enough_to_try_a_metric(batches: list[Tensors]) -> None:
+    with pytest.raises(UserError, match="gives 1 to answers that are zero, inverted, or another sample's"):
+        try_metric(Checked(lambda_metric(lambda here, there: np.ones(len(here)))), batches)
+    try_metric(Checked(lambda_metric(lambda here, there: np.isclose(here, there).mean(axis=1))), batches)
+
+
+def test_a_metric_is_not_blind_where_the_first_answers_are_all_zero() -> None:
+    """As the classes are that a classifier answers to samples in the order of their classes."""
+    classes = np.repeat(np.arange(4), 32)
+    metric = Checked(lambda_metric(lambda here, there: here == there))
+    try_metric(metric, [{"y": classes[start:start + 16]} for start in range(0, 128, 16)])
+    with pytest.raises(UserError, match="gives 1 to answers"):
+        try_metric(metric, [{"y": classes[:32]}])
+
+
+def test_a_metric_that_serves_is_not_tried_by_requests_that_are_all_alike() -> None:
+    alike = np.zeros(4, np.int64)
+    assert Checked(lambda_metric(lambda here, there: here == there))({"y": alike}, {"y": alike}).tolist() == [1.0] * 4
 
 
 def test_a_graph_that_asks_for_what_the_model_does_not_answer(tmp_path: Path) -> None:

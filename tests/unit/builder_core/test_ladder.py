@@ -25,7 +25,7 @@ from enginewright_builder.export import export_model
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.steps import Budget
-from enginewright_builder.tensors import Call, Tensors
+from enginewright_builder.tensors import Array, Call, Tensors
 
 Report = Callable[[float, str], None]
 
@@ -237,6 +237,41 @@ def test_what_would_hit_every_engine_ends_the_build(exported: ExportedModel, sou
         climb([Stub(perceptron, failure=MemoryError())], "auto", exported, source, context, gate(samples))
     with pytest.raises(TransientError):
         climb([Stub(perceptron, failure=TransientError("X", "x"))], "auto", exported, source, context, gate(samples))
+
+
+class Scores:
+    """A metric of the user's that says ``score`` of every sample."""
+
+    name = "python:test"
+
+    def __init__(self, score: float) -> None:
+        self.score = score
+
+    def __call__(self, reference: Tensors, candidate: Tensors) -> Array:
+        return np.full(len(reference["y"]), self.score)
+
+
+@pytest.mark.parametrize(("score", "told"), [(1.0, "gives 1 to answers that are zero"), (0.5, "to equal answers")])
+def test_a_metric_that_cannot_tell_ends_the_build_before_anything_is_built(
+        score: float, told: str, exported: ExportedModel, source: SourceModel, samples: SampleSet,
+        context: BuildContext, perceptron: Path) -> None:
+    never = Stub(perceptron, failure=MemoryError())
+    with pytest.raises(UserError, match=told) as caught:
+        climb([never], "auto", exported, source, context,
+              replace(gate(samples, metric="python:test"), metric=Scores(score)))
+    assert caught.value.reason == "MetricInvalid"
+
+
+def test_a_source_that_answers_nan_is_told_before_anything_is_built(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext, perceptron: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    run = source.run
+    monkeypatch.setattr(source, "run", lambda inputs: {name: value * np.nan for name, value in run(inputs).items()})
+    for metric in ("", Scores(1.0)):
+        with pytest.raises(UserError) as caught:
+            climb([Stub(perceptron, failure=MemoryError())], "auto", exported, source, context,
+                  replace(gate(samples), metric=metric))
+        assert caught.value.reason == "ReferenceNotFinite"
 
 
 CROWDED = RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
