@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources.base import FetchContext, Fetcher
+from enginewright_builder.sources.base import FetchContext, Fetcher, unreadable
 from enginewright_builder.sources.digest import content_digest
 from enginewright_builder.sources.https import HttpsFetcher
 from enginewright_builder.sources.hub import HubFetcher
@@ -42,7 +42,8 @@ def fetcher_for(uri: str, field: str = "spec.source.uri", fetchers: Sequence[Fet
 def fetch(uri: str, context: FetchContext) -> tuple[Path, str]:
     """Makes ``uri`` local, and returns the path with its content digest, checked against ``context.digest``.
 
-    Raises :class:`UserError` ``DigestMismatch`` or what the fetcher or ``context.check`` raises.
+    Raises :class:`UserError` ``DigestMismatch``, ``SourceNotFound`` where a file may not be read, or what the fetcher
+    or ``context.check`` raises.
     """
     if not uri.strip():
         raise UserError("SourceUriInvalid", "no URI is given", field=context.field, value=uri,
@@ -53,9 +54,12 @@ def fetch(uri: str, context: FetchContext) -> tuple[Path, str]:
                         value=context.digest,
                         remedy="write sha256: and 64 lower-case hexadecimal digits")
     path = fetcher_for(uri, context.field).fetch(uri, context)
-    # First: the digest of a graph takes a look into it.
-    context.check(path)
-    digest = content_digest(path, field=context.field)
+    try:
+        # First: the digest of a graph takes a look into it.
+        context.check(path)
+        digest = content_digest(path, field=context.field)
+    except PermissionError as error:
+        raise unreadable(uri, error, context) from error
     if context.digest and digest != context.digest:
         raise UserError("DigestMismatch", f"{uri} has digest {digest}, not the stated {context.digest}",
                         field=stated_field, value=context.digest,

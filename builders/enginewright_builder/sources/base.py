@@ -5,10 +5,13 @@ A new scheme (object store, model hub) is a new module with a :class:`Fetcher` t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from enginewright_builder.errors import UserError
 
 # Bytes read or written at once, here and when hashing.
 CHUNK_BYTES = 4 << 20
@@ -37,6 +40,14 @@ class FetchContext:
     size_limit: int = DEFAULT_SIZE_LIMIT
     progress: Callable[[float, str], None] = _silent
     check: Callable[[Path], None] = _trusting
+
+
+def unreadable(uri: str, error: PermissionError, context: FetchContext) -> UserError:
+    """``SourceNotFound`` for what is there and may not be read, a file of a folder as well."""
+    file = f": {error.filename}" if error.filename else ""
+    return UserError("SourceNotFound", f"{uri!r} may not be read: {error.strerror}{file}", field=context.field,
+                     value=uri, remedy=f"let user {os.getuid()}, as which the builder runs, read it, for example with "
+                                       "chmod -R a+rX")
 
 
 class Fetcher(Protocol):

@@ -29,7 +29,7 @@ _LEFT_OUT = frozenset({".git", "lost+found"})
 
 def content_digest(path: Path, field: str = _SOURCE) -> str:
     """``sha256:<hex>``. Raises :class:`UserError` ``SourceUriInvalid`` where a link leaves the folder, and
-    ``SourceCorrupt`` where a file is missing that an ONNX graph names."""
+    ``SourceCorrupt`` where a file is missing that an ONNX graph names; ``OSError`` where something cannot be read."""
     if path.is_file():
         # Sample files are no graphs, and may be larger than one can be.
         return f"sha256:{_graph_sha256(path, field) if field == _SOURCE else file_sha256(path)}"
@@ -64,7 +64,7 @@ def sorted_files(root: Path, field: str = "spec.source.uri") -> list[tuple[str, 
 
 
 def _files(root: Path, field: str) -> Iterator[tuple[str, Path]]:
-    for folder, names, files in os.walk(root, followlinks=False):
+    for folder, names, files in os.walk(root, onerror=_raise, followlinks=False):
         names[:] = [name for name in names if not _left_out(name)]
         # A linked folder is listed among the folders but not walked: take its files, if it stays inside.
         for name in [name for name in names if (Path(folder) / name).is_symlink()]:
@@ -77,6 +77,11 @@ def _files(root: Path, field: str) -> Iterator[tuple[str, Path]]:
             if not _left_out(name):
                 path = Path(folder) / name
                 yield path.relative_to(root).as_posix(), _inside(root, path, field)
+
+
+def _raise(error: OSError) -> None:
+    """What may not be listed is not empty: a digest without it would be that of another folder."""
+    raise error
 
 
 def _left_out(name: str) -> bool:

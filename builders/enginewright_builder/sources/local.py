@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.base import FetchContext, unreadable
 
 
 class PlainPathFetcher:
@@ -67,11 +67,10 @@ def _existing(path: Path, uri: str, context: FetchContext) -> Path:
     try:
         if path.exists():
             return path
+        parent = path.parent
+        nearby = sorted(entry.name for entry in parent.iterdir())[:8] if parent.is_dir() else []
     except PermissionError as error:
-        raise UserError("SourceNotFound", f"{uri!r} may not be read: {error.strerror}", field=context.field, value=uri,
-                        remedy="let the build pod's user (see podSecurityContext.fsGroup) read the files") from error
-    parent = path.parent
-    nearby = sorted(entry.name for entry in parent.iterdir())[:8] if parent.is_dir() else []
+        raise unreadable(uri, error, context) from error
     hint = f"; beside it are {', '.join(nearby)}" if nearby else ""
     raise UserError("SourceNotFound", f"there is nothing at {uri!r}{hint}", field=context.field, value=uri,
                     remedy="name a file or folder that exists")

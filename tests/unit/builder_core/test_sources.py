@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.server
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +62,36 @@ def test_bad_uri_is_refused_with_a_remedy(uri: str, reason: str, remedy: str, vo
     assert caught.value.reason == reason
     assert caught.value.field == "spec.source.uri"
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("closed", ["net/weights", "net/1_Pooling"])
+def test_what_may_not_be_read_is_told(closed: str, volume: Path, tmp_path: Path,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user other than the files' own: root, as whom tests may run, reads them all the same. A folder that may
+    not be listed was taken for an empty one."""
+    (volume / "net/1_Pooling").mkdir()
+    (volume / "net/lost+found").mkdir()
+    opened, listed = Path.open, os.scandir
+
+    def refuse(path: object) -> None:
+        if Path(str(path)) in (volume / closed, volume / "net/lost+found"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    def opens(path: Path, *how: Any) -> Any:
+        refuse(path)
+        return opened(path, *how)
+
+    def lists(path: Any) -> Any:
+        refuse(path)
+        return listed(path)
+
+    monkeypatch.setattr(Path, "open", opens)
+    monkeypatch.setattr(os, "scandir", lists)
+    with pytest.raises(UserError, match="may not be read: Permission denied") as caught:
+        fetch("pvc://models/net", context(tmp_path))
+    assert (caught.value.reason, caught.value.field) == ("SourceNotFound", "spec.source.uri")
+    assert closed in caught.value.message
+    assert f"let user {os.getuid()}" in caught.value.remedy
 
 
 def test_digest_mismatch_says_both(volume: Path, tmp_path: Path) -> None:
