@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,14 +86,18 @@ class Bench:
                                                 f"server's log:\n{self.server.log_tail()}", field="spec.serving",
                             value=self.model_name, remedy="read the log lines")
         windows = self.windows.setdefault((serving, concurrency), [])
-        windows.append(seen)
+        windows.append(dataclasses.replace(seen, load=outlasting(seen.load, self._batch)))
         return self._point(serving, concurrency, together(windows))
+
+    @property
+    def _batch(self) -> float:
+        return float(np.mean([request.batch for request in self.requests]))
 
     def _point(self, serving: ServingChoice, concurrency: int, seen: Window) -> Point:
         load = seen.load
         return Point(
             serving=serving, threads=self.threads(serving), concurrency=concurrency,
-            batch=round(float(np.mean([request.batch for request in self.requests]))), requests=load.measured,
+            batch=round(self._batch), requests=load.measured,
             errors=load.failed, seconds=load.seconds, throughput=load.throughput, mean_ms=load.mean_ms,
             p50_ms=load.p50_ms, p90_ms=load.p90_ms, p95_ms=load.p95_ms, p99_ms=load.p99_ms,
             objective_ms=load.percentile(self.objective.latency_percentile),
@@ -134,6 +139,15 @@ class Window:
     mean_batch: float
     layers: Layers
     use: DeviceUse
+
+
+def outlasting(load: LoadResult, batch: float) -> LoadResult:
+    """A load of which no request ended within the window, as those of a slow model do: all of them began with it, so
+    they took as long as the slowest. How sure that is nobody knows. Others as they are."""
+    if load.throughput or not load.measured:
+        return load
+    return dataclasses.replace(load, throughput=load.measured * batch / (load.max_ms / 1e3), throughput_low=0.0,
+                               throughput_high=math.inf)
 
 
 def together(windows: Sequence[Window]) -> Window:
