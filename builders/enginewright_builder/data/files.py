@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,9 @@ from enginewright_builder.shapes import is_text_interface, numpy_dtype, shape_te
 from enginewright_builder.tensors import Array
 
 _FORMATS = 'give .npz with one array an input, or .jsonl with {"text": …} or {"<input>": […]} on each line'
-
-
+_SAVEZ = "write it with numpy.savez, from numeric arrays"
+# NumPy's kinds.
+_NUMBERS = "biuf"
 # A larger share of samples in both sets than this, and they are one set; fewer are left out of the calibration.
 SHARED_LIMIT = 0.1
 
@@ -93,9 +95,12 @@ def _read_npz(path: Path, where: DataField) -> SampleFile:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise where.invalid(f"{path.name} cannot be read: {error}", path,
-                            "write it with numpy.savez, from numeric arrays") from error
+    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError,
+            KeyError) as error:  # TypeError of a bare array, NotImplementedError of an unknown compression
+        raise where.invalid(f"{path.name} cannot be read: {error}", path, _SAVEZ) from error
+    if wrong := [name for name, array in arrays.items() if array.dtype.kind not in _NUMBERS]:
+        raise where.invalid(f"{path.name}: {wrong[0]} holds {arrays[wrong[0]].dtype}, expected numbers", path,
+                            f'{_SAVEZ}, or give texts in .jsonl, as {{"text": …}} on each line')
     if not arrays:
         raise where.invalid(f"{path.name} holds no arrays", path, _FORMATS)
     counts = {name: array.shape[0] if array.ndim else -1 for name, array in arrays.items()}
@@ -111,7 +116,8 @@ def _read_jsonl(path: Path, where: DataField) -> SampleFile:
     texts: list[str] = []
     rows: list[Mapping[str, Array]] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: JSON's strings may hold other characters that end lines of text.
+        lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise where.invalid(f"{path.name} is not UTF-8 text: {error}", path, _FORMATS) from error
     for number, line in enumerate(lines, start=1):
@@ -119,7 +125,7 @@ def _read_jsonl(path: Path, where: DataField) -> SampleFile:
             continue
         entry = _parse_line(line, f"{path.name}:{number}", path, where)
         if isinstance(text := entry.get("text"), str):
-            texts.append(text)
+            texts.append(_checked_text(text, f"{path.name}:{number}", path, where))
         else:
             rows.append(_parse_row(entry, f"{path.name}:{number}", path, where))
         if texts and rows:
@@ -137,6 +143,15 @@ def _parse_line(line: str, at: str, path: Path, where: DataField) -> dict[str, o
     return entry
 
 
+def _checked_text(text: str, at: str, path: Path, where: DataField) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON may write \ud83d without what follows it
+        raise where.invalid(f"{at}: text holds half a character: {error.reason}", path,
+                            "write whole characters, as UTF-8 or as both halves of an escape") from error
+    return text
+
+
 def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) -> Mapping[str, Array]:
     row = {}
     for name, value in entry.items():
@@ -144,7 +159,7 @@ def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) 
             row[name] = np.asarray(value)
         except ValueError as error:
             raise where.invalid(f"{at}: {name}: {error}", path, "write a full, rectangular list of numbers") from error
-        if row[name].dtype.kind not in "biuf":
+        if row[name].dtype.kind not in _NUMBERS:
             raise where.invalid(f"{at}: {name}: expected numbers, got {str(value)[:60]!r}", path, _FORMATS)
     return row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def test_jsonl_takes_texts_or_tensors(tmp_path: Path) -> None:
     ("e.jsonl", '{"text": "a"}\n{"x": [1]}\n', "mixed"),
     ("e.jsonl", '{"x": [[1], [1, 2]]}\n', "e.jsonl:1: x"),
     ("e.jsonl", '{"x": ["a"]}\n', "expected numbers"),
+    ("e.jsonl", '{"text": "a"}\n{"text": "\\ud83d"}\n', "e.jsonl:2: text holds half a character"),
     ("e.npz", "not a zip", "cannot be read"),
     ("e.csv", "1,2", "neither .npz nor .jsonl"),
 ])
@@ -55,6 +57,34 @@ def test_unreadable_file_is_told(name: str, content: str, told: str, tmp_path: P
         read_samples(write(tmp_path / name, content))
     assert (caught.value.reason, caught.value.field) == ("EvaluationDataInvalid", "spec.accuracy.evaluation.uri")
     assert caught.value.remedy
+
+
+def test_texts_may_hold_what_ends_lines_elsewhere(tmp_path: Path) -> None:
+    """As pages of the web do."""
+    texts = [f"{place} one\u2028two\x85three" for place in range(20)]
+    lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\r\n" for text in texts)
+    assert list(read_samples(write(tmp_path / "t.jsonl", lines)).texts) == texts
+
+
+def test_npz_that_holds_texts_is_told(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", text=np.array(["one", "two"]))
+    with pytest.raises(UserError, match="text holds <U3, expected numbers") as caught:
+        read_samples(tmp_path / "d.npz")
+    assert "texts in .jsonl" in caught.value.remedy
+
+
+def test_npz_that_is_damaged_or_a_bare_array_is_told(tmp_path: Path) -> None:
+    whole = tmp_path / "d.npz"
+    np.savez_compressed(whole, x=np.random.default_rng(0).normal(size=(500, 8)))
+    content = bytearray(whole.read_bytes())
+    content[2000:2100] = bytes(byte ^ 0xFF for byte in content[2000:2100])
+    whole.write_bytes(content)
+    with (tmp_path / "bare.npz").open("wb") as file:
+        np.save(file, np.zeros((20, 3)))
+    for path in (whole, tmp_path / "bare.npz"):
+        with pytest.raises(UserError, match="cannot be read") as caught:
+            read_samples(path)
+        assert "numpy.savez" in caught.value.remedy
 
 
 @pytest.mark.parametrize("arrays", [
