@@ -68,11 +68,13 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
         calibration = _distinct(_fitting(located, request.interface, calibration, CALIBRATION), "calibration", notes)
         if evaluation is not None:
             calibration = _apart(request, evaluation, calibration, notes)
-    if request.store_path:
-        store.check_writable(Path(request.store_path), size_bytes(path))
     source = ResolvedSource(digest=digest, format=located.format, size_bytes=size_bytes(path),
                             evaluation_digest=evaluation_digest, calibration_digest=calibration_digest)
-    return Resolved(request=_with_digests(request, source), located=located, source=source, evaluation=evaluation,
+    request = _with_digests(request, source)
+    # What is there already takes no room, nor the right to write.
+    if request.store_path and not store.holds(Path(request.store_path), request.fingerprint()):
+        store.check_writable(Path(request.store_path), source.size_bytes)
+    return Resolved(request=request, located=located, source=source, evaluation=evaluation,
                     calibration=calibration, metric_graph=metric_graph, notes=tuple(notes))
 
 

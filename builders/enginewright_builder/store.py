@@ -56,6 +56,12 @@ def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) ->
                              remedy="it is set aside and built again; find out who else writes to the store") from error
 
 
+def holds(store_path: Path, fingerprint: str) -> bool:
+    """Whether there is an engine of this fingerprint to look up; nothing of it is checked."""
+    _check_fingerprint(fingerprint)
+    return (store_path / fingerprint / MANIFEST_FILE).is_file()
+
+
 def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
     """Publishes all files below ``staging`` as ``<store>/<fingerprint>/`` and returns the manifest that is now there.
 
@@ -68,7 +74,7 @@ def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outco
         return winner
     sweep_stale(store_path)
     temporary = store_path / f".{fingerprint}.{uuid.uuid4().hex}{TEMPORARY}"
-    with _store_errors(store_path):
+    with store_errors(store_path):
         try:
             temporary.mkdir()
             files = _copy_tree(staging, temporary)
@@ -93,17 +99,23 @@ def check_writable(store_path: Path, need_bytes: int = 0) -> None:
 
     A store in a folder of its volume (``pvc://CLAIM/FOLDER``) is made; a volume that is not there is not.
     """
-    if store_path.parent.is_dir() and store_path.parent != Path(store_path.anchor):
-        with _store_errors(store_path):
-            store_path.mkdir(exist_ok=True)
-    _check_present(store_path)
-    with _store_errors(store_path), tempfile.TemporaryFile(dir=store_path, prefix=".probe-") as probe:
+    _make_folder(store_path)
+    with store_errors(store_path), tempfile.TemporaryFile(dir=store_path, prefix=".probe-") as probe:
         probe.write(b"0" * 4096)
         probe.flush()
         os.fsync(probe.fileno())
     free = shutil.disk_usage(store_path).free
     if need_bytes and free < need_bytes + SPARE_BYTES:
         raise _full(store_path, f"it has {free:,} bytes free and the engine needs about {need_bytes:,}")
+
+
+def check_removable(store_path: Path) -> None:
+    """Raises :class:`UserError` ``StoreMissing`` or ``StoreReadOnly``. It takes no room: a full store is what there is
+    most reason to remove from."""
+    _make_folder(store_path)
+    with store_errors(store_path):
+        if not os.access(store_path, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(store_path))
 
 
 def manifest_digest(manifest: Manifest) -> str:
@@ -200,7 +212,7 @@ def _flush(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _store_errors(store_path: Path) -> Iterator[None]:
+def store_errors(store_path: Path) -> Iterator[None]:
     """Turns what the file system says into what the user can do about it."""
     try:
         yield
@@ -221,6 +233,13 @@ def _store_errors(store_path: Path) -> Iterator[None]:
 def _full(store_path: Path, detail: str) -> UserError:
     return UserError("StoreFull", f"the engine store is full: {detail}", field="spec.store.uri", value=str(store_path),
                      remedy="enlarge the volume, or remove engines that no OptimisedModel names in status.fingerprint")
+
+
+def _make_folder(store_path: Path) -> None:
+    if store_path.parent.is_dir() and store_path.parent != Path(store_path.anchor):
+        with store_errors(store_path):
+            store_path.mkdir(exist_ok=True)
+    _check_present(store_path)
 
 
 def _check_present(store_path: Path) -> None:

@@ -19,7 +19,14 @@ from pathlib import Path
 
 from enginewright_builder import graph_store
 from enginewright_builder.contract import MANIFEST_FILE
-from enginewright_builder.store import STALE_SECONDS, TEMPORARY, TIMING_CACHES, check_writable, sweep_stale
+from enginewright_builder.store import (
+    STALE_SECONDS,
+    TEMPORARY,
+    TIMING_CACHES,
+    check_removable,
+    store_errors,
+    sweep_stale,
+)
 
 FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 USED = ".used"
@@ -48,7 +55,13 @@ def collect(store_path: Path, *, grace_seconds: float, keep: Collection[str] = (
     ``remove`` none but these. Whatever is asked for, leftovers of builds that died go when they are a day old, and
     typed graphs when nobody has used them for ``grace_seconds``, of a day at least. Raises :class:`UserError`
     ``StoreMissing`` or ``StoreReadOnly``, and :class:`TransientError`."""
-    check_writable(store_path)
+    check_removable(store_path)
+    with store_errors(store_path):
+        return _collect(store_path, grace_seconds, keep, remove)
+
+
+def _collect(store_path: Path, grace_seconds: float, keep: Collection[str],
+             remove: Collection[str] | None) -> Collected:
     there = {path.name for path in store_path.iterdir() if path.is_dir() and FINGERPRINT.fullmatch(path.name)}
     asked = sorted(there & (there if remove is None else set(remove)))
     removed = [name for name in asked if name not in keep and _remove(store_path, name, grace_seconds)]

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from enginewright_builder.contract import (
+    MANIFEST_FILE,
     AccuracyRequest,
     BuildRequest,
     DataRequest,
@@ -205,6 +207,20 @@ def test_absurd_interface(spec: TensorSpec, told: str, perceptron: Path, request
 def test_missing_store(perceptron: Path, request_for: Make, tmp_path: Path) -> None:
     request = dataclasses.replace(request_for(perceptron), store_path=str(tmp_path / "no volume" / "store"))
     assert refused(request, tmp_path).reason == "StoreMissing"
+
+
+def test_an_engine_that_is_there_takes_no_room(perceptron: Path, request_for: Make, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor the right to write: it is served as it is."""
+    request = request_for(perceptron)
+    fingerprint = resolve(request, tmp_path / "s").request.fingerprint()
+    free = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    assert refused(request, tmp_path).reason == "StoreFull"
+    folder = Path(request.store_path) / fingerprint
+    folder.mkdir()
+    (folder / MANIFEST_FILE).write_text("{}")
+    assert resolve(request, tmp_path / "s").request.fingerprint() == fingerprint
 
 
 def test_digest_of_other_content(perceptron: Path, request_for: Make, tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,3 +20,21 @@ def make_point() -> Callable[..., Point]:
 @pytest.fixture
 def report() -> BuildReport:
     return reports.build_report()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of one megabyte."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], check=False, capture_output=True
+        ).returncode
+        == 0
+    )
+    if not mounted:
+        pytest.skip("mounting needs root")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)

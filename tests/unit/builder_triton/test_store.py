@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -156,24 +156,6 @@ def test_what_the_file_system_says_becomes_what_to_do(
     assert caught.value.reason == reason
     assert caught.value.remedy
     assert list(shelf.iterdir()) == []
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of one megabyte."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = (
-        os.geteuid() == 0
-        and subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], check=False, capture_output=True
-        ).returncode
-        == 0
-    )
-    if not mounted:
-        pytest.skip("mounting needs root")
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
 
 
 def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:

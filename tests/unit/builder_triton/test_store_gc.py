@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -150,6 +152,29 @@ def test_a_collector_that_was_killed_leaves_nothing_half(shelf: Path, monkeypatc
     _age(left, 2 * DAY)
     assert store_gc.collect(shelf, grace_seconds=DAY).leftovers == 1
     assert list(shelf.iterdir()) == []
+
+
+def fill(path: Path) -> None:
+    """Until the disk is full."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_full_disk_can_be_cleared(small_disk: Path) -> None:
+    folder = engine(small_disk, NAMES[0], age=8 * DAY)
+    fill(small_disk / "filler")
+    assert shutil.disk_usage(small_disk).free == 0
+    assert store_gc.collect(small_disk, grace_seconds=7 * DAY).removed == (NAMES[0],)
+    assert not folder.exists()
+
+
+def test_a_disk_that_is_read_only_is_told(small_disk: Path) -> None:
+    engine(small_disk, NAMES[0], age=8 * DAY)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(UserError, match="cannot be written") as caught:
+        store_gc.collect(small_disk, grace_seconds=7 * DAY)
+    assert caught.value.reason == "StoreReadOnly"
 
 
 def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
