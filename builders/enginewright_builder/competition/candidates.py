@@ -19,6 +19,7 @@ REFERENCE = "reference"
 SAFE = "fp32"
 # Names of full precision, best first; what is offered when nothing passes.
 FULL_PRECISION = (SAFE, "tf32", "bf16", "fp16")
+_UNUSED = "passes, but no batch that it takes is in use"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +158,7 @@ def _told(candidate: Candidate, gated: Sequence[Candidate], shipped: Mapping[int
     held = {batch: heats[batch].ratio(candidate.name, shipped[batch]) for batch in used
             if heats[batch].times.get(candidate.name)}
     if not held:
-        return replace(candidate, verdict="Slower", reason="passes, but no batch that it takes is in use")
+        return replace(candidate, verdict="Slower", reason=_UNUSED)
     worst = max(held, key=lambda batch: held[batch].value)
     rival = shipped[worst]
     if not held[worst].near:
@@ -212,6 +213,8 @@ def _batches(mine: Sequence[int], buckets: Sequence[int]) -> str:
 def _lost_to_source(candidate: Candidate, heats: Mapping[int, Heat], used: Sequence[int]) -> Candidate:
     factors = {batch: heats[batch].ratio(candidate.name, REFERENCE).value for batch in used
                if heats[batch].times.get(candidate.name)}
+    if not factors:
+        return replace(candidate, verdict="Slower", reason=_UNUSED)
     worst = max(factors, key=lambda batch: factors[batch])
     return replace(candidate, verdict="Slower", reason=f"passes, but {factors[worst]:.2f}× slower than the source "
                                                        f"model as it is, at batch {worst}")

@@ -65,6 +65,18 @@ def test_the_fastest_that_passes_is_shipped() -> None:
         "int8-static": ("AccuracyRefused", "mean cosine 0.9490, lower bound 0.9470 < 0.99")}
 
 
+def test_a_tuned_one_is_told_where_the_source_is_faster_in_all_that_is_in_use() -> None:
+    """A latency objective leaves batch 1 alone, for which it was not built."""
+    tuned = candidate("fp16", ranges=(BatchRange(low=2, best=8, high=8),))
+    raced = heats({"fp32": 20.0}, {"fp32": 20.0, "fp16 @8": 20.0})
+    raced[8].used = False
+    judgement = judge([candidate("fp32"), tuned], raced, 0.01)
+    assert judgement.problem == "NotFasterThanSource"
+    told = verdicts(judgement)
+    assert told["fp16"] == ("Slower", "passes, but no batch that it takes is in use")
+    assert told["fp32"][0] == "Offered"
+
+
 def test_what_no_guard_could_tell_is_said_of_who_ships() -> None:
     one = candidate("fp32")
     assert one.accuracy is not None
