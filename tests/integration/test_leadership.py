@@ -14,12 +14,17 @@ from statistics import median
 from typing import Any
 
 import pytest
+import structlog
 
+from enginewright.act.execute import Actor
 from enginewright.clients.credentials import load_configuration
+from enginewright.clients.errors import ConflictError, NotFoundError, TransientError
 from enginewright.clients.kube import KubeClient
-from enginewright.clients.resources import LEASE
+from enginewright.clients.resources import DEPLOYMENT, LEASE
+from enginewright.core.decide.children import remove
+from enginewright.observe.views import deployment_view
 from enginewright.reconcile.leadership import Leadership, LeadershipLostError, Terms
-from support.apiserver import Models, eventually, model
+from support.apiserver import Models, eventually, manifest, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import OperatorProcess
 
@@ -151,6 +156,26 @@ async def test_of_many_one_wins(kube: KubeClient, namespace: str) -> None:
             versions.add((await kube.get(LEASE, namespace, NAME))["metadata"]["resourceVersion"])
         assert len(versions) == 1
         assert sum(one.leads for one in candidates) == 1
+
+
+async def test_a_late_leader_leaves_a_deployment_alone_that_another_one_has_made(
+    kube: KubeClient, namespace: str
+) -> None:
+    pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": pod}
+    body, log = manifest("apps/v1", "Deployment", "d", spec=spec), structlog.get_logger(__name__)
+    actor = Actor(kube, lambda *_: None)
+    late = remove(deployment_view(await kube.create(body, namespace=namespace)), "as the late one saw it")
+    await kube.delete(DEPLOYMENT, namespace, "d")
+    another = await kube.create(body, namespace=namespace)
+    with pytest.raises(ConflictError) as refused:
+        await actor.execute(namespace, (late,), log)
+    assert isinstance(refused.value, TransientError), "which is tried again, and told to nobody"
+    found = await kube.get(DEPLOYMENT, namespace, "d")
+    assert (found["metadata"]["uid"], "deletionTimestamp" in found["metadata"]) == (another["metadata"]["uid"], False)
+    await actor.execute(namespace, (remove(deployment_view(found), "as it is now"),), log)
+    with pytest.raises(NotFoundError):
+        await kube.get(DEPLOYMENT, namespace, "d")
 
 
 async def test_leaders_are_killed_while_models_come(

@@ -100,6 +100,7 @@ class DeploymentView:
     64 digits. ``batcher``: its pods have that container. ``manifest_digest`` is that of the engine that they serve."""
 
     name: str
+    uid: str
     revision: str
     fingerprint: str
     generation: int

@@ -78,6 +78,7 @@ def deployment_view(raw: Raw) -> DeploymentView:
     replicas = section(raw, "spec").get("replicas")
     return DeploymentView(
         name=name_of(raw),
+        uid=uid_of(raw),
         revision=labels_of(raw).get(labels.REVISION, ""),
         fingerprint=_fingerprint(raw),
         generation=int(section(raw, "metadata").get("generation") or 0),

@@ -4,7 +4,8 @@ The rules are those of client-go's leader election: a standby judges a lease by 
 that clocks need not agree; a leader that cannot renew gives up before a standby may take over, and ends its process.
 Little else hangs on it: claims carry a resourceVersion and what is created has a name that only one can create, so
 that a leader which was stopped in the middle of a pass and wakes up late builds nothing twice (ADR 0001). One call of
-it, such as the deletion of a Deployment, may still come late, and the next pass of the new leader finds it so.
+it may still come late, and the next pass of the new leader finds it so; the deletion of a Job, a Deployment or a
+fleet's class carries the UID of what it had seen, so that none of the same name goes that has been made since.
 """
 
 from __future__ import annotations

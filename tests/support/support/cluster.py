@@ -343,7 +343,9 @@ class Cluster:
                 self._apply(manifest)
             case Create(manifest=manifest):
                 self._create(manifest)
-            case Delete(kind=kind, name=name):
+            case Delete(kind=kind, name=name, uid=uid):
+                if kind == "Deployment" and name in self.deployments:
+                    assert uid == self.deployments[name].uid, "a late leader would delete what another one has made"
                 self._delete(kind, name)
             case Scale(deployment=name, replicas=replicas):
                 if name in self.deployments:
@@ -418,6 +420,7 @@ class Cluster:
             return
         self.deployments[name] = DeploymentView(
             name=name,
+            uid=uuid.uuid4().hex,
             revision=meta["labels"][labels.REVISION],
             fingerprint=meta["annotations"][labels.FINGERPRINT_FULL],
             generation=1,

@@ -123,8 +123,8 @@ def view(**status: Any) -> ObjectView:
 WAITING = PodView(name="p", phase="Pending", unschedulable="0/1 nodes are available")
 QUIET = Observed(now=NOW)
 BUILT = replace(QUIET, records={FINGERPRINT: cast(Any, None)})
-DEPLOYED = DeploymentView(name="m-1", revision="1", fingerprint=FINGERPRINT, generation=1, observed_generation=1,
-                          created=NOW, spec_replicas=1)  # fmt: skip
+DEPLOYED = DeploymentView(name="m-1", uid="u", revision="1", fingerprint=FINGERPRINT, generation=1,
+                          observed_generation=1, created=NOW, spec_replicas=1)  # fmt: skip
 
 
 @pytest.mark.parametrize(("asks", "seen", "use"), [

@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from enginewright.clients.errors import TransientError
+from enginewright.clients.errors import ClientError, ConflictError, TransientError
 from enginewright.core.config import OperatorConfig
+from enginewright.core.decide.children import remove
 from enginewright.core.plan import Action, Create, Delete, Event, Plan, Scale
 from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
@@ -46,8 +47,9 @@ class Pass:
     told: list[str]
 
 
-def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True, plan: Plan | None = None) -> Pass:
-    """A pass whose actions fail where ``fails`` says so."""
+def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True, plan: Plan | None = None,
+             error: type[ClientError] = TransientError) -> Pass:  # fmt: skip
+    """A pass whose actions fail with ``error`` where ``fails`` says so."""
     came = Pass([], {}, [])
 
     async def find(_namespace: str, _name: str) -> object:
@@ -59,7 +61,7 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
     async def execute(_namespace: str, actions: Iterable[Action], _log: object) -> None:
         for action in actions:
             if fails(action):
-                raise TransientError("503", call="POST")
+                raise error("no", call="POST")
             came.done.append(action)
 
     async def status(_view: object, wanted: dict[str, Any]) -> bool:
@@ -79,7 +81,7 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
         decide=lambda *_: plan or cluster.plan())
-    with pytest.raises(TransientError):
+    with pytest.raises(error):
         asyncio.run(Reconciler(cast(Parts, parts)).reconcile(Key("prod", "minilm")))
     return came
 
@@ -143,3 +145,13 @@ def test_what_fails_after_a_scale_leaves_it_told() -> None:
     came = one_pass(cluster, lambda action: action is last, replace(plan, serving=(*plan.serving, last)))
     assert decisions(came.status) == decisions(cluster.status) + 1
     assert Reason.SCALING in came.told
+
+
+def test_a_deployment_that_another_one_was_made_in_place_of_is_nothing_to_tell() -> None:
+    """The next pass looks again."""
+    cluster = surge_during_a_build()
+    before, (deployed,) = cluster.plan(), cluster.deployments.values()
+    late = replace(before, building=(), serving=(remove(deployed, "it is late"),))
+    came = one_pass(cluster, plan=late, error=ConflictError)
+    assert came.status == json.loads(json.dumps(before.status))
+    assert Reason.API_REFUSED not in came.told

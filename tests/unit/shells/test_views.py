@@ -135,7 +135,7 @@ def test_deployments() -> None:
     }  # fmt: skip
     view = deployment_view(raw)
     assert (view.spec_replicas, view.replicas, view.ready, view.available) == (0, 4, 3, 2)
-    assert (view.revision, view.fingerprint) == ("abc", "f" * 64)
+    assert (view.uid, view.revision, view.fingerprint) == ("u-1", "abc", "f" * 64)
     assert (view.generation, view.observed_generation, view.progress_deadline_exceeded) == (3, 2, True)
     bare = deployment_view({"metadata": META})
     assert (bare.spec_replicas, bare.batcher) == (1, False)

@@ -68,4 +68,5 @@ def resize(deployed: DeploymentView | None, replicas: int, why: str) -> tuple[Ac
 
 
 def remove(deployed: DeploymentView, why: str) -> Delete:
-    return Delete(api_version="apps/v1", kind="Deployment", name=deployed.name, why=why)
+    """That very one: a leader that wakes up late leaves one of the same name alone that another has made since."""
+    return Delete(api_version="apps/v1", kind="Deployment", name=deployed.name, uid=deployed.uid, why=why)
