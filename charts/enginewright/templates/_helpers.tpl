@@ -69,7 +69,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
-{{/* The operator's settings: field names of OperatorConfig. */}}
+{{/* The operator's settings: field names of OperatorConfig. Numbers of a values file are floats, which are written with an
+exponent from a million on; the operator takes integers alone. */}}
 {{- define "enginewright.config" -}}
 images:
   operator: {{ include "enginewright.image" (list . .Values.images.operator) | quote }}
@@ -93,16 +94,16 @@ verify_resources: {{ .verifyResources | toJson }}
 quality_resources: {{ .qualityResources | toJson }}
 batcher_resources: {{ .batcherResources | toJson }}
 activator_resources: {{ .activatorResources | toJson }}
-activator_replicas: {{ .activatorReplicas }}
+activator_replicas: {{ .activatorReplicas | int64 }}
 collect_engines: {{ .collectEngines }}
 engine_grace: {{ .engineGraceSeconds | int64 }}
-job_ttl: {{ .jobTtlSeconds }}
-job_backoff_limit: {{ .jobBackoffLimit }}
-job_pending_limit: {{ .jobPendingLimitSeconds }}
-resolve_deadline: {{ .resolveDeadlineSeconds }}
-build_deadline_margin: {{ .buildDeadlineMarginSeconds }}
-drain_seconds: {{ .drainSeconds }}
-exit_timeout: {{ .exitTimeoutSeconds }}
+job_ttl: {{ .jobTtlSeconds | int64 }}
+job_backoff_limit: {{ .jobBackoffLimit | int64 }}
+job_pending_limit: {{ .jobPendingLimitSeconds | int64 }}
+resolve_deadline: {{ .resolveDeadlineSeconds | int64 }}
+build_deadline_margin: {{ .buildDeadlineMarginSeconds | int64 }}
+drain_seconds: {{ .drainSeconds | int64 }}
+exit_timeout: {{ .exitTimeoutSeconds | int64 }}
 spot_labels: {{ .spotLabels | toJson }}
 prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson }}
 {{- end }}

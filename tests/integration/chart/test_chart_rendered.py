@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -115,6 +116,17 @@ def test_the_operator_reads_its_settings(objects: Objects, tmp_path: Path) -> No
     assert config.prices == Prices(currency="EUR", per_hour={"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6})
     images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
     assert settings({}) == OperatorConfig(images=Images(**images)), "defaults of chart and operator differ"
+
+
+def test_the_operator_reads_the_largest_number_of_each_setting(objects: Objects, tmp_path: Path) -> None:
+    """As the schema allows it."""
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["config"]["properties"]
+    largest = {name: found["maximum"] for name, found in schema.items() if found.get("type") == "integer"}
+    file = tmp_path / "config.yaml"
+    file.write_text(objects({"config": largest})["ConfigMap"][0]["data"]["config.yaml"])
+    config = read_settings(file)
+    assert config.job_pending_limit == largest["jobPendingLimitSeconds"] >= 10**6
+    assert set(largest.values()) <= {value for value in vars(config).values() if isinstance(value, int)}
 
 
 @pytest.mark.parametrize(("values", "may"), [
