@@ -5,9 +5,10 @@ start and takes over signals; it writes nothing onto anybody's objects.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import kopf
@@ -171,6 +172,14 @@ class Watcher:
         )
 
 
+class Backoffs:
+    """Seconds between tries of a request, without end: where kopf gives one up, it ends and all its watches with it,
+    those of other namespaces, too."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0), itertools.repeat(30.0))
+
+
 def settings() -> kopf.OperatorSettings:
     """Why each: docs/adr/0001-reconcile-loop-on-kopf.md."""
     chosen = kopf.OperatorSettings()
@@ -186,6 +195,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.queueing.idle_timeout = 1.0
     chosen.queueing.error_delays = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 60)
     chosen.networking.request_timeout = 30.0
+    chosen.networking.error_backoffs = Backoffs()
     for resource, selector in SELECTORS.items():
         group = resource.api_version.rpartition("/")[0]
         chosen.watching.label_selectors[group, resource.plural] = selector

@@ -6,6 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
+import structlog
+
+from enginewright.clients.errors import RefusedError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
@@ -15,6 +18,8 @@ from enginewright.core.manifests import record_mark
 from enginewright.observe.fields import Raw, annotations_of, is_deleting, labels_of, name_of, section, uid_of
 from enginewright.observe.views import job_view
 
+log = structlog.get_logger(__name__)
+
 
 class ShelfReader:
     def __init__(self, kube: KubeClient, wall: Callable[[], datetime], namespaces: Sequence[str]) -> None:
@@ -23,15 +28,28 @@ class ShelfReader:
         self._namespaces = tuple(namespaces)
 
     async def read(self) -> list[Shelves]:
-        """Of every namespace that has engines. Records first, then who refers to them: whoever comes later is seen.
-        Raises :class:`~enginewright.clients.errors.ClientError`."""
-        records = await self._all(CONFIG_MAP, f"{labels.ENGINE}=true")
+        """Of every namespace that has engines. Of several that are named, those that are refused are left out: one
+        that was deleted, with its Role, does not take the others along. Raises
+        :class:`~enginewright.clients.errors.ClientError`."""
+        if not self._namespaces:
+            return await self._read(None)
+        found = []
+        for namespace in self._namespaces:
+            try:
+                found += await self._read(namespace)
+            except RefusedError as error:
+                log.warning("unused engines are not looked for", namespace=namespace, error=str(error))
+        return found
+
+    async def _read(self, where: str | None) -> list[Shelves]:
+        """Records first, then who refers to them: whoever comes later is seen."""
+        records = await self._all(where, CONFIG_MAP, f"{labels.ENGINE}=true")
         if not records:
             return []
-        jobs = await self._all(JOB, labels.STEP)
-        deployments = await self._all(DEPLOYMENT, labels.MODEL)
-        leases = await self._all(LEASE, f"{labels.BUILDS}=true")
-        models = await self._all(OPTIMISED_MODEL, "")
+        jobs = await self._all(where, JOB, labels.STEP)
+        deployments = await self._all(where, DEPLOYMENT, labels.MODEL)
+        leases = await self._all(where, LEASE, f"{labels.BUILDS}=true")
+        models = await self._all(where, OPTIMISED_MODEL, "")
         now = self._wall()
         return [
             Shelves(
@@ -45,11 +63,11 @@ class ShelfReader:
             for name, found in sorted(records.items())
         ]
 
-    async def _all(self, resource: Resource, selector: str) -> defaultdict[str, list[Object]]:
+    async def _all(self, where: str | None, resource: Resource, selector: str) -> defaultdict[str, list[Object]]:
+        """By namespace."""
         found: defaultdict[str, list[Object]] = defaultdict(list)
-        for namespace in self._namespaces or (None,):
-            for raw in await self._kube.list_all(resource, namespace, labels=selector):
-                found[str(section(raw, "metadata").get("namespace"))].append(raw)
+        for raw in await self._kube.list_all(resource, where, labels=selector):
+            found[str(section(raw, "metadata").get("namespace"))].append(raw)
         return found
 
 

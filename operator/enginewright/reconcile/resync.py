@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Final
 
 import structlog
 
-from enginewright.clients.errors import ClientError, TransientError
+from enginewright.clients.errors import ClientError, RefusedError, TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
 from enginewright.observe.keys import Key
@@ -62,12 +62,12 @@ class Resync:
 
     async def once(self) -> None:
         """Raises :class:`~enginewright.clients.errors.ClientError`."""
-        found = {key for items in await self._list() for key in map(_key, items)}
+        found, refused = await self._list()
         first = self.last is None
         for key in sorted(found):
             # The first time everything is new and nothing has been looked at: no reason to wait.
             self._queue.add_after(key, 0.0 if first else self._chance() * SPREAD * self._period)
-        gone = self._known.keys() - found
+        gone = {key for key in self._known.keys() - found if key.namespace not in refused}
         for key in gone:
             self._queue.add(key)
         if not first:
@@ -76,8 +76,21 @@ class Resync:
         self.last = time.monotonic()
         self._metrics.resyncs.labels("ok").inc()
 
-    async def _list(self) -> list[list[dict[str, Any]]]:
-        return [await self._kube.list_metadata(OPTIMISED_MODEL, namespace) for namespace in self._namespaces or (None,)]
+    async def _list(self) -> tuple[set[Key], Set[str]]:
+        """Of all namespaces, and those that were refused: one that was deleted, with its Role, does not take the others
+        along. Raises :class:`~enginewright.clients.errors.ClientError`, a refusal where nothing else came."""
+        found: set[Key] = set()
+        refused: dict[str, RefusedError] = {}
+        for namespace in self._namespaces or ("",):
+            try:
+                found.update(map(_key, await self._kube.list_metadata(OPTIMISED_MODEL, namespace or None)))
+            except RefusedError as error:
+                refused[namespace] = error
+        if len(refused) == len(self._namespaces or ("",)):
+            raise next(iter(refused.values()))
+        for namespace, why in refused.items():
+            log.warning("a namespace cannot be looked after; the others are", namespace=namespace, error=str(why))
+        return found, refused.keys()
 
 
 def _key(item: dict[str, Any]) -> Key:

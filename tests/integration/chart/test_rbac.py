@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from enginewright.clients.resources import OPTIMISED_MODEL
-from support.apiserver import Models, model
+from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.fleets import H100
 from support.kubectl import Kubectl
@@ -50,6 +50,21 @@ async def test_the_whole_way_needs_nothing_else(
         codes = {sample.labels["code"] for metric in calls for sample in metric.samples}
     assert "200" in codes
     assert "403" not in codes
+
+
+async def test_a_namespace_that_is_gone_does_not_take_the_others_along(
+    limited: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    """With it went its Role, so that everything there is refused."""
+    async with embedded(limited, namespace, others=[f"{namespace}-gone"]) as operator:
+        await models.create(model())
+        await models.wait("Ready", "True")
+
+        async def ready() -> bool:
+            return not operator.health.unready()
+
+        await eventually(ready)
+        assert await operator.housekeeper._reader.read()
 
 
 async def test_without_nodes_the_scheduler_has_the_last_word(

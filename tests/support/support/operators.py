@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,10 +92,11 @@ class Scores(QualityClient):
 async def embedded(
     kubeconfig: Path, namespace: str, *, resync: float = 300.0, triton: TritonClient | None = None,
     activators: ActivatorClient | None = None, quality: QualityClient | None = None,
-    config: OperatorConfig | None = None,
+    config: OperatorConfig | None = None, others: Sequence[str] = (),
 ) -> AsyncIterator[Operator]:  # fmt: skip
-    """Until the block ends; a part that dies fails the test."""
-    options = Options(config=config or OperatorConfig(), namespaces=(namespace,), kubeconfig=kubeconfig, resync=resync)
+    """Of ``namespace`` and ``others``, until the block ends; a part that dies fails the test."""
+    options = Options(config=config or OperatorConfig(), namespaces=(namespace, *others), kubeconfig=kubeconfig,
+                      resync=resync)  # fmt: skip
     metrics = Metrics()
     async with (
         KubeClient(await load_configuration(str(kubeconfig)), observer=metrics.called) as kube,
