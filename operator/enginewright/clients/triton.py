@@ -33,10 +33,11 @@ _WANTED: Final = (PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, EXECUT
 
 
 class TritonClient(PodClient):
-    """``deadline`` is seconds for one scrape; connections are kept between scrapes."""
+    """``deadline`` is seconds for one scrape; connections are kept between scrapes. Their number has no limit but that
+    of replicas: with one, those that do not answer, as behind a network policy, would keep all others waiting."""
 
-    def __init__(self, *, deadline: float = 0.8, connections: int = 64) -> None:
-        super().__init__(deadline=deadline, connections=connections)
+    def __init__(self, *, deadline: float = 0.8) -> None:
+        super().__init__(deadline=deadline, connections=0)
 
     async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
         """Raises :class:`TransientError` when the replica does not answer in time, :class:`NoSignalError` when its

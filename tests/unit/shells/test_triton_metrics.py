@@ -126,6 +126,28 @@ async def test_a_replica_that_hangs_is_given_up_on(serve: Callable[[Handler], Aw
     release.set()
 
 
+async def test_replicas_that_hang_keep_no_other_waiting(serve: Callable[[Handler], Awaitable[int]]) -> None:
+    """As behind network policies of some namespaces: replicas elsewhere are asked all the same."""
+    release, asked = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def hang(_: web.Request) -> web.Response:
+        asked.release()
+        await release.wait()
+        return web.Response(text=PAGE)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=PAGE)
+
+    hanging, answering = await serve(hang), await serve(answer)
+    async with TritonClient(deadline=60) as client, asyncio.TaskGroup() as group, asyncio.timeout(30):
+        for _ in range(200):
+            group.create_task(client.scrape("127.0.0.1", hanging))
+        for _ in range(64):
+            await asked.acquire()
+        assert (await client.scrape("127.0.0.1", answering)).queued == 12.0
+        release.set()
+
+
 async def test_an_error_page_is_no_metrics_page(serve: Callable[[Handler], Awaitable[int]]) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=503, text=PAGE)
