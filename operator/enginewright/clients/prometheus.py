@@ -1,6 +1,7 @@
 """The queue signal from a Prometheus server, for clusters where the operator may not reach pods, or must not.
 
-``prometheus-api-client`` is synchronous, so it runs in a few threads of its own. Prometheus repeats the last value of a
+``prometheus-api-client`` is synchronous, so it runs in threads of its own. Users write the address: whatever answers
+there, however slowly and however much, must cost the other objects nothing. Prometheus repeats the last value of a
 series for up to five minutes, so every value is asked for together with the age of its sample, on Prometheus' own
 clock.
 """
@@ -20,10 +21,14 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
 from urllib3.util.retry import Retry
 
+from enginewright.clients.bounded import BoundedSession, TooLargeError
 from enginewright.clients.errors import RefusedError, TransientError
 from enginewright.clients.signals import PENDING, NoSignalError
 
-THREADS: Final = 4
+THREADS: Final = 32
+# Queries of one address at a time: one that is slow leaves threads for others.
+AT_ONCE: Final = 2
+LARGEST_ANSWER: Final = 4 << 20  # bytes
 _MARK: Final = "enginewright_sample"
 Series = list[tuple[float, float]]
 """Seconds since 1970, and values."""
@@ -37,6 +42,7 @@ class PrometheusClient:
         self._stale_after = stale_after
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="prometheus")
         self._connections: dict[str, PrometheusConnect] = {}
+        self._turns: dict[str, asyncio.Semaphore] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -68,22 +74,29 @@ class PrometheusClient:
         call = f"query {public(url)}"
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._deadline + 0.5):
+            async with asyncio.timeout(self._deadline + 0.5), self._turns.setdefault(url, asyncio.Semaphore(AT_ONCE)):
                 answer = await loop.run_in_executor(self._pool, lambda: question(self._connection(url)))
-        except (TimeoutError, requests.RequestException, OSError) as error:
-            raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
+        except TooLargeError as error:
+            raise NoSignalError(str(error), call=call) from error
         except PrometheusApiClientException as error:
             kind = RefusedError if "HTTP Status Code 4" in str(error) else TransientError
             raise kind(str(error), call=call) from error
-        except (KeyError, TypeError, ValueError) as error:  # JSON, but of something else; or no URL
+        except (KeyError, TypeError, requests.JSONDecodeError) as error:  # JSON of something else, or none
             raise NoSignalError(f"{public(url)} does not answer as a Prometheus does: {error!r}") from error
+        except (TimeoutError, requests.RequestException, OSError) as error:
+            raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
+        except ValueError as error:  # no URL
+            raise NoSignalError(f"{public(url)} is no address: {error!r}") from error
         return list(answer)
 
     def _connection(self, url: str) -> PrometheusConnect:
         connection = self._connections.get(url)
         if connection is None:
             # The queue is asked again in a second: retries here would only pile up.
-            connection = PrometheusConnect(url=url, retry=Retry(total=0), timeout=self._deadline)
+            session = BoundedSession(deadline=self._deadline, largest=LARGEST_ANSWER)
+            connection = PrometheusConnect(
+                url=url.rstrip("/"), retry=Retry(total=0), timeout=self._deadline, session=session
+            )
             self._connections[url] = connection
         return connection
 

@@ -204,7 +204,7 @@ def test_an_evicted_replica_that_still_lies_about_does_not_count() -> None:
 def test_a_status_that_was_never_written_does_not_end_the_delay() -> None:
     cluster, old, new = switched()
     lost = {**cluster.status["rollout"], "step": "Analysing", "stepStartTime": timestamp(cluster.now)}
-    cluster.status["rollout"] = lost
+    cluster.status = {**cluster.status, "rollout": lost}
     cluster.endpoint_controller()
     cluster.operate()
     assert cluster.replicas() == {old: 2, new: 2}
@@ -248,7 +248,7 @@ def test_a_canary_that_drains_is_not_given_up_for_one_without_replicas() -> None
     cluster, old, new = switched()
     cluster.endpoint_controller()
     cluster.operate()
-    cluster.status["rollout"] = {**cluster.status["rollout"], "falls": 2}
+    cluster.status = {**cluster.status, "rollout": {**cluster.status["rollout"], "falls": 2}}
     for name in [pod.name for pod in cluster.pods.values() if pod.revision == old]:
         del cluster.pods[name]
     collapse(cluster, new)

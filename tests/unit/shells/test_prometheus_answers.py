@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
-from enginewright.clients.errors import TransientError
-from enginewright.clients.prometheus import PrometheusClient, pending_query, read_pending
+from enginewright.clients.errors import ClientError, RefusedError, TransientError
+from enginewright.clients.prometheus import LARGEST_ANSWER, PrometheusClient, pending_query, read_pending
 from enginewright.clients.signals import NoSignalError
 
 AT = 1000.0
@@ -50,3 +55,71 @@ async def test_nobody_listens(unused_tcp_port: int) -> None:
     async with PrometheusClient() as client:
         with pytest.raises(TransientError):
             await client.pending(f"http://127.0.0.1:{unused_tcp_port}", "ns", "m")
+
+
+async def test_one_that_never_ends_its_answers_costs_neither_memory_nor_the_others(unused_tcp_port: int) -> None:
+    """Users write the address: it may be anybody's."""
+    sent = 0
+
+    async def endless(_: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while sent < 16 * LARGEST_ANSWER:
+                out.write(b" " * (1 << 16))
+                sent += 1 << 16
+                await out.drain()
+        out.close()
+
+    async with PrometheusClient(deadline=60) as client, listening(endless) as url:
+        with pytest.raises(NoSignalError, match="larger than"):
+            await client.pending(url, "ns", "m")
+        assert sent < 8 * LARGEST_ANSWER
+
+
+@pytest.mark.parametrize("drips", [True, False])
+async def test_one_that_does_not_get_done_keeps_nobody_from_the_others(drips: bool, unused_tcp_port: int) -> None:
+    async def slow(reader: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
+        out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while drips:
+                out.write(b" ")
+                await out.drain()
+                await asyncio.sleep(0.1)
+            await reader.read()
+        out.close()
+
+    async with PrometheusClient(deadline=1) as client, listening(slow) as url:
+        waiting = [client.pending(url, "ns", f"m{number}") for number in range(40)]
+        another = client.pending(f"http://127.0.0.1:{unused_tcp_port}", "ns", "m")
+        *slow_ones, other = await asyncio.gather(*waiting, another, return_exceptions=True)
+    assert all(isinstance(one, TransientError) for one in slow_ones)
+    assert isinstance(other, TransientError)
+    assert "Connection refused" in str(other), "and not that its turn never came"
+
+
+@pytest.mark.parametrize(("status", "body", "error", "said"), [
+    (400, b"bad matcher", RefusedError, "400 .*bad matcher"), (503, b"later", TransientError, "503 .*later"),
+    (200, b"<html>", NoSignalError, "does not answer as a Prometheus"),
+    (200, b'{"data": []}', NoSignalError, "does not answer as a Prometheus"),
+])
+async def test_answers_that_are_no_values(status: int, body: bytes, error: type[ClientError], said: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        assert (request.path, "+" in request.query["query"]) == ("/base/api/v1/query", True)
+        return web.Response(status=status, body=body)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server, PrometheusClient() as client:
+        with pytest.raises(error, match=said):
+            await client.pending(str(server.make_url("/base/")), "ns", "m")
+
+
+@contextlib.asynccontextmanager
+async def listening(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+                    ) -> AsyncIterator[str]:  # fmt: skip
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
