@@ -192,8 +192,12 @@ def _rename(temporary: Path, final: Path) -> None:
 
 
 def _set_aside(folder: Path) -> None:
-    """Out of readers' sight at once; swept like any leftover when it is old."""
-    folder.rename(folder.with_name(f".{folder.name}.{uuid.uuid4().hex}{TEMPORARY}"))
+    """Out of readers' sight at once; swept like any leftover when it is old, counted from now: whoever looks for what
+    damaged it has a day."""
+    aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}{TEMPORARY}")
+    folder.rename(aside)
+    with contextlib.suppress(OSError):
+        os.utime(aside)
 
 
 def _flush_folders(root: Path) -> None:

@@ -30,7 +30,7 @@ DRIFT_BATCHES, SAMPLES_OF_A_BATCH = 4, 4
 # Inner values fetched by one run, each of which computes the whole graph.
 _VALUES_AT_ONCE = 128
 # The original may be all zero where the candidate is not.
-_SMALLEST = 1e-300
+_SMALLEST, _LARGEST = 1e-300, 1e9
 # Used where the artifact names no graph of its own: ONNX Runtime serves the graph itself.
 _OWN_GRAPH = "model.onnx"
 
@@ -116,7 +116,8 @@ class _Sums:
     def error(self) -> float:
         if not self.finite or self._error == 0:
             return 0.0
-        return math.sqrt(self._error / max(self._size, _SMALLEST))
+        # A report holds no infinity; what was nothing and is something is off by as much as can be told.
+        return min(math.sqrt(self._error / max(self._size, _SMALLEST)), _LARGEST)
 
 
 def _report(source: onnx.ModelProto, pairs: Sequence[LayerPair], sums: Mapping[str, _Sums],

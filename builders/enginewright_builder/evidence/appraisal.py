@@ -11,7 +11,7 @@ from enginewright_builder.competition.candidates import FULL_PRECISION, Candidat
 from enginewright_builder.competition.ladder import Climb
 from enginewright_builder.contract import BuildRequest
 from enginewright_builder.engines.base import Artifact, ExportedModel
-from enginewright_builder.errors import BuilderError
+from enginewright_builder.errors import classify
 from enginewright_builder.evidence.before import serve_plainly
 from enginewright_builder.evidence.performance import Performance, Served, assess, measure_work, measured
 from enginewright_builder.steps import Budget
@@ -48,9 +48,9 @@ def _before(request: BuildRequest, climbed: Climb, swept: SweepResult, inputs: S
     try:
         point = serve_plainly(artifact, request.model_name, inputs, workspace, concurrency=swept.best.concurrency,
                               objective=request.objective, cores=available_cpus(), gpus=gpus)
-    except BuilderError as error:
+    except Exception as error:  # for the record alone: no finished build is lost for it
         log.warning("%s could not be served plainly", name, exc_info=error)
-        return None, (f"{name} could not be served plainly for comparison: {error.message[:200]}",)
+        return None, (f"{name} could not be served plainly for comparison: {classify(error).message[:200]}",)
     return Served(name=name, point=point), ()
 
 

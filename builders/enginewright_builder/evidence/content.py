@@ -10,7 +10,7 @@ from importlib import metadata
 from enginewright_builder import fits
 from enginewright_builder.accuracy.drift_report import DriftReport
 from enginewright_builder.competition.ladder import Climb
-from enginewright_builder.contract import BuildRequest, DeviceRequest, Outcome
+from enginewright_builder.contract import BuildRequest, DeviceRequest, EngineRequest, Outcome
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet
 from enginewright_builder.evidence.performance import Performance
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
@@ -73,7 +73,8 @@ def command(request: BuildRequest) -> str:
         "--evaluation": accuracy.evaluation.uri if accuracy.evaluation else "",
         "--calibration": engine.calibration.uri if engine.calibration else "",
         "--metric": accuracy.metric, "--tolerance": f"{accuracy.tolerance:g}", "--precision": engine.precision,
-        "--max-batch-size": str(engine.max_batch_size),
+        "--backend": engine.backend if engine.backend != EngineRequest.backend else "",
+        "--max-batch-size": str(engine.max_batch_size), "--budget-seconds": str(engine.build_budget_seconds),
         "--fallback": engine.fallback if engine.fallback != "none" else "",
         "--latency-ms": f"{request.objective.latency_ms:g}" if request.objective.latency_ms else "",
     }

@@ -49,7 +49,12 @@ class HttpsFetcher:
 
 
 def _check_transport(uri: str, context: FetchContext) -> None:
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port  # read, it is looked at
+    except ValueError as error:
+        raise UserError("SourceUriInvalid", f"{uri!r}: {error}", field=context.field, value=uri,
+                        remedy="write https://host/path or https://host:port/path") from error
     if not parts.hostname:
         raise UserError("SourceUriInvalid", f"{uri!r} names no host", field=context.field, value=uri,
                         remedy="write https://host/path")
@@ -83,7 +88,7 @@ def _download(uri: str, partial: Path, context: FetchContext) -> None:
                     file.write(chunk)
                     if expected > 0:
                         context.progress(received / expected, f"{received >> 20} of {expected >> 20} MiB")
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise TransientError("SourceUnreachable", f"{uri}: {type(error).__name__}: {error}", field=context.field,
                              value=uri, remedy="check that the server can be reached from the cluster") from error
     if expected >= 0 and received != expected:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from enginewright_builder.contract import (
     EngineRequest,
     Outcome,
 )
+from enginewright_builder.evidence.content import command
 
 Make = Callable[..., BuildRequest]
 BUILDERS = str(Path(sys.modules["enginewright_builder"].__path__[0]).parent)
@@ -91,6 +93,16 @@ def test_by_hand_asks_what_the_operator_would(tmp_path: Path) -> None:
     assert request.accuracy.tolerance == 0.02
     assert request.objective.latency_ms == 20
     assert request.store_path == str(tmp_path)
+
+
+def test_the_reports_command_asks_for_the_same_build(tmp_path: Path) -> None:
+    options = parse_by_hand(["--model", "s3://models/net", "--output", str(tmp_path), "--backend", "onnxruntime",
+                             "--budget-seconds", "77", "--max-batch-size", "4", "--precision", "fp32"])
+    request = hand_request(options, tmp_path)
+    told = shlex.split(command(request))
+    assert told[0] == "enginewright-build"
+    again = hand_request(parse_by_hand([*told[1:-1], str(tmp_path)]), tmp_path)
+    assert again == request
 
 
 def test_engines_by_hand_are_linked_under_friendly_names(tmp_path: Path) -> None:

@@ -75,6 +75,15 @@ def test_the_spoilt_layer_is_the_worst(element: int, spoilt: int, original: Path
     assert worst_layers(artifact(lowered), exported(original), BATCHES, count=1) == (f"product{spoilt}",)
 
 
+def test_something_where_nothing_was_can_be_reported(tmp_path: Path) -> None:
+    """Its error has no measure, and JSON no infinity."""
+    nothing = chain(tmp_path / "nothing.onnx", {**weights(), "w1": np.zeros((WIDTH, WIDTH), np.float32)})
+    large = {name: array * 1e20 for name, array in weights().items()}
+    report = drift(nothing, chain(tmp_path / "large.onnx", large), BATCHES)
+    assert max(layer.error for layer in report.layers) > 1e6
+    assert load(DriftReport, dumps(report)) == report
+
+
 def test_the_first_layer_that_answers_infinity_is_named(original: Path, tmp_path: Path) -> None:
     tensors = weights()
     tensors["w2"] *= 60_000

@@ -52,6 +52,9 @@ def test_the_same_content_has_the_same_digest_wherever_it_lies(uri: str, volume:
     ("file:///a/../b", "SourceUriInvalid", "'..'"),
     ("http://example.com/x", "SourceUriInvalid", "https://"),
     ("https:///x", "SourceUriInvalid", "https://host"),
+    ("https://host:abc/x", "SourceUriInvalid", "https://host:port"),
+    ("https://host:99999/x", "SourceUriInvalid", "https://host:port"),
+    ("https://[::1/x", "SourceUriInvalid", "https://host:port"),
     ("  ", "SourceUriInvalid", "pvc://"),
 ])
 def test_bad_uri_is_refused_with_a_remedy(uri: str, reason: str, remedy: str, volume: Path, tmp_path: Path) -> None:

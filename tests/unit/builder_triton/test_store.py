@@ -284,6 +284,7 @@ def test_damage_is_found_by_init_container_and_by_builder_and_mended(
 ) -> None:
     publish(staging, shelf)
     damage(shelf / FP)
+    os.utime(shelf / FP, (0, 0))
     message = tmp_path / "termination-log"
     message.touch()
     monkeypatch.setenv("TERMINATION_LOG", str(message))
@@ -293,6 +294,8 @@ def test_damage_is_found_by_init_container_and_by_builder_and_mended(
     with pytest.raises(TransientError, match=words) as caught:
         store.lookup(shelf, FP)
     assert caught.value.reason == "EngineCorrupt"
+    (aside,) = [path for path in shelf.iterdir() if FP in path.name]
+    assert time.time() - aside.stat().st_mtime < store.STALE_SECONDS, "kept for a day from now, however old the engine"
     # The next try finds nothing and builds it again.
     assert store.lookup(shelf, FP) is None
     assert set(publish(staging, shelf).files) == set(FILES)

@@ -42,7 +42,7 @@ def test_the_smallest_spec_has_all_defaults() -> None:
     "https://host.example:8443/m.onnx", "file:///models/tiny", "s3://bucket/key", "s3://my.bucket-1",
     "gs://my_bucket/a",
     "hf://org/name", "hf://sentence-transformers/all-MiniLM-L6-v2@main", "hf://org/Name.v1_2@refs%2Fpr%2F1/onnx/m.onnx",
-    f"hf://org/name@{'0' * 40}",
+    f"hf://org/name@{'0' * 40}", "https://[2001:db8::1]:8443/m.onnx", "https://host.example",
 ])
 def test_supported_sources(uri: str) -> None:
     assert isinstance(parse_spec({"source": {"uri": uri}}), Spec)
@@ -52,7 +52,7 @@ def test_supported_sources(uri: str) -> None:
     "", "models/tiny", "s3://", "s3:///key", "s3://Bucket/key", "s3://b/key", "s3://bucket/a b", "gs://bucket/a?b",
     "hf://name", "hf://org/name@", "hf://org/name@a@b", "hf:///org/name", "oci://registry/name", "http://host/m.onnx",
     "https://user@host/m.onnx", "pvc://", "pvc:///path", "pvc://Models/a", "pvc://models/a b", "file://relative",
-    "https://", "pvc://a/" + "x" * 1100,
+    "https://", "https://host:abc/m.onnx", "https://[::1/m.onnx", "pvc://a/" + "x" * 1100,
 ])
 def test_other_sources_are_refused_with_what_to_write(uri: str) -> None:
     problem = only({"source": {"uri": uri}})

@@ -40,7 +40,8 @@ CLAIM_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 # Buckets as their clouds have them, without the fine print; a hub's repository, and its branch, tag or commit.
 _BUCKET = r"(s3|gs)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
 _REPOSITORY = r"hf://[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}(@[^\s/?#@]+)?"
-SOURCE_URI_PATTERN = (rf"^((pvc://{CLAIM_NAME}|{_BUCKET}|{_REPOSITORY})(/[^\s?#]+)?|https://[^\s/?#@]+(/\S*)?|"
+_WEB = r"https://([^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+SOURCE_URI_PATTERN = (rf"^((pvc://{CLAIM_NAME}|{_BUCKET}|{_REPOSITORY})(/[^\s?#]+)?|{_WEB}(/\S*)?|"
                       rf"file:///[^\s?#]+)$")
 STORE_URI_PATTERN = rf"^pvc://{CLAIM_NAME}(/[A-Za-z0-9._-]+)*$"
 
