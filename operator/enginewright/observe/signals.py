@@ -59,6 +59,7 @@ class _Watched:
         self.window = Window(started)
         self.reason: Reason | None = None
         self.told = ("", "")
+        self.trouble: type[ClientError] | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.hurry = asyncio.Event()
 
@@ -234,13 +235,25 @@ class Signals:
         self._scraped("activator", held is not None)
         return held
 
+    def _say_of_prometheus(self, key: Key, error: ClientError | None) -> None:
+        """Once, and not each second for as long as it lasts: by its kind, since texts of libraries have addresses."""
+        watched = self._watched.get(key)
+        if watched is None or watched.trouble is (kind := type(error) if error else None):
+            return
+        watched.trouble = kind
+        if error:
+            log.warning("prometheus gave no queue depth", object=str(key), error=str(error))
+        else:
+            log.info("prometheus gives queue depth again", object=str(key))
+
     async def _ask_prometheus(self, key: Key, target: Target) -> Mapping[str, float]:
         try:
             pending = await self._prometheus.pending(target.prometheus, key.namespace, key.name, target.matchers)
         except ClientError as error:
             self._scraped("prometheus", False)
-            log.warning("prometheus gave no queue depth", object=str(key), error=str(error))
+            self._say_of_prometheus(key, error)
             return {}
         self._scraped("prometheus", True)
+        self._say_of_prometheus(key, None)
         # Pods that are gone stay in Prometheus for a while; those that are not ready yet are not asked.
         return {pod: value for pod, value in pending.items() if pod in target.replicas}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from enginewright.clients.activator import ActivatorClient
 from enginewright.clients.errors import TransientError
@@ -326,6 +327,14 @@ async def test_a_defect_in_a_round_does_not_blind_the_scaler(
     monkeypatch.setattr(signals, "round", once_broken)
     signals.watch(KEY, target("127.0.0.1", limits=None))
     await until(lambda: heard.scrapes)
+
+
+async def test_prometheus_that_is_away_is_told_once(signals: Signals, heard: Heard, unused_tcp_port: int) -> None:
+    with capture_logs() as logs:
+        signals.watch(KEY, Target(replicas={"pod-1": "127.0.0.1"}, current=1,
+                                  prometheus=f"http://127.0.0.1:{unused_tcp_port}"))
+        await until(lambda: len(heard.scrapes) >= 3)
+    assert [entry["event"] for entry in logs] == ["prometheus gave no queue depth"]
 
 
 async def test_prometheus_that_is_away_makes_missing_samples(
