@@ -76,7 +76,7 @@ class GrpcProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc tells no 
         deadline = asyncio.get_running_loop().time() + self._hold
         try:
             with self._room.enter() as place:
-                first = await context.read()
+                first = await _first(context, deadline)
                 if first is not grpc.aio.EOF:
                     place.grow(len(first))
                 await self._connected(deadline)
@@ -108,6 +108,16 @@ class GrpcProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc tells no 
                 return
             except TimeoutError:
                 self._gate.shut()
+
+
+async def _first(context: grpc.aio.ServicerContext, deadline: float) -> Any:
+    """A call's first message. Raises :class:`LateError`: who opens a stream and says nothing keeps no place for good.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await context.read()
+    except TimeoutError as error:
+        raise LateError from error
 
 
 class _Call:

@@ -176,6 +176,15 @@ async def test_nor_more_bytes() -> None:
     assert list(replica.seen) == [b"a" * 800]
 
 
+async def test_who_opens_a_stream_and_says_nothing_keeps_no_place() -> None:
+    async with running(StandIn(), hold=0.5) as found, grpc.aio.insecure_channel(f"{HOST}:{found.grpc_port}") as channel:
+        stream = channel.stream_stream(STREAM)()
+        await until(lambda: found.room.taken == 1)
+        assert await stream.code() is grpc.StatusCode.UNAVAILABLE
+        assert found.room.taken == 0
+        assert found.tally.count("grpc", "late") == 1
+
+
 async def test_who_has_gone_is_not_passed_on() -> None:
     replica = StandIn()
     async with running(replica, hold=2 * PATIENCE) as found:  # it is not for being late that they leave
