@@ -10,7 +10,8 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
+from urllib.parse import unquote
 
 from enginewright_builder.contract import (
     MODEL_FOLDER,
@@ -74,10 +75,15 @@ def link_model(output: Path, fingerprint: str, name: str) -> Path:
     return models
 
 
+def _name_of(source: str) -> str:
+    """Of the file or folder, without a revision and the ending that says what the file is."""
+    last = unquote(source.rstrip("/").rpartition("/")[2]).partition("@")[0].lower()
+    return re.sub(r"[^a-z0-9-]+", "-", re.sub(r"\.(onnx|pt2?|ts|pth|zip)$", "", last)).strip("-") or "model"
+
+
 def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
     """The request that the operator would make of the same wishes. Raises :class:`ContractError`."""
-    source = options.model.rstrip("/")
-    name = options.name or re.sub(r"[^a-z0-9-]+", "-", PurePath(source).stem.lower()).strip("-") or "model"
+    name = options.name or _name_of(options.model)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ContractError(f"--name: got {name!r}, expected letters, digits, '.', '_' and '-'")
     interface = load(Interface, options.interface) if options.interface else None

@@ -13,6 +13,7 @@ from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.resolve import resolve
 from enginewright_builder.sources import FetchContext, content_digest, fetch, object_store
 from enginewright_builder.sources.places import as_written
+from enginewright_builder.sources.remote import check_names
 from support import object_store as stores
 from support.models import mlp
 from support.object_store import ObjectStore
@@ -125,11 +126,55 @@ def test_an_object_that_is_written_meanwhile_makes_no_mixture(store: ObjectStore
     assert not content(tmp_path), "and no part of it is left"
 
 
-def test_a_key_that_is_another_ones_folder_is_told() -> None:
-    """A store allows both, a file system does not."""
-    found = [object_store._Object("a", 1, None), object_store._Object("a/b", 1, None)]
-    with pytest.raises(ValueError, match="both an object and a folder"):
-        object_store._check_names(found, "")
+@pytest.mark.parametrize(("names", "said"), [
+    (["a", "a/b"], "both a file and a folder"), (["a/../../b"], "leads out"), (["/etc/x"], "leads out"),
+    (["a\0b"], "leads out"), (["a" * 251], "more than 250 bytes"),
+])
+def test_keys_that_make_no_folder_are_told(names: list[str], said: str) -> None:
+    """A store allows them, a file system does not."""
+    with pytest.raises(ValueError, match=said):
+        check_names(names)
+
+
+def test_the_markers_that_consoles_make_for_folders_are_no_files(store: ObjectStore, tmp_path: Path) -> None:
+    """The client takes their final slash away."""
+    found = [object_store._Object(key, size, None) for key, size in
+             (("p", 0), ("p/x", 3), ("p/sub", 0), ("p/sub/y", 3), ("p/empty.txt", 0))]
+    assert [entry.key for entry in object_store._without_markers(found, "p")] == ["p/x", "p/sub/y", "p/empty.txt"]
+
+
+@pytest.mark.parametrize(("entries", "said"), [
+    ({"AWS_ENDPOINT_URL": "minio:9000"}, "AWS_ENDPOINT_URL is no address"),
+    ({"AWS_SECRET_ACCESS_KEY": ""}, "are a pair"),
+    ({"AWS_SKIP_SIGNATURE": "yes please"}, "cannot be used"),
+])
+def test_entries_that_make_no_sense_are_told_without_their_values(entries: dict[str, str], said: str,
+                                                                  store: ObjectStore, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in entries.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError) as caught:
+        got("s3://models/net", tmp_path)
+    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.credentialsFrom")
+    assert said in caught.value.message
+    assert stores.SECRET not in caught.value.message
+
+
+def test_a_line_break_behind_an_entry_is_none_of_it(store: ObjectStore, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kubectl create secret --from-file makes it."""
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, f"{value}\n")
+    assert content(got("s3://models/net", tmp_path)[0])
+
+
+def test_a_password_in_an_address_stays_out_of_messages(store: ObjectStore, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:9")
+    monkeypatch.setitem(object_store._RETRY, "max_retries", 0)
+    with pytest.raises(TransientError) as caught:
+        got("s3://models/net", tmp_path)
+    assert "hunter2" not in caught.value.message
 
 
 def test_a_resolve_step_takes_model_and_samples_from_a_store(store: ObjectStore, tmp_path: Path) -> None:

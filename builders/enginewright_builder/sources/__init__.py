@@ -61,7 +61,8 @@ def fetch(uri: str, context: FetchContext) -> tuple[Path, str]:
     except PermissionError as error:
         raise unreadable(uri, error, context) from error
     if context.digest and digest != context.digest:
-        raise UserError("DigestMismatch", f"{uri} has digest {digest}, not the stated {context.digest}",
+        raise UserError("DigestMismatch", f"{uri} has digest {digest}, not {context.digest}, which is stated or "
+                        "was found when the source was resolved",
                         field=stated_field, value=context.digest,
                         remedy=f"if the content is the one you want, write {digest}")
     return path, digest

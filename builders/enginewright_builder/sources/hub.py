@@ -16,18 +16,24 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.formats import PICKLE_REMEDY, PICKLE_SUFFIXES
+from enginewright_builder.sources.remote import brief, check_address, check_names, denied, tidy_environment
 
 _URI = re.compile(r"hf://(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>[^@/]+))?(?P<path>/.*)?", re.ASCII)
+# What a build can begin from.
+_MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts"})
+_PICKLES = PICKLE_SUFFIXES - {".pt"}  # which may be TorchScript: its content tells
 # Beside safetensors: weights of other frameworks, which may be many times the model, and what no build reads, so that a
 # new README is no new model.
-_OTHER_WEIGHTS = frozenset({*PICKLE_SUFFIXES, ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".data", ".gguf",
-                            ".tflite", ".xml", ".mlmodel", ".npz"})
-_PICKLES = PICKLE_SUFFIXES - {".pt"}  # which may be TorchScript: its content tells
+_OTHER_WEIGHTS = frozenset({*PICKLE_SUFFIXES, ".h5", ".msgpack", ".ot", ".onnx", ".data", ".gguf", ".tflite", ".xml",
+                            ".mlmodel", ".npz"})
+_OTHER_NAMES = re.compile(r"(^|/)(original|runs)/|(^|/)consolidated[^/]*\.safetensors$|\.onnx_data")
 _UNREAD = frozenset({".md", ".py", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".ipynb"})
 _HIDDEN = frozenset({".gitattributes", ".gitignore"})
+# Kinds of repositories that are no models, whose addresses look alike.
+_OTHER_KINDS = frozenset({"datasets", "spaces", "buckets"})
 
 
 @dataclass(frozen=True)
@@ -48,25 +54,29 @@ class HubFetcher:
 
     def fetch(self, uri: str, context: FetchContext) -> Path:
         place = _place(uri, context)
+        tidy_environment()
+        check_address("HF_ENDPOINT")
         with _told(uri, context), _online():
             from huggingface_hub import HfApi  # only where somebody asks
             from huggingface_hub.utils.tqdm import disable_progress_bars
 
             disable_progress_bars()
             hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, library_name="enginewright")
-            commit = hub.repo_info(place.repository, revision=place.revision or None).sha
-            files = _files(hub, place, str(commit), uri, context)
+            commit = str(hub.repo_info(place.repository, revision=place.revision or None).sha)
+            files = _files(hub, place, commit, uri, context)
             root = context.scratch / place.folder
-            _download(hub, place.repository, str(commit), files, root, context)
+            _download(hub, place.repository, commit, files, root, context)
             return root / place.path
 
 
 def _place(uri: str, context: FetchContext) -> _Place:
     match = _URI.fullmatch(uri)
     path = unquote(match["path"] or "").strip("/") if match else ""
-    if match is None or ".." in PurePosixPath(path).parts:
-        raise UserError("SourceUriInvalid", f"{uri!r} names no repository of a hub", field=context.field, value=uri,
-                        remedy="write hf://ORG/NAME@REVISION, and behind it /FOLDER or /FILE if only that is meant")
+    known = match is not None and match["repository"].partition("/")[0] not in _OTHER_KINDS
+    if match is None or not known or ".." in PurePosixPath(path).parts:
+        raise UserError("SourceUriInvalid", f"{uri!r} names no repository of a model", field=context.field, value=uri,
+                        remedy="write hf://ORG/NAME@REVISION, a revision's / as %2F, and behind it /FOLDER or /FILE if "
+                               "only that is meant")
     return _Place(match["repository"], unquote(match["revision"] or ""), path)
 
 
@@ -81,22 +91,39 @@ def _files(hub: Any, place: _Place, commit: str, uri: str, context: FetchContext
             return [found[0]]
     tree = hub.list_repo_tree(place.repository, place.path or None, recursive=True, revision=commit)
     files = [entry for entry in tree if hasattr(entry, "size")]
-    kept = [entry for entry in files if _is_read(entry.path, files, place.path)]
-    if not kept or all(PurePosixPath(entry.path).suffix == ".json" for entry in kept):
-        pickles = [entry.path for entry in files if PurePosixPath(entry.path).suffix in _PICKLES]
-        if pickles:
-            raise UserError("PickleRefused", f"{uri} has its weights as pickle only ({', '.join(pickles[:4])})",
-                            field=context.field, value=uri, remedy=PICKLE_REMEDY)
+    kept = _read(files, PurePosixPath(place.path))
+    _check_model([entry.path for entry in files], [entry.path for entry in kept], place, uri, context)
     return kept
 
 
-def _is_read(name: str, files: Sequence[Any], root: str) -> bool:
-    path = PurePosixPath(name)
-    if path.suffix in _UNREAD or path.name in _HIDDEN:
-        return False
-    top = PurePosixPath(root)
-    whole = any(PurePosixPath(entry.path).parent == top and entry.path.endswith(".safetensors") for entry in files)
-    return path.suffix not in (_OTHER_WEIGHTS if whole else _PICKLES)
+def _read(files: Sequence[Any], top: PurePosixPath) -> list[Any]:
+    suffixes = {PurePosixPath(entry.path).suffix for entry in files if PurePosixPath(entry.path).parent == top}
+    left_out = _PICKLES
+    if ".safetensors" in suffixes:
+        left_out = _OTHER_WEIGHTS
+    elif ".onnx" in suffixes:
+        left_out = _PICKLES - {".bin"}  # which may be the graph's own tensors
+    return [entry for entry in files if _is_read(PurePosixPath(entry.path), left_out)
+            and not (".safetensors" in suffixes and _OTHER_NAMES.search(entry.path))]
+
+
+def _is_read(path: PurePosixPath, left_out: frozenset[str]) -> bool:
+    return path.suffix not in left_out | _UNREAD and path.name not in _HIDDEN
+
+
+def _check_model(names: Sequence[str], kept: Sequence[str], place: _Place, uri: str, context: FetchContext) -> None:
+    """Before anything of it is downloaded. Raises :class:`UserError`."""
+    models = [name for name in kept if PurePosixPath(name).suffix in _MODELS]
+    pickles = [name for name in names if PurePosixPath(name).suffix in _PICKLES]
+    if not models and pickles:
+        raise UserError("PickleRefused", f"{uri} has its weights as pickle only ({', '.join(pickles[:4])})",
+                        field=context.field, value=uri, remedy=PICKLE_REMEDY)
+    if not kept:
+        raise UserError("SourceNotFound", f"{uri} has nothing that a build reads", field=context.field, value=uri,
+                        remedy="name a repository, folder or file that is a model")
+    if models and all(str(PurePosixPath(name).parent) != (place.path or ".") for name in models):
+        raise UserError("FormatUnknown", f"{uri} has no model at its top, but in folders: {', '.join(models[:6])}",
+                        field=context.field, value=uri, remedy="name the folder or the file in the URI")
 
 
 def _download(hub: Any, repository: str, commit: str, files: Sequence[Any], root: Path,
@@ -105,6 +132,7 @@ def _download(hub: Any, repository: str, commit: str, files: Sequence[Any], root
     if total > context.size_limit:
         raise UserError("SourceTooLarge", f"{repository} has {total} bytes, more than {context.size_limit}",
                         field=context.field, value=repository, remedy="name the folder or file that is the model")
+    check_names(entry.path for entry in files)
     root.mkdir(parents=True, exist_ok=True)
     for entry in files:
         hub.hf_hub_download(repository, entry.path, revision=commit, local_dir=root)
@@ -129,42 +157,40 @@ def _online() -> Iterator[None]:
 @contextmanager
 def _told(uri: str, context: FetchContext) -> Iterator[None]:
     """What the hub answers, as the builder's errors."""
-    import httpx
     from huggingface_hub import errors
 
     try:
         yield
-    except errors.LocalEntryNotFoundError as error:  # what the client makes of a connection that broke
-        raise _unreachable(uri, error, context) from error
+    except BuilderError:
+        raise
+    except errors.LocalEntryNotFoundError as error:  # what the client makes of a file that it did not get
+        raise _of_status(uri, error.__cause__ or error, context) from error
     except (errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
-        raise UserError("SourceNotFound", f"{uri}: {_brief(error)}", field=context.field, value=uri,
-                        remedy="name a branch, tag or commit that the repository has") from error
+        raise UserError("SourceNotFound", f"{uri}: {brief(error)}", field=context.field, value=uri,
+                        remedy="name a branch, tag or commit that the repository has, its / as %2F") from error
     except (errors.RepositoryNotFoundError, errors.DisabledRepoError) as error:
-        # The hub does not tell one that is not there from one that may not be seen.
-        raise _denied(uri, error, context) from error
-    except errors.HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", 0)
-        if status in (401, 403):
-            raise _denied(uri, error, context) from error
-        raise _unreachable(uri, error, context) from error
+        raise _hidden(uri, error, context) from error
     except errors.HFValidationError as error:
-        raise UserError("SourceUriInvalid", f"{uri!r}: {_brief(error)}", field=context.field, value=uri,
+        raise UserError("SourceUriInvalid", f"{uri!r}: {brief(error)}", field=context.field, value=uri,
                         remedy="write hf://ORG/NAME@REVISION") from error
-    except (httpx.HTTPError, ConnectionError, errors.FileMetadataError, errors.XetDownloadError) as error:
-        raise _unreachable(uri, error, context) from error
+    except OSError as error:
+        if error.errno is not None:  # the disk's
+            raise
+        raise _of_status(uri, error, context) from error
+    except Exception as error:  # the client and those that it stands on fail in classes of their own
+        raise _of_status(uri, error, context) from error
 
 
-def _denied(uri: str, error: Exception, context: FetchContext) -> UserError:
-    return UserError("SourceAccessDenied", f"{uri} is not there, or may not be read: {_brief(error)}",
-                     field=context.field, value=uri,
-                     remedy="check the name; for a private or gated repository name a Secret that has HF_TOKEN in "
-                            "spec.source.credentialsFrom")
-
-
-def _unreachable(uri: str, error: Exception, context: FetchContext) -> TransientError:
-    return TransientError("SourceUnreachable", f"{uri}: {_brief(error)}", field=context.field, value=uri,
+def _of_status(uri: str, error: BaseException, context: FetchContext) -> BuilderError:
+    status = getattr(getattr(error, "response", None), "status_code", 0)
+    if status in (401, 403):
+        return _hidden(uri, error, context)
+    return TransientError("SourceUnreachable", f"{uri}: {brief(error)}", field=context.field, value=uri,
                           remedy="check that the hub can be reached from the cluster (HF_ENDPOINT names another one)")
 
 
-def _brief(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+def _hidden(uri: str, error: BaseException, context: FetchContext) -> UserError:
+    """The hub does not tell one that is not there from one that may not be seen."""
+    return denied(uri, f"is not there, or may not be read: {brief(error)}", context,
+                  "check the name; for a private or gated repository name a Secret that has HF_TOKEN in "
+                  "spec.source.credentialsFrom")

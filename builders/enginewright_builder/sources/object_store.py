@@ -19,15 +19,29 @@ from urllib.parse import unquote, urlsplit
 
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.remote import (
+    bad_credentials,
+    brief,
+    check_address,
+    check_names,
+    denied,
+    tidy_environment,
+)
 
 # Read with one request each: a connection that breaks costs no more than this.
 PART_BYTES = 32 << 20
 _CLIENT = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "300s"}
 _RETRY: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+# Of one source: a listing that never ends must not fill the memory.
+MOST_OBJECTS = 100_000
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
-# The service of the machine's own identity: it is asked where no other credentials are given.
-_IDENTITY_SERVICES = ("169.254.169.254", "metadata.google.internal")
+_INVALID_NAME = re.compile(r"[Ii]nvalid path|parsing Path")
+# The services of the machine's own identity: they are asked where no other credentials are given.
+_IDENTITY_SERVICES = ("169.254.169.254", "169.254.170.", "metadata.google.internal", "fd00:ec2::254")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_REMEDY = ("name a Secret with credentials in spec.source.credentialsFrom, or a ServiceAccount that may read it in "
+           "spec.source.serviceAccountName")
 
 
 @dataclass(frozen=True)
@@ -41,31 +55,46 @@ class ObjectStoreFetcher:
     schemes = ("s3", "gs")
 
     def fetch(self, uri: str, context: FetchContext) -> Path:
-        parts = urlsplit(uri)
-        bucket, key = parts.netloc, unquote(parts.path).strip("/")
-        if not bucket or parts.query or parts.fragment:
-            raise UserError("SourceUriInvalid", f"{uri!r} is no bucket and key", field=context.field, value=uri,
-                            remedy=f"write {parts.scheme}://BUCKET/path, with ? and # as %3F and %23")
         with _told(uri, context):
+            parts = urlsplit(uri)
+            bucket, key = parts.netloc, unquote(parts.path).strip("/")
+            if not bucket or parts.query or parts.fragment:
+                raise UserError("SourceUriInvalid", f"{uri!r} is no bucket and key", field=context.field, value=uri,
+                                remedy=f"write {parts.scheme}://BUCKET/path, with ? and # as %3F and %23")
             store = _open(parts.scheme, bucket)
-            found = _find(store, key)
+            found = _find(store, key, context)
             if not found:
                 raise _nothing(store, key, uri, context)
             return _download(store, found, key, context, target=context.scratch / (PurePosixPath(key).name or bucket))
 
 
 def _open(scheme: str, bucket: str) -> Any:
+    """Asks nothing of the store yet: what fails is what the environment says. Raises :class:`UserError`
+    ``CredentialsInvalid``."""
     from obstore.store import GCSStore, S3Store  # only where somebody asks
 
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    tidy_environment()
+    for name in _ENDPOINTS:
+        check_address(name)
+    pair = [bool(os.environ.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
+    if scheme == "s3" and pair[0] != pair[1]:
+        raise bad_credentials("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are a pair, and one is missing", "give both")
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     # Whoever names an address without encryption has it so: stores inside a cluster often have none. That of gs:// is
     # Google's, or stands in the credentials.
-    options: Any = {**_CLIENT, "allow_http": scheme == "gs" or endpoint.startswith("http://")}
-    return (GCSStore if scheme == "gs" else S3Store)(bucket, client_options=options, retry_config=_RETRY)
+    options: Any = {**_CLIENT, "allow_http": scheme == "gs" or endpoint.lower().startswith("http://")}
+    try:
+        return (GCSStore if scheme == "gs" else S3Store)(bucket, client_options=options, retry_config=_RETRY)
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of the client's Rust
+            raise
+        kind = "AWS_" if scheme == "s3" else "GOOGLE_"
+        raise bad_credentials(f"the {kind}* entries cannot be used: {brief(error)}",
+                              "write them as the cloud's own tools want them") from error
 
 
-def _find(store: Any, key: str) -> list[_Object]:
-    """The object of that name, or all below it."""
+def _find(store: Any, key: str, context: FetchContext) -> list[_Object]:
+    """The object of that name, or all below it. Reads no more of a listing than may be downloaded."""
     import obstore
 
     if key:
@@ -73,8 +102,22 @@ def _find(store: Any, key: str) -> list[_Object]:
             return [_object(obstore.head(store, key))]
         except FileNotFoundError:
             pass
-    listed = (_object(entry) for chunk in obstore.list(store, prefix=key or None) for entry in chunk)
-    return [entry for entry in listed if not entry.key.endswith("/")]
+    found, total = list[_Object](), 0
+    for chunk in obstore.list(store, prefix=key or None):
+        for entry in map(_object, chunk):
+            found.append(entry)
+            total += entry.size
+        if total > context.size_limit or len(found) > MOST_OBJECTS:
+            raise UserError("SourceTooLarge", f"there are more than {MOST_OBJECTS:,} objects or {context.size_limit:,} "
+                            f"bytes below {key!r}", field=context.field, value=key,
+                            remedy="name the model's own folder")
+    return _without_markers(found, key)
+
+
+def _without_markers(found: Sequence[_Object], key: str) -> list[_Object]:
+    """Consoles make an empty object for a folder, whose final slash the client takes away."""
+    folders = {str(folder) for entry in found for folder in PurePosixPath(entry.key).parents} | {key}
+    return [entry for entry in found if entry.size or entry.key not in folders]
 
 
 def _object(meta: Any) -> _Object:
@@ -95,8 +138,8 @@ def _nothing(store: Any, key: str, uri: str, context: FetchContext) -> UserError
 def _download(store: Any, found: Sequence[_Object], key: str, context: FetchContext, *, target: Path) -> Path:
     total = sum(entry.size for entry in found)
     if total > context.size_limit:
-        raise UserError("SourceTooLarge", f"{len(found)} objects have {total} bytes, more than {context.size_limit}",
-                        field=context.field, value=key, remedy="name the model's own folder")
+        raise UserError("SourceTooLarge", f"{key} has {total:,} bytes, more than {context.size_limit:,}",
+                        field=context.field, value=key, remedy="name a smaller one")
     received = 0
 
     def read(size: int) -> None:
@@ -104,7 +147,7 @@ def _download(store: Any, found: Sequence[_Object], key: str, context: FetchCont
         received += size
         context.progress(received / max(total, 1), f"{received >> 20} of {total >> 20} MiB")
 
-    _check_names(found, key)
+    check_names(_below(entry.key, key) for entry in found)
     context.scratch.mkdir(parents=True, exist_ok=True)
     if [entry.key for entry in found] == [key]:
         _save(store, found[0], target, read)
@@ -114,20 +157,11 @@ def _download(store: Any, found: Sequence[_Object], key: str, context: FetchCont
     return target
 
 
-def _check_names(found: Sequence[_Object], prefix: str) -> None:
-    """Keys are any text, and not all make a folder. Raises ``ValueError``."""
-    names = {_below(entry.key, prefix) for entry in found}
-    for name in names:
-        if clash := next((folder for folder in name.parents if folder in names), None):
-            raise ValueError(f"{clash} is both an object and a folder")
-
-
-def _below(name: str, prefix: str) -> PurePosixPath:
-    """Where an object lies in the folder; keys are any text, and none may lead out of it."""
-    relative = PurePosixPath(name.removeprefix(f"{prefix}/") if prefix else name)
-    if relative.is_absolute() or ".." in relative.parts:
-        raise ValueError(f"key {name!r} leads out of its folder")
-    return relative
+def _below(name: str, prefix: str) -> str:
+    """Where an object lies in the folder that is made of the prefix."""
+    if name == prefix:
+        return PurePosixPath(name).name
+    return name.removeprefix(f"{prefix}/") if prefix else name
 
 
 def _save(store: Any, entry: _Object, target: Path, read: Callable[[int], None]) -> None:
@@ -160,32 +194,33 @@ def _told(uri: str, context: FetchContext) -> Iterator[None]:
         raise TransientError("SourceUnreachable", f"{uri}: an object was written while it was read",
                              field=context.field, value=uri) from error
     except ValueError as error:
-        raise UserError("SourceUriInvalid", f"{uri!r}: {_brief(error)}", field=context.field, value=uri,
-                        remedy="use keys without '..', '.' and empty parts") from error
+        raise _bad_name(uri, error, context) from error
     except FileNotFoundError as error:
-        raise UserError("SourceNotFound", f"{uri}: {_brief(error)}", field=context.field, value=uri,
+        raise UserError("SourceNotFound", f"{uri}: {brief(error)}", field=context.field, value=uri,
                         remedy="name a bucket and an object that exist") from error
     except BaseError as error:
         raise _refused(uri, error, context) from error
 
 
+def _bad_name(uri: str, error: Exception, context: FetchContext) -> UserError:
+    return UserError("SourceUriInvalid", f"{uri!r}: {brief(error)}", field=context.field, value=uri,
+                     remedy="use keys without '..', '.' and empty parts")
+
+
 def _refused(uri: str, error: Exception, context: FetchContext) -> UserError | TransientError:
     said = str(error)
     status, code = (match[1] if match else "" for match in (_STATUS.search(said), _CODE.search(said)))
+    if any(service in said for service in _IDENTITY_SERVICES):
+        return denied(uri, "may not be read: no credentials are given, and the pod has no identity that has any",
+                      context, _REMEDY)
     if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError") or status in ("401", "403"):
-        alone = any(service in said for service in _IDENTITY_SERVICES)
-        why = "no credentials are given, and the node's identity has none" if alone else code or f"HTTP {status}"
-        return UserError("SourceAccessDenied", f"{uri} may not be read: {why}", field=context.field, value=uri,
-                         remedy="name a Secret with credentials in spec.source.credentialsFrom, or a ServiceAccount "
-                                "that may read it in spec.source.serviceAccountName")
+        return denied(uri, f"may not be read: {code or f'HTTP {status}'}", context, _REMEDY)
     if status == "404":
         return UserError("SourceNotFound", f"{uri}: {code or 'HTTP 404'}", field=context.field, value=uri,
                          remedy="name a bucket and an object that exist")
-    return TransientError("SourceUnreachable", f"{uri}: {_brief(error)}", field=context.field, value=uri,
-                          remedy="check that the object store can be reached from the cluster, and its address and "
-                                 "region (AWS_ENDPOINT_URL, AWS_REGION)")
-
-
-def _brief(error: Exception) -> str:
-    """Without the client's own data structures, which follow an empty line."""
-    return " ".join(str(error).partition("\n\n")[0].split())[:300]
+    if _INVALID_NAME.search(said):
+        return _bad_name(uri, error, context)
+    return TransientError("SourceUnreachable", f"{uri}: {brief(error)}", field=context.field, value=uri,
+                          remedy="check that the object store can be reached from the cluster"
+                                 + (", and its address and region (AWS_ENDPOINT_URL, AWS_REGION)"
+                                    if uri.startswith("s3:") else ""))

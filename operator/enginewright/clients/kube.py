@@ -27,8 +27,8 @@ configmaps                            list watch create patch    build requests,
                                       delete
 persistentvolumeclaims                get list watch             claims that a spec names
 endpointslices (discovery.k8s.io)     list watch                 who gets traffic
-poddisruptionbudgets (policy)         list create patch delete   one for each model
-resourceclaimtemplates                list create patch delete   MIG by dynamic resource allocation
+poddisruptionbudgets (policy)         list create patch          one for each model
+resourceclaimtemplates                list create patch          MIG by dynamic resource allocation
 (resource.k8s.io)
 httproutes                            list create patch delete   shares of the traffic, where asked for
 (gateway.networking.k8s.io)

@@ -47,6 +47,9 @@ BROKEN = (
     Broken("a signature of one file that is fetched", {"source": {"uri": "https://host.example/m.onnx", "signature": {
         "keyFrom": {"name": "keys", "key": "a.pub"}}}},
            "spec.source.signature", "keys", "copy the model and its signature"),
+    Broken("a signature of a part of a repository", {"source": {"uri": "hf://org/name@main", "signature": {
+        "keyFrom": {"name": "keys", "key": "a.pub"}}}},
+           "spec.source.signature", "keys", "copy the model and its signature"),
     Broken("a signature elsewhere", {"source": {"uri": "pvc://models/a", "signature": {
         "keyFrom": {"name": "keys", "key": "a.pub"}, "path": "a/../../b.sig"}}},
            "spec.source.signature.path", "a/../../b.sig", "without . and .."),

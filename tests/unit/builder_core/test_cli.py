@@ -88,11 +88,20 @@ def test_by_hand_asks_what_the_operator_would(tmp_path: Path) -> None:
     options = parse_by_hand(["--model", "/models/My Net.v2", "--output", str(tmp_path), "--calibration", "c.npz",
                              "--max-batch-size", "4", "--latency-ms", "20", "--tolerance", "0.02"])
     request = hand_request(options, tmp_path)
-    assert request.model_name == "my-net"
+    assert request.model_name == "my-net-v2"
     assert request.engine == EngineRequest(max_batch_size=4, calibration=DataRequest(uri="c.npz"))
     assert request.accuracy.tolerance == 0.02
     assert request.objective.latency_ms == 20
     assert request.store_path == str(tmp_path)
+
+
+@pytest.mark.parametrize(("source", "name"), [
+    ("net.onnx", "net"), ("/models/net/", "net"), ("s3://models/bge-small-en-v1.5", "bge-small-en-v1-5"),
+    ("hf://acme/Qwen2.5-0.5B@v1.0", "qwen2-5-0-5b"), ("https://host/my%20net.pt2", "my-net"), ("/", "model"),
+])
+def test_a_model_is_named_after_its_source(source: str, name: str, tmp_path: Path) -> None:
+    options = parse_by_hand(["--model", source, "--output", str(tmp_path)])
+    assert hand_request(options, tmp_path).model_name == name
 
 
 def test_the_reports_command_asks_for_the_same_build(tmp_path: Path) -> None:

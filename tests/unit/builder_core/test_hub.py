@@ -12,6 +12,7 @@ import pytest
 
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.sources import FetchContext, content_digest, fetch
+from enginewright_builder.sources.hub import HubFetcher
 from support.fake_hub import REPOSITORY, TOKEN, FakeHub, commit_of, serving
 
 ONE, TWO = commit_of("one"), commit_of("two")
@@ -85,6 +86,7 @@ def test_a_private_repository_wants_the_token(hub: FakeHub, tmp_path: Path, monk
     (f"hf://{REPOSITORY}@none", "SourceNotFound", "Revision"),
     (f"hf://{REPOSITORY}@main/none", "SourceNotFound", "has no none at"),
     ("hf://net", "SourceUriInvalid", "names no repository"),
+    ("hf://datasets/acme/net", "SourceUriInvalid", "names no repository"),
     ("hf://acme/net@", "SourceUriInvalid", "names no repository"),
     (f"hf://{REPOSITORY}@main/../../x", "SourceUriInvalid", "names no repository"),
     (f"hf://{REPOSITORY}@main/%2e%2e/x", "SourceUriInvalid", "names no repository"),
@@ -97,7 +99,10 @@ def test_what_is_not_there_is_told(uri: str, reason: str, said: str, hub: FakeHu
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize("files", [{"config.json": b"{}", "pytorch_model.bin": b"p"}, {"weights.ckpt": b"p"}])
+@pytest.mark.parametrize("files", [
+    {"config.json": b"{}", "pytorch_model.bin": b"p"}, {"weights.ckpt": b"p"},
+    {"config.json": b"{}", "vocab.txt": b"v", "spiece.model": b"s", "pytorch_model.bin": b"p", "tf_model.h5": b"t"},
+])
 def test_pickles_are_refused_before_they_are_downloaded(files: Mapping[str, bytes], hub: FakeHub,
                                                         tmp_path: Path) -> None:
     hub.revisions[ONE] = files
@@ -105,6 +110,52 @@ def test_pickles_are_refused_before_they_are_downloaded(files: Mapping[str, byte
         got(f"hf://{REPOSITORY}", tmp_path)
     assert caught.value.reason == "PickleRefused"
     assert not any("/resolve/" in asked for asked in hub.asked)
+
+
+def test_a_repository_whose_models_lie_in_folders_names_them(hub: FakeHub, tmp_path: Path) -> None:
+    hub.revisions[ONE] = {"config.json": b"{}", "onnx/model.onnx": b"o", "onnx/model_fp16.onnx": b"o"}
+    with pytest.raises(UserError) as caught:
+        got(f"hf://{REPOSITORY}", tmp_path)
+    assert caught.value.reason == "FormatUnknown"
+    assert "onnx/model.onnx" in caught.value.message
+    assert not any("/resolve/" in asked for asked in hub.asked)
+
+
+@pytest.mark.parametrize(("files", "kept"), [
+    ({"model.onnx": b"o", "weights.bin": b"w"}, {"model.onnx", "weights.bin"}),
+    ({**MODEL, "original/consolidated.00.safetensors": b"x", "runs/events": b"x", "onnx/model.onnx_data_1": b"x"},
+     set(MODEL)),
+])
+def test_what_belongs_to_the_model(files: Mapping[str, bytes], kept: set[str], hub: FakeHub, tmp_path: Path) -> None:
+    hub.revisions[ONE] = files
+    root = tmp_path / "scratch"
+    place = HubFetcher().fetch(f"hf://{REPOSITORY}", FetchContext(mounts={}, scratch=root))
+    assert set(content(place)) == kept
+
+
+def test_a_repository_of_words_alone_is_told(hub: FakeHub, tmp_path: Path) -> None:
+    hub.revisions[ONE] = {"README.md": b"r"}
+    with pytest.raises(UserError) as caught:
+        got(f"hf://{REPOSITORY}", tmp_path)
+    assert caught.value.reason == "SourceNotFound"
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "http://user:hunter2@127.0.0.1:9"])
+def test_a_hub_that_cannot_be_reached_is_tried_again_later(endpoint: str, hub: FakeHub, tmp_path: Path,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    with pytest.raises(TransientError) as caught:
+        got(f"hf://{REPOSITORY}", tmp_path)
+    assert caught.value.reason == "SourceUnreachable"
+    assert "hunter2" not in caught.value.message
+
+
+def test_an_address_of_a_hub_that_is_none_is_told(hub: FakeHub, tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "mirror.example")
+    with pytest.raises(UserError) as caught:
+        got(f"hf://{REPOSITORY}", tmp_path)
+    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.credentialsFrom")
 
 
 def test_more_than_there_is_room_for_is_refused_before_it_is_downloaded(hub: FakeHub, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources import FetchContext, content_digest, fetch, object_store
+from enginewright_builder.sources.remote import check_names
 from support import fake_gcs
 
 MODEL = {"net/config.json": b"{}", "net/model.safetensors": b"w" * 5000, "net/1_Pooling/config.json": b"[]"}
@@ -30,4 +31,4 @@ def test_a_bucket_of_googles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("key", ["../x", "a/../../x", "/x"])
 def test_a_key_that_leads_out_of_its_folder_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match="leads out of its folder"):
-        object_store._check_names([object_store._Object(f"net/{key}", 1, None)], "net")
+        check_names([object_store._below(f"net/{key}", "net")])

@@ -76,7 +76,7 @@ class SourceSpec(SpecModel):
     """SHA-256 of the source, as sha256:<64 hex digits>. Checked before use; resolved and recorded in status when
     absent."""
     signature: SignatureSpec | None = None
-    """How the source must be signed. Absent: no signature is asked for. Not with https:// sources."""
+    """How the source must be signed. Absent: no signature is asked for. Not with https:// and hf:// sources."""
     credentials_from: CredentialsReference | None = None
     """Who may read the source and the data: resolve and build Jobs have its entries as environment variables, such as
     HF_TOKEN and HF_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
