@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.sources.base import FetchContext
-from enginewright_builder.sources.formats import PICKLE_REMEDY, PICKLE_SUFFIXES
+from enginewright_builder.sources.formats import METRIC_FILE, PICKLE_REMEDY, PICKLE_SUFFIXES
 from enginewright_builder.sources.remote import brief, check_address, check_names, denied, tidy_environment
 
 _URI = re.compile(r"hf://(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>[^@/]+))?(?P<path>/.*)?", re.ASCII)
@@ -108,12 +108,15 @@ def _read(files: Sequence[Any], top: PurePosixPath) -> list[Any]:
 
 
 def _is_read(path: PurePosixPath, left_out: frozenset[str]) -> bool:
+    if path.name == METRIC_FILE:  # a user's measure of accuracy lies beside the model
+        return True
     return path.suffix not in left_out | _UNREAD and path.name not in _HIDDEN
 
 
 def _check_model(names: Sequence[str], kept: Sequence[str], place: _Place, uri: str, context: FetchContext) -> None:
     """Before anything of it is downloaded. Raises :class:`UserError`."""
-    models = [name for name in kept if PurePosixPath(name).suffix in _MODELS]
+    models = [name for name in kept if PurePosixPath(name).suffix in _MODELS
+              and PurePosixPath(name).name != METRIC_FILE]
     pickles = [name for name in names if PurePosixPath(name).suffix in _PICKLES]
     if not models and pickles:
         raise UserError("PickleRefused", f"{uri} has its weights as pickle only ({', '.join(pickles[:4])})",

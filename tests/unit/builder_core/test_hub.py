@@ -123,6 +123,7 @@ def test_a_repository_whose_models_lie_in_folders_names_them(hub: FakeHub, tmp_p
 
 @pytest.mark.parametrize(("files", "kept"), [
     ({"model.onnx": b"o", "weights.bin": b"w"}, {"model.onnx", "weights.bin"}),
+    ({**MODEL, "metric.onnx": b"m", "other.onnx": b"o"}, {*MODEL, "metric.onnx"}),
     ({**MODEL, "original/consolidated.00.safetensors": b"x", "runs/events": b"x", "onnx/model.onnx_data_1": b"x"},
      set(MODEL)),
 ])
