@@ -189,6 +189,36 @@ def test_image_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
     assert cluster.config.images.builder in cluster.condition("SourceResolved")["message"]
 
 
+def test_a_job_for_which_no_pod_can_be_made_is_told(cluster: Cluster) -> None:
+    """A quota, or a ServiceAccount that is not there: no pod says anything."""
+    cluster.operate()
+    name = resolve_job(cluster)
+    cluster.show(name, active=0, pods=())
+    plan = cluster.operate()
+    assert cluster.says("SourceResolved") == "False/Resolving", "it may come in a moment"
+    assert plan.requeue_after is not None
+    cluster.wait(plan.requeue_after)
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "False/PodCannotStart"
+    assert f"kubectl describe job {name}" in cluster.condition("SourceResolved")["message"]
+    cluster.show(name, active=1)
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "False/Resolving"
+
+
+@pytest.mark.parametrize(("queue", "told"), [("", "False/PodCannotStart"), ("gpus", "False/BuildPending")])
+def test_nor_is_one_of_a_build_left_to_guess(queue: str, told: str, cluster: Cluster) -> None:
+    cluster.edit(engine={"queueName": queue})
+    cluster.operate()
+    cluster.finish(resolved(), of="resolve")
+    cluster.operate()
+    (job,) = cluster.running("build")
+    cluster.show(job.name, active=0, pods=(), suspended=False)
+    cluster.wait(30)
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == told
+
+
 def test_suspend_stops_and_resume_starts_again(cluster: Cluster) -> None:
     cluster.operate()
     cluster.edit(suspend=True)

@@ -16,6 +16,7 @@ from enginewright.core.decide.jobs import (
     live,
     pod_end,
     pod_trouble,
+    podless,
     ran_out,
 )
 from enginewright.core.decide.room import room
@@ -190,6 +191,8 @@ def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     image = f"builder image {build.world.config.images.builder}"
     if trouble := pod_trouble(job.pods, build.placement, image, room(build.world, build.placement, job.pods)):
         return build.says(trouble.reason, trouble.message, memory)
+    if none := podless(job, build.world.now, queued=bool(build.world.spec.engine.queue_name)):
+        return build.says(none.reason, none.message, memory)
     if job.progress:
         return _progress(build, job, job.progress, memory)
     if ended := pod_end(job.pods, TOO_SLOW):

@@ -32,6 +32,8 @@ PENDING_REASONS = frozenset(
         Reason.WAITING_FOR_QUEUE,
     }
 )
+# So long after a Job its pod is there, unless somebody refuses it.
+PODLESS_SECONDS = 20.0
 # What may come after a failure: wait for a change, wait for a change of the spec (not only of the engine's part of it),
 # try again for ever, try again a few times.
 Retry = Literal["never", "spec", "always", "limited"]
@@ -113,6 +115,18 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
             message=f"Pod {pod.name} cannot start ({pod.waiting_reason}): {pod.waiting_message}",
         )
     return None
+
+
+def podless(job: JobView, now: datetime, *, queued: bool = False) -> Trouble | None:
+    """A Job for which no pod could be made: only its events say why, which the operator may not read. One that a queue
+    lets in is older than its first pod may be."""
+    if queued or job.suspended or job.active or job.pods or (now - job.created).total_seconds() < PODLESS_SECONDS:
+        return None
+    return Trouble(
+        reason=Reason.POD_CANNOT_START,
+        message=f"Job {job.name} has no pod: kubectl describe job {job.name} says why, such as a quota, an admission "
+        f"webhook, or a ServiceAccount that is not there.",
+    )
 
 
 def newest(pods: Iterable[PodView]) -> PodView:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide import backoff
-from enginewright.core.decide.jobs import JobFailure, job_failure, live, pod_trouble
+from enginewright.core.decide.jobs import JobFailure, job_failure, live, pod_trouble, podless
 from enginewright.core.decide.world import LOOK_AGAIN, World
 from enginewright.core.manifests import request_configmap, resolve_job, resolve_job_name
 from enginewright.core.observed import JobView
@@ -157,13 +157,13 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
                 Condition.SOURCE_RESOLVED, Reason.SUSPENDED, "spec.suspend is true: the source is not looked at."
             ),
         )
-    trouble = pod_trouble(job.pods, None, f"builder image {world.config.images.builder}")
+    trouble = pod_trouble(job.pods, None, f"builder image {world.config.images.builder}") or podless(job, world.now)
     verdict = (
         bad(Condition.SOURCE_RESOLVED, trouble.reason, trouble.message)
         if trouble
         else bad(Condition.SOURCE_RESOLVED, Reason.RESOLVING, f"Job {job.name} looks at {world.spec.source.uri}.")
     )
-    return SourceResult(verdict=verdict, memory=memory)
+    return SourceResult(verdict=verdict, memory=memory, requeue=None if job.pods else LOOK_AGAIN)
 
 
 def _count(world: World, job: JobView, memory: SourceStatus, failure: JobFailure) -> SourceResult:
