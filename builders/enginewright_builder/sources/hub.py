@@ -176,11 +176,9 @@ def _told(uri: str, context: FetchContext) -> Iterator[None]:
     except errors.HFValidationError as error:
         raise UserError("SourceUriInvalid", f"{uri!r}: {brief(error)}", field=context.field, value=uri,
                         remedy="write hf://ORG/NAME@REVISION") from error
-    except OSError as error:
-        if error.errno is not None:  # the disk's
-            raise
-        raise _of_status(uri, error, context) from error
     except Exception as error:  # the client and those that it stands on fail in classes of their own
+        if isinstance(error, OSError) and error.errno is not None:  # the disk's
+            raise
         raise _of_status(uri, error, context) from error
 
 

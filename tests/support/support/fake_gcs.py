@@ -12,11 +12,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from support.http_server import answering
+from support.http_server import Handler, answering
 
 TIME = "2026-11-21T12:00:00.000Z"
 
@@ -25,37 +24,27 @@ TIME = "2026-11-21T12:00:00.000Z"
 def serving(bucket: str, objects: Mapping[str, bytes]) -> Iterator[str]:
     """``GOOGLE_SERVICE_ACCOUNT_KEY`` for a store with one bucket."""
 
-    class Handler(_Handler):
+    class Bound(_Handler):
         name, content = bucket, objects
 
-    with answering(Handler) as port:
+    with answering(Bound) as port:
         yield json.dumps({"gcs_base_url": f"http://127.0.0.1:{port}", "disable_oauth": True, "client_email": "",
                           "private_key": "", "private_key_id": ""})
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     name: str
     content: Mapping[str, bytes]
-    protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Silent."""
-
-    def _answer(self) -> None:
+    def answer(self, body: bytes) -> None:
         parts = urlsplit(self.path)
         bucket, _, key = unquote(parts.path).strip("/").partition("/")
         if bucket != self.name:
-            self._send(HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchBucket</Code></Error>", {})
+            self.send(HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchBucket</Code></Error>", {})
         elif not key:
-            self._send(HTTPStatus.OK, self._listed(parse_qs(parts.query)).encode(), {})
+            self.send(HTTPStatus.OK, self._listed(parse_qs(parts.query)).encode(), {})
         elif key not in self.content:
-            self._send(HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchKey</Code></Error>", {})
+            self.send(HTTPStatus.NOT_FOUND, b"<Error><Code>NoSuchKey</Code></Error>", {})
         else:
             self._object(self.content[key])
 
@@ -63,10 +52,10 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"ETag": _etag(data), "Last-Modified": "Sat, 21 Nov 2026 12:00:00 GMT"}
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range", ""))
         if asked is None:
-            self._send(HTTPStatus.OK, data, headers)
+            self.send(HTTPStatus.OK, data, headers)
             return
         first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
-        self._send(HTTPStatus.PARTIAL_CONTENT, data[first:last + 1],
+        self.send(HTTPStatus.PARTIAL_CONTENT, data[first:last + 1],
                    {**headers, "Content-Range": f"bytes {first}-{last}/{len(data)}"})
 
     def _listed(self, query: Mapping[str, list[str]]) -> str:
@@ -75,14 +64,6 @@ class _Handler(BaseHTTPRequestHandler):
         entries = "".join(f"<Contents><Key>{escape(key)}</Key><Size>{len(data)}</Size><ETag>{_etag(data)}</ETag>"
                           f"<LastModified>{TIME}</LastModified></Contents>" for key, data in found)
         return f"<ListBucketResult><Name>{self.name}</Name><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
-
-    def _send(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
 
 def _etag(data: bytes) -> str:

@@ -12,10 +12,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from support.http_server import answering
+from support.http_server import Handler, answering
 
 REPOSITORY, TOKEN = "acme/net", "hf_secret"
 
@@ -43,31 +42,18 @@ def commit_of(text: str) -> str:
 
 @contextlib.contextmanager
 def serving(hub: FakeHub, host: str = "127.0.0.1") -> Iterator[FakeHub]:
-    class Handler(_Handler):
+    class Bound(_Handler):
         state = hub
 
-    with answering(Handler, host) as port:
+    with answering(Bound, host) as port:
         hub.endpoint = f"http://{host}:{port}"
         yield hub
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     state: FakeHub
-    protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:
-        self._answer(b"")
-
-    def do_HEAD(self) -> None:
-        self._answer(b"")
-
-    def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers.get("content-length", 0))))
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Silent."""
-
-    def _answer(self, body: bytes) -> None:
+    def answer(self, body: bytes) -> None:
         # A slash within a revision is escaped, and one between parts is not.
         hub, path = self.state, urlsplit(self.path).path
         about, content = f"/api/models/{REPOSITORY}", f"/{REPOSITORY}/resolve/"
@@ -108,21 +94,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         data = known[1][name]
         etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        self._send(HTTPStatus.OK, data, {"X-Repo-Commit": known[0], "ETag": f'"{etag}"'})
+        self.send(HTTPStatus.OK, data, {"X-Repo-Commit": known[0], "ETag": f'"{etag}"'})
 
     def _json(self, value: object) -> None:
-        self._send(HTTPStatus.OK, json.dumps(value).encode(), {"Content-Type": "application/json"})
+        self.send(HTTPStatus.OK, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
     def _error(self, status: HTTPStatus, code: str) -> None:
-        self._send(status, b"{}", {"X-Error-Code": code, "X-Error-Message": status.phrase})
-
-    def _send(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.send(status, b"{}", {"X-Error-Code": code, "X-Error-Message": status.phrase})
 
 
 def _entries(name: str, files: Mapping[str, bytes]) -> list[dict[str, object]]:

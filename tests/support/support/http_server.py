@@ -5,8 +5,39 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Keeps connections, and says nothing on the terminal. ``answer`` gets what was posted, and nothing otherwise."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.answer(b"")
+
+    def do_HEAD(self) -> None:
+        self.answer(b"")
+
+    def do_POST(self) -> None:
+        self.answer(self.rfile.read(int(self.headers.get("content-length", 0))))
+
+    def answer(self, body: bytes) -> None:
+        raise NotImplementedError
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent."""
+
+    def send(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
+        """The whole answer; to HEAD without its body."""
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 @contextlib.contextmanager

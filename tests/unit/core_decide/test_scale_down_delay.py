@@ -26,6 +26,14 @@ def switched(replicas: int = 2, delay: int | None = None) -> tuple[Cluster, str,
     return cluster, old, selected(cluster)
 
 
+def draining() -> tuple[Cluster, str, str]:
+    """The same a pass later: the new revision alone gets traffic, and the delay goes on."""
+    cluster, old, new = switched()
+    cluster.endpoint_controller()
+    cluster.operate()
+    return cluster, old, new
+
+
 def selected(cluster: Cluster) -> str:
     assert cluster.service is not None
     return cluster.service.revision
@@ -90,9 +98,7 @@ def test_the_last_moment_of_the_delay_is_looked_at_in_time() -> None:
 
 
 def test_where_none_of_the_new_answers_the_old_one_takes_the_traffic_back_at_once() -> None:
-    cluster, old, new = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, old, new = draining()
     assert cluster.says("RolloutComplete") == "False/Draining"
     collapse(cluster, new)
     assert selected(cluster) == old
@@ -101,9 +107,7 @@ def test_where_none_of_the_new_answers_the_old_one_takes_the_traffic_back_at_onc
 
 
 def test_one_replica_less_is_no_collapse() -> None:
-    cluster, old, new = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, old, new = draining()
     name = next(pod.name for pod in cluster.pods.values() if pod.revision == new)
     cluster.pods[name] = replace(cluster.pods[name], ready=False)
     cluster.endpoint_controller()
@@ -133,9 +137,7 @@ def test_the_third_collapse_gives_the_new_one_up() -> None:
 
 
 def test_replicas_that_a_drain_takes_are_no_collapse_of_the_revision() -> None:
-    cluster, old, new = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, old, new = draining()
     for name in [pod.name for pod in cluster.pods.values() if pod.revision == new]:
         del cluster.pods[name]
     cluster.endpoint_controller()
@@ -147,9 +149,7 @@ def test_replicas_that_a_drain_takes_are_no_collapse_of_the_revision() -> None:
 
 
 def test_a_spec_that_changes_meanwhile_goes_on_from_what_serves() -> None:
-    cluster, old, new = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, old, new = draining()
     cluster.edit(engine={"precision": "int8"})
     cluster.operate()
     assert selected(cluster) == new
@@ -157,9 +157,7 @@ def test_a_spec_that_changes_meanwhile_goes_on_from_what_serves() -> None:
 
 
 def test_no_replica_wanted_ends_the_delay() -> None:
-    cluster, _, _ = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, _, _ = draining()
     cluster.edit(replicas=0)
     cluster.settle()
     assert not any(cluster.replicas().values())
@@ -179,9 +177,7 @@ def test_a_collapse_before_the_switch_was_remembered_counts_as_well() -> None:
 
 
 def test_where_neither_answers_something_else_is_to_blame() -> None:
-    cluster, old, new = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, old, new = draining()
     for name, pod in list(cluster.pods.items()):
         if pod.revision == old:
             cluster.pods[name] = replace(pod, ready=False)
@@ -190,9 +186,7 @@ def test_where_neither_answers_something_else_is_to_blame() -> None:
 
 
 def test_an_evicted_replica_that_still_lies_about_does_not_count() -> None:
-    cluster, _, new = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, _, new = draining()
     for name, pod in list(cluster.pods.items()):
         if pod.revision == new:
             cluster.pods[name] = replace(pod, ready=False, phase="Failed", reason="Evicted")
@@ -222,9 +216,7 @@ def test_a_clock_that_was_set_back_ends_it() -> None:
 
 
 def test_the_old_one_makes_room_where_the_new_one_wants_it() -> None:
-    cluster, old, new = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, old, new = draining()
     assert old in cluster.replicas()
     name = next(pod.name for pod in cluster.pods.values() if pod.revision == new)
     cluster.pods["waiting"] = replace(cluster.pods[name], name="waiting", ready=False, phase="Pending",
@@ -245,9 +237,7 @@ def test_an_old_one_that_could_not_serve_is_not_kept() -> None:
 
 def test_a_canary_that_drains_is_not_given_up_for_one_without_replicas() -> None:
     """It had fallen twice under analysis, and now falls when the old one has no replica left."""
-    cluster, old, new = switched()
-    cluster.endpoint_controller()
-    cluster.operate()
+    cluster, old, new = draining()
     cluster.status = {**cluster.status, "rollout": {**cluster.status["rollout"], "falls": 2}}
     for name in [pod.name for pod in cluster.pods.values() if pod.revision == old]:
         del cluster.pods[name]
