@@ -63,6 +63,7 @@ class Ascent:
         self._timings: dict[str, dict[int, Timing]] = {}
         self._beaten: dict[str, set[int]] = {}
         self._slowest: dict[tuple[str, str], float] = {}
+        self._again: dict[tuple[str, str, tuple[str, ...]], float] = {}
         self._beside_leader: dict[str, float] = {}
 
     @property
@@ -77,13 +78,16 @@ class Ascent:
             start, width = begin + (end - begin) * index / len(plans), (end - begin) / len(plans)
             if any(one.rung.name == plan.rung.name and one.kept == plan.kept for one in self.candidates):
                 continue  # tuned to what was tried already
-            if not plan.rung.unavailable and (reason := self._why_not(plan.rung)):
+            if not plan.rung.unavailable and (reason := self._why_not(plan.rung, plan.kept)):
                 self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted, skipped=reason))
                 continue
             before = self.budget.spent
             self.candidates.append(self._attempted(plan, self._part(start, width)))
-            of = (plan.rung.backend, plan.rung.precision)
-            self._slowest[of] = max(self._slowest.get(of, 0.0), self.budget.spent - before)
+            of, seconds = (plan.rung.backend, plan.rung.precision), self.budget.spent - before
+            self._slowest[of] = max(self._slowest.get(of, 0.0), seconds)
+            if artifact := self.candidates[-1].artifact:
+                again = (*of, plan.kept)
+                self._again[again] = max(self._again.get(again, 0.0), seconds - artifact.graph_seconds)
             if self._open() > OPEN_RUNNERS:
                 self.screen()
 
@@ -107,19 +111,22 @@ class Ascent:
         """What is kept of the budget for the last race and for what comes after the ladder."""
         return self.measure_seconds + min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
 
-    def need(self, rung: Rung) -> float:
+    def need(self, rung: Rung, kept: tuple[str, ...] | None = None) -> float:
         """Seconds that one more rung takes, as far as is known: those of the slowest of its engine and precision so
-        far, or of its engine alone. Calibration makes INT8 take twice as long as FP16, and is done once."""
+        far, or of its engine alone. Calibration makes INT8 take twice as long as FP16, and is done once: where the
+        graph with these layers ``kept`` is there, what it took counts no more. None: with others than before."""
+        if kept is not None and (again := self._again.get((rung.backend, rung.precision, kept))) is not None:
+            return again
         same = self._slowest.get((rung.backend, rung.precision))
         others = (seconds for (backend, _), seconds in self._slowest.items() if backend == rung.backend)
         return max(others, default=0.0) if same is None else same
 
-    def _why_not(self, rung: Rung) -> str:
+    def _why_not(self, rung: Rung, kept: tuple[str, ...] | None = None) -> str:
         """The first is begun as long as there is any time, and so is the safe one while none passes: without them
         there is nothing at all."""
         left, built = self.budget.left, [one for one in self.candidates if one.wanted and one.artifact]
         first = not any(map(self._races, built)) if rung.precision == SAFE else not built
-        need = 0.0 if first else self.need(rung) + self.after_seconds
+        need = 0.0 if first else self.need(rung, kept) + self.after_seconds
         if left > need:
             return ""
         return (f"the time budget: {max(0.0, left):.0f} s of {self.budget.seconds:.0f} s are left, of which this rung "

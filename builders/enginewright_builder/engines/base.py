@@ -117,7 +117,8 @@ class Artifact:
     ``onnxruntime`` or ``tensorrt``; with ``python``, ``python_runtime`` (``onnxruntime``, ``tensorrt`` or ``torch``)
     says which library runs it there. ``parameters`` become ``config.pbtxt`` parameters. ``graph`` is the ONNX with
     this precision written in it, from which the engine was built: where a drift is looked for layer by layer.
-    ``members`` is filled for a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
+    ``graph_seconds`` were spent on that, which the next engine from it needs no more. ``members`` is filled for a
+    composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
     """
 
     rung: Rung
@@ -128,6 +129,7 @@ class Artifact:
     python_runtime: str = "onnxruntime"
     parameters: Mapping[str, str] = field(default_factory=dict)
     graph: Path | None = None
+    graph_seconds: float = 0.0
     members: tuple[Member, ...] = ()
 
     @property

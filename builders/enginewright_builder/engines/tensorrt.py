@@ -7,6 +7,7 @@ weights.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +67,9 @@ class TensorRtEngine:
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
         """Raises :class:`UserError` ``CandidateFailed`` where TensorRT or ModelOpt cannot."""
         trt, device = _present(rung.precision)
+        begin = time.monotonic()
         graph = typed_graph(rung.precision, model, context)
+        graph_seconds = time.monotonic() - begin
         shapes = profiles(rung, model.interface, _example(model, context), context.max_batch_size)
         request = PlanRequest(
             graph=graph, precision=rung.precision, interface=model.interface, profiles=shapes,
@@ -81,7 +84,7 @@ class TensorRtEngine:
         native = self.name in context.runtime.backends
         return Artifact(rung=rung, files={PLAN_FILE: target}, triton_backend=self.name if native else "python",
                         python_runtime=self.name, interface=model.interface, graph=graph,
-                        runtime_version=f"tensorrt {trt.__version__}",
+                        graph_seconds=graph_seconds, runtime_version=f"tensorrt {trt.__version__}",
                         parameters=_parameters(rung, model, context, len(shapes), native=native))
 
     def load(self, artifact: Artifact) -> Runner:

@@ -377,12 +377,15 @@ def test_a_precision_no_engine_has_is_told(exported: ExportedModel, source: Sour
 
 class Variant(Stub):
     """An engine of several rungs on a clock of the test's own. ``answers`` change what a rung says, by its name, unless
-    layers are kept; ``tuned`` are offered where the wide ones were among the fastest."""
+    layers are kept; ``tuned`` are offered where the wide ones were among the fastest. ``graphs`` are seconds to write a
+    precision into the graph, once for each choice of layers that are kept."""
 
     def __init__(self, model: Path, clock: Clock, precisions: Sequence[str], *, name: str = "stub",
                  tuned: Sequence[BatchRange] = (), seconds: float = 10.0, slow: Mapping[str, float] | None = None,
-                 answers: Mapping[str, Callable[[Tensors], Tensors]] | None = None) -> None:
+                 answers: Mapping[str, Callable[[Tensors], Tensors]] | None = None,
+                 graphs: Mapping[str, float] | None = None) -> None:
         super().__init__(model)
+        self.graphs, self.written = graphs or {}, set[tuple[str, tuple[str, ...]]]()
         self.name, self.precisions, self.clock, self.seconds = name, precisions, clock, seconds
         self.tuned, self.answers, self.slow = tuned, answers or {}, slow or {}
         self.kept, self.open, self.most_open, self.batches = list[tuple[str, ...]](), 0, 0, dict[str, set[int]]()
@@ -394,9 +397,13 @@ class Variant(Stub):
         return [replace(rung, ranges=(one,)) for one in self.tuned]
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
-        self.clock.tick(self.slow.get(rung.precision, self.seconds))
+        graph = (rung.precision, context.keep_precise)
+        writing = 0.0 if graph in self.written else self.graphs.get(rung.precision, 0.0)
+        self.written.add(graph)
+        self.clock.tick(self.slow.get(rung.precision, self.seconds) + writing)
         self.kept.append(context.keep_precise)
-        return replace(super().build(rung, model, context), parameters={"kept": ",".join(context.keep_precise)})
+        return replace(super().build(rung, model, context), parameters={"kept": ",".join(context.keep_precise)},
+                       graph_seconds=writing)
 
     def load(self, artifact: Artifact) -> Runner:
         engine, inner, name = self, super().load(artifact), artifact.rung.name
@@ -580,6 +587,29 @@ class TestBudget:
         verdicts = told(climbed)
         assert verdicts["stub fp16 @1"][0] != "Skipped"
         assert clock() <= 110.0
+
+    def test_what_its_graph_took_once_keeps_a_precision_from_no_tuning(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32", "int8"], graphs={"int8": 40.0},
+                         tuned=[BatchRange(low=1, best=1, high=1)])
+        times = {"stub int8": 1.0, "stub int8 @1": 0.5, "stub fp32": 4.0}
+        climbed = climb([engine], "auto", exported, source, context,
+                        gate(samples, clock=clock, budget=Budget(105.0, clock), times=times))
+        assert climbed.shipped[1] == "stub int8 @1"
+        assert clock() <= 105.0
+
+    def test_to_keep_layers_precise_needs_the_time_for_another_graph(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32", "int8"], graphs={"int8": 40.0}, answers={"stub int8": negated})
+        climb([engine], "auto", exported, source, context,
+              gate(samples, clock=clock, budget=Budget(105.0, clock), times={"stub int8": 1.0, "stub fp32": 4.0},
+                   worst_layers=lambda artifact, model, batches: ("layer",)))
+        assert engine.kept == [(), ()]
+        assert clock() <= 105.0
 
     def test_safe_and_promising_rungs_come_before_the_others_and_quick_engines_before_slow_ones(
             self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
