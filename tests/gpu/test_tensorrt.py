@@ -26,6 +26,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.triton.device_memory import free_bytes
 from enginewright_builder.triton.python_model.trt_session import Session, ShapeNotCoveredError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -276,6 +277,16 @@ def test_closing_gives_the_memory_back(tmp_path: Path) -> None:
         session.run(images(4))
         session.close()
     assert gpu().free_bytes >= free - (64 << 20)
+
+
+def test_what_is_free_is_told_for_a_servers_memory() -> None:
+    before = free_bytes((0,))
+    assert before is not None
+    held = Hog(leave=gpu().free_bytes - (1 << 30))
+    try:
+        assert before - (free_bytes((0,)) or 0) == pytest.approx(1 << 30, abs=64 << 20)
+    finally:
+        held.close()
 
 
 def test_a_second_build_takes_its_timings_from_the_cache(tmp_path: Path) -> None:

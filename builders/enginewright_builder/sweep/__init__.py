@@ -89,7 +89,7 @@ async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors],
             objective_met=met(best, objective), best=best, service_curve=curve.points,
             alone=curve.alone,
             points=tuple(best if point is found else point for point in search.points),
-            cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=await server.memory_bytes(),
+            cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=server.memory_bytes(),
             server_version=server.version, seconds=time.monotonic() - began)
     progress(1.0, result.reason)
     return result

@@ -74,7 +74,7 @@ async def _prove(repository: Path, model_name: str, cases: Sequence[Case], toler
                         raise _differs(model_name, name, number, off, tolerance)
             answers = tuple([tuple([await _infer(channels, server, model_name, inputs, deadline_seconds)
                                     for _ in range(REPEATS)]) for inputs in repeated])
-        return Proof(load_seconds=server.start_seconds, memory_bytes=await server.memory_bytes(),
+        return Proof(load_seconds=server.start_seconds, memory_bytes=server.memory_bytes(),
                      worst_difference=worst, first_inference_ms=first_ms, server_version=server.version,
                      answers=answers)
 

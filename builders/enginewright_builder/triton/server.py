@@ -18,7 +18,7 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2 as schema
 
 from enginewright_builder.errors import TransientError, UserError
-from enginewright_builder.triton import install, process
+from enginewright_builder.triton import device_memory, install, process
 from enginewright_builder.triton.ports import HOST, free_ports
 
 POLL_SECONDS = 0.05
@@ -48,6 +48,7 @@ class TritonServer:
         self._scratch = tempfile.TemporaryDirectory(prefix="enginewright-triton-")
         self._child: asyncio.subprocess.Process | None = None
         self._client: httpx.AsyncClient | None = None
+        self._free_before: int | None = None
         self.log_file = Path(self._scratch.name) / "tritonserver.log"
 
     async def __aenter__(self) -> Self:
@@ -84,6 +85,7 @@ class TritonServer:
     async def _start(self) -> None:
         self._ports = dict(zip(("http", "grpc", "metrics"), free_ports(3), strict=True))
         installation = install.find(Path(self._scratch.name))
+        self._free_before = self._free_bytes()
         began = time.monotonic()
         with self.log_file.open("wb") as log:
             self._child = await asyncio.create_subprocess_exec(
@@ -168,13 +170,16 @@ class TritonServer:
         answer = await self._http.get(f"http://{self.metrics_address}/metrics")
         return answer.raise_for_status().text
 
-    async def memory_bytes(self) -> int:
-        """Device memory in use where the server has GPUs (as Triton measures it), else resident memory of its
-        processes."""
-        if self.gpus:
-            lines = (await self.metrics()).splitlines()
-            return int(sum(float(line.split()[-1]) for line in lines if line.startswith("nv_gpu_memory_used_bytes{")))
-        return process.resident_bytes(self.pid)
+    def memory_bytes(self) -> int:
+        """Device memory that it took since it was started where it has GPUs, 0 where CUDA does not tell; else resident
+        memory of its processes."""
+        if not self.gpus:
+            return process.resident_bytes(self.pid)
+        free = self._free_bytes()
+        return 0 if free is None or self._free_before is None else max(0, self._free_before - free)
+
+    def _free_bytes(self) -> int | None:
+        return device_memory.free_bytes(self.gpus) if self.gpus else None
 
     async def stop(self) -> None:
         """Ends the server and its stubs, whatever state they are in. Safe to call twice."""

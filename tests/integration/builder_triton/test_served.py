@@ -23,7 +23,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, closed_loop, encode
 from enginewright_builder.load.requests import decode
 from enginewright_builder.sweep import sweep
-from enginewright_builder.triton import process
+from enginewright_builder.triton import device_memory, process
 from enginewright_builder.triton.model_config import model_config
 from enginewright_builder.triton.prove import Case, difference, prove
 from enginewright_builder.triton.repository import served_model, write_model
@@ -128,7 +128,7 @@ async def test_warmed_before_ready(server: TritonServer, repository: Path, artif
 async def test_figures_of_the_server(server: TritonServer) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", server.version)
     assert 0 < server.start_seconds < 60
-    assert await server.memory_bytes() > 30 << 20
+    assert server.memory_bytes() > 30 << 20
     assert 'nv_inference_pending_request_count{model="multiply"' in await server.metrics()
 
 
@@ -166,6 +166,17 @@ async def test_nothing_is_left_behind(repository: Path) -> None:
     assert not [pid for pid in children if alive(pid)]
     assert not list(process.SHARED_MEMORY.glob(f"{prefix}*"))
     assert not scratch.exists()
+
+
+async def test_of_gpus_what_the_server_took_counts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else is on the device: the builder, or other slices."""
+    free = [60 << 30]
+    monkeypatch.setattr(device_memory, "free_bytes", lambda gpus: free[0])
+    async with TritonServer(repository, models=("multiply",), gpus=(0,)) as running:
+        free[0] = 57 << 30
+        assert running.memory_bytes() == 3 << 30
+        free[0] = 61 << 30
+        assert running.memory_bytes() == 0
 
 
 async def test_killed_server_leaves_nothing_either(repository: Path) -> None:
