@@ -55,7 +55,9 @@ COREDNS = Program("coredns")
 PAUSE = Program("pause")
 # An object store that speaks S3, for tests.
 VERSITYGW = Program("versitygw", package="github.com/versity/versitygw/cmd/versitygw")
-PROGRAMS = (KUBERNETES, HELM, COREDNS, PAUSE, VERSITYGW)
+# A registry of images and artifacts, for tests.
+REGISTRY = Program("registry", package="github.com/distribution/distribution/v3/cmd/registry")
+PROGRAMS = (KUBERNETES, HELM, COREDNS, PAUSE, VERSITYGW, REGISTRY)
 
 
 def module_version(go_mod: str, module: str) -> str:
