@@ -76,8 +76,10 @@ def link_model(output: Path, fingerprint: str, name: str) -> Path:
 
 
 def _name_of(source: str) -> str:
-    """Of the file or folder, without a revision and the ending that says what the file is."""
+    """Of the file or folder, without a revision or tag and the ending that says what the file is."""
     last = unquote(source.rstrip("/").rpartition("/")[2]).partition("@")[0].lower()
+    if source.startswith("oci://"):
+        last = last.partition(":")[0]
     return re.sub(r"[^a-z0-9-]+", "-", re.sub(r"\.(onnx|pt2?|ts|pth|zip)$", "", last)).strip("-") or "model"
 
 
@@ -127,7 +129,7 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
                "gc --help. Exit status: 0 published, 2 yours to mend, "
                "3 worth another try, 1 a bug.")
     parser.add_argument("--model", required=True, metavar="URI",
-                        help="folder, file, or address of the model: https://, hf://, s3:// or gs://")
+                        help="folder, file, or address of the model: https://, hf://, oci://, s3:// or gs://")
     parser.add_argument("--output", required=True, metavar="DIR", help="engine store; made if absent")
     parser.add_argument("--name", metavar="NAME", help="name Triton serves the model under (default: the source's)")
     parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript (default "

@@ -13,11 +13,12 @@ from enginewright_builder.sources.https import HttpsFetcher
 from enginewright_builder.sources.hub import HubFetcher
 from enginewright_builder.sources.local import FileFetcher, PlainPathFetcher, VolumeFetcher
 from enginewright_builder.sources.object_store import ObjectStoreFetcher
+from enginewright_builder.sources.oci import OciFetcher
 
 __all__ = ["FetchContext", "Fetcher", "content_digest", "fetch", "fetcher_for"]
 
-FETCHERS: Sequence[Fetcher] = (VolumeFetcher(), HttpsFetcher(), ObjectStoreFetcher(), HubFetcher(), FileFetcher(),
-                               PlainPathFetcher())
+FETCHERS: Sequence[Fetcher] = (VolumeFetcher(), HttpsFetcher(), ObjectStoreFetcher(), HubFetcher(), OciFetcher(),
+                               FileFetcher(), PlainPathFetcher())
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -18,13 +18,18 @@ from urllib.parse import unquote
 
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.sources.base import FetchContext
-from enginewright_builder.sources.formats import METRIC_FILE, PICKLE_REMEDY, PICKLE_SUFFIXES
-from enginewright_builder.sources.remote import brief, check_address, check_names, denied, tidy_environment
+from enginewright_builder.sources.formats import METRIC_FILE, PICKLE_SUFFIXES
+from enginewright_builder.sources.remote import (
+    PICKLES,
+    brief,
+    check_address,
+    check_model,
+    check_names,
+    denied,
+    tidy_environment,
+)
 
 _URI = re.compile(r"hf://(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>[^@/]+))?(?P<path>/.*)?", re.ASCII)
-# What a build can begin from.
-_MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts"})
-_PICKLES = PICKLE_SUFFIXES - {".pt"}  # which may be TorchScript: its content tells
 # Beside safetensors: weights of other frameworks, which may be many times the model, and what no build reads, so that a
 # new README is no new model.
 _OTHER_WEIGHTS = frozenset({*PICKLE_SUFFIXES, ".h5", ".msgpack", ".ot", ".onnx", ".data", ".gguf", ".tflite", ".xml",
@@ -92,17 +97,17 @@ def _files(hub: Any, place: _Place, commit: str, uri: str, context: FetchContext
     tree = hub.list_repo_tree(place.repository, place.path or None, recursive=True, revision=commit)
     files = [entry for entry in tree if hasattr(entry, "size")]
     kept = _read(files, PurePosixPath(place.path))
-    _check_model([entry.path for entry in files], [entry.path for entry in kept], place, uri, context)
+    check_model([entry.path for entry in files], [entry.path for entry in kept], place.path, uri, context)
     return kept
 
 
 def _read(files: Sequence[Any], top: PurePosixPath) -> list[Any]:
     suffixes = {PurePosixPath(entry.path).suffix for entry in files if PurePosixPath(entry.path).parent == top}
-    left_out = _PICKLES
+    left_out = PICKLES
     if ".safetensors" in suffixes:
         left_out = _OTHER_WEIGHTS
     elif ".onnx" in suffixes:
-        left_out = _PICKLES - {".bin"}  # which may be the graph's own tensors
+        left_out = PICKLES - {".bin"}  # which may be the graph's own tensors
     return [entry for entry in files if _is_read(PurePosixPath(entry.path), left_out)
             and not (".safetensors" in suffixes and _OTHER_NAMES.search(entry.path))]
 
@@ -111,22 +116,6 @@ def _is_read(path: PurePosixPath, left_out: frozenset[str]) -> bool:
     if path.name == METRIC_FILE:  # a user's measure of accuracy lies beside the model
         return True
     return path.suffix not in left_out | _UNREAD and path.name not in _HIDDEN
-
-
-def _check_model(names: Sequence[str], kept: Sequence[str], place: _Place, uri: str, context: FetchContext) -> None:
-    """Before anything of it is downloaded. Raises :class:`UserError`."""
-    models = [name for name in kept if PurePosixPath(name).suffix in _MODELS
-              and PurePosixPath(name).name != METRIC_FILE]
-    pickles = [name for name in names if PurePosixPath(name).suffix in _PICKLES]
-    if not models and pickles:
-        raise UserError("PickleRefused", f"{uri} has its weights as pickle only ({', '.join(pickles[:4])})",
-                        field=context.field, value=uri, remedy=PICKLE_REMEDY)
-    if not kept:
-        raise UserError("SourceNotFound", f"{uri} has nothing that a build reads", field=context.field, value=uri,
-                        remedy="name a repository, folder or file that is a model")
-    if models and all(str(PurePosixPath(name).parent) != (place.path or ".") for name in models):
-        raise UserError("FormatUnknown", f"{uri} has no model at its top, but in folders: {', '.join(models[:6])}",
-                        field=context.field, value=uri, remedy="name the folder or the file in the URI")
 
 
 def _download(hub: Any, repository: str, commit: str, files: Sequence[Any], root: Path,

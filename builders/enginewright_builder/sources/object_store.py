@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.remote import (
+    MOST_FILES,
     bad_credentials,
     brief,
     check_address,
@@ -32,8 +33,6 @@ from enginewright_builder.sources.remote import (
 PART_BYTES = 32 << 20
 _CLIENT = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "300s"}
 _RETRY: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
-# Of one source: a listing that never ends must not fill the memory.
-MOST_OBJECTS = 100_000
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _INVALID_NAME = re.compile(r"[Ii]nvalid path|parsing Path")
@@ -107,8 +106,8 @@ def _find(store: Any, key: str, context: FetchContext) -> list[_Object]:
         for entry in map(_object, chunk):
             found.append(entry)
             total += entry.size
-        if total > context.size_limit or len(found) > MOST_OBJECTS:
-            raise UserError("SourceTooLarge", f"there are more than {MOST_OBJECTS:,} objects or {context.size_limit:,} "
+        if total > context.size_limit or len(found) > MOST_FILES:
+            raise UserError("SourceTooLarge", f"there are more than {MOST_FILES:,} objects or {context.size_limit:,} "
                             f"bytes below {key!r}", field=context.field, value=key,
                             remedy="name the model's own folder")
     return _without_markers(found, key)

@@ -32,8 +32,8 @@ def _names(request: BuildRequest, scratch: Path) -> Iterator[tuple[str, str]]:
 
 
 def _parent(uri: str) -> str:
-    """A file of a hub's repository lies below a folder of the repository's name."""
-    repository = re.match(r"hf://[^/]+", uri)
+    """A file of a hub's or registry's repository lies below a folder of the repository's name."""
+    repository = re.match(r"hf://[^/]+|oci://[^/]+(?:/[^/:@]+)*(?=/[^/:@]+[:@])", uri)
     return repository[0] if repository else uri.rpartition("/")[0]
 
 

@@ -1,18 +1,24 @@
-"""What sources in buckets and on hubs have in common: names that are to become files, and credentials."""
+"""What sources in buckets, on hubs and in registries have in common: names that become files, and credentials."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.formats import METRIC_FILE, PICKLE_REMEDY, PICKLE_SUFFIXES
 
 # Of one part of a path, in bytes: what usual file systems have, less what is added to the name of an unfinished file.
 LONGEST_NAME = 250
-_VARIABLES = ("AWS_", "GOOGLE_", "HF_")
+# Of one source: a listing that never ends must not fill the memory.
+MOST_FILES = 100_000
+# What a build can begin from.
+_MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts"})
+PICKLES = PICKLE_SUFFIXES - {".pt"}  # which may be TorchScript: its content tells
+_VARIABLES = ("AWS_", "GOOGLE_", "HF_", "REGISTRY_")
 _CREDENTIALS = "spec.source.credentialsFrom"
 
 
@@ -26,6 +32,23 @@ def check_names(names: Iterable[str]) -> None:
             raise ValueError(f"{str(path)[:40]!r}… has a name of more than {LONGEST_NAME} bytes")
         if clash := next((folder for folder in path.parents if folder in paths), None):
             raise ValueError(f"{clash} is both a file and a folder")
+
+
+def check_model(names: Sequence[str], kept: Sequence[str], top: str, uri: str, context: FetchContext) -> None:
+    """Whether what is to be downloaded to ``top`` of what is there may be a model, told by names. Raises
+    :class:`UserError` ``PickleRefused``, ``SourceNotFound`` or ``FormatUnknown``."""
+    models = [name for name in kept if PurePosixPath(name).suffix in _MODELS
+              and PurePosixPath(name).name != METRIC_FILE]
+    pickles = [name for name in names if PurePosixPath(name).suffix in PICKLES]
+    if not models and pickles:
+        raise UserError("PickleRefused", f"{uri} has its weights as pickle only ({', '.join(pickles[:4])})",
+                        field=context.field, value=uri, remedy=PICKLE_REMEDY)
+    if not kept:
+        raise UserError("SourceNotFound", f"{uri} has nothing that a build reads", field=context.field, value=uri,
+                        remedy="name a repository, folder or file that is a model")
+    if models and all(str(PurePosixPath(name).parent) != (top or ".") for name in models):
+        raise UserError("FormatUnknown", f"{uri} has no model at its top, but in folders: {', '.join(models[:6])}",
+                        field=context.field, value=uri, remedy="name the folder or the file in the URI")
 
 
 def tidy_environment() -> None:

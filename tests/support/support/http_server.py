@@ -4,6 +4,7 @@ own."""
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -14,6 +15,10 @@ class Handler(BaseHTTPRequestHandler):
     """Keeps connections, and says nothing on the terminal. ``answer`` gets what was posted, and nothing otherwise."""
 
     protocol_version = "HTTP/1.1"
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):  # who asked may leave
+            super().handle()
 
     def do_GET(self) -> None:
         self.answer(b"")
@@ -41,10 +46,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def answering(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1") -> Iterator[int]:
+def answering(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1",
+              tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """``handler`` answers for the length of the block. Gives the port."""
     server = ThreadingHTTPServer((host, 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
         yield int(server.server_address[1])

@@ -97,7 +97,9 @@ def test_by_hand_asks_what_the_operator_would(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("source", "name"), [
     ("net.onnx", "net"), ("/models/net/", "net"), ("s3://models/bge-small-en-v1.5", "bge-small-en-v1-5"),
-    ("hf://acme/Qwen2.5-0.5B@v1.0", "qwen2-5-0-5b"), ("https://host/my%20net.pt2", "my-net"), ("/", "model"),
+    ("hf://acme/Qwen2.5-0.5B@v1.0", "qwen2-5-0-5b"), ("oci://registry:5000/acme/net_1:v1.0", "net-1"),
+    ("oci://quay.io/acme/net:v1/models/bge", "bge"), ("oci://quay.io/acme/net:v1@sha256:0", "net"),
+    ("https://host/my%20net.pt2", "my-net"), ("/", "model"),
 ])
 def test_a_model_is_named_after_its_source(source: str, name: str, tmp_path: Path) -> None:
     options = parse_by_hand(["--model", source, "--output", str(tmp_path)])

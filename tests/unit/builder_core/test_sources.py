@@ -40,8 +40,8 @@ def test_the_same_content_has_the_same_digest_wherever_it_lies(uri: str, volume:
 
 
 @pytest.mark.parametrize(("uri", "reason", "remedy"), [
-    ("ftp://host/x", "SourceUriUnsupported", "pvc://, https://, s3://, gs://, hf://, file://"),
-    ("oci://registry/x", "SourceUriUnsupported", "pvc://"),
+    ("ftp://host/x", "SourceUriUnsupported", "pvc://, https://, s3://, gs://, hf://, oci://, file://"),
+    ("oci://registry/x", "SourceUriInvalid", "oci://REGISTRY/REPOSITORY:TAG"),
     ("pvc:///x", "SourceUriInvalid", "pvc://CLAIM"),
     ("pvc://other/x", "SourceNotFound", "PersistentVolumeClaim"),
     ("pvc://models/net/none", "SourceNotFound", "exists"),

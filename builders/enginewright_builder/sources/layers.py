@@ -1,0 +1,290 @@
+"""Files out of the layers of an artifact or image, as one folder.
+
+Archives are untrusted. What they hold is kept under numbers first, and gets its names at the end, when all of them
+are known and checked: whatever an archive says, nothing is written outside the folder, and no link is ever made that
+something could be written through. ``tarfile``'s own extraction makes links, which is how its filters were escaped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import posixpath
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from enginewright_builder.errors import UserError
+from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
+from enginewright_builder.sources.remote import MOST_FILES, check_names
+
+# Of one archive: with the operating system that an image may bring beside the model.
+MOST_MEMBERS = 2_000_000
+MOST_LINKS = 40
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# How an image's layer says that something of those below it is gone: one entry, or all that is in a folder.
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+ZSTD_REMEDY = "push it with layers of type tar or tar+gzip: this builder's Python has no zstd"
+
+
+@dataclass(frozen=True)
+class _Link:
+    """``target`` is a path from the folder's top."""
+
+    target: str
+
+
+@dataclass
+class _Changes:
+    """What one layer says. ``gone`` and ``emptied`` are of the layers below it alone, wherever in it they stand."""
+
+    entries: dict[str, Path | _Link] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    emptied: set[str] = field(default_factory=set)
+
+    def hide(self) -> Callable[[str], bool]:
+        """Whether an entry of a lower layer is there no more."""
+        over = self.folders | {parent for name in self.entries for parent in parents(name)}
+
+        def hidden(name: str) -> bool:
+            above = parents(name)
+            return (name in self.entries or name in over or not self.gone.isdisjoint((name, *above))
+                    or not self.emptied.isdisjoint(("", *above)) or any(one in self.entries for one in above))
+
+        return hidden
+
+
+class Layers:
+    """What of some layers lies at ``wanted`` or below it, everything if that is empty. ``tops`` are the names at the
+    top of all of them, for a hint."""
+
+    def __init__(self, pool: Path, wanted: str, uri: str, context: FetchContext) -> None:
+        self.tops: set[str] = set()
+        self._pool, self._wanted, self._uri, self._context = pool, wanted, uri, context
+        self._entries: dict[str, Path | _Link] = {}
+        self._kept = self._bytes = 0
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._entries)
+
+    def add_file(self, name: str, blob: Path) -> None:
+        """A layer that is a file."""
+        self._tell(name)
+        if is_at(name, self._wanted):
+            self._entries[name] = self._take(blob)
+
+    def add_archive(self, blob: Path, *, changes: bool) -> None:
+        """A layer that is an archive; with ``changes`` to those below it, as an image's are."""
+        layer = _Changes()
+        with self._told(), _opened(blob, self._context.size_limit, self._limited) as archive:
+            for member in _members(archive):
+                self._add(member, archive, layer, changes)
+        hidden = layer.hide()
+        for name in [name for name in self._entries if hidden(name)]:
+            self._drop(self._entries.pop(name))
+        self._entries.update(layer.entries)
+
+    def lay_out(self, root: Path) -> None:
+        """Gives everything its name below ``root``. Links are what they lead to."""
+        with self._told():
+            check_names(self._entries)
+            found = {name: self._followed(name) for name in self._entries}
+        for name, file in found.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).unlink(missing_ok=True)
+            os.link(file, root / name)
+
+    def _add(self, member: tarfile.TarInfo, archive: tarfile.TarFile, layer: _Changes, changes: bool) -> None:
+        name = _checked(member.name, absolute=changes)
+        folder, _, last = name.rpartition("/")
+        if changes and last.startswith(_WHITEOUT):
+            if last == _OPAQUE:
+                layer.emptied.add(folder)
+            elif not last.startswith(f"{_WHITEOUT}{_WHITEOUT}"):  # which are notes of the tool
+                layer.gone.add(posixpath.join(folder, last.removeprefix(_WHITEOUT)))
+            return
+        self._tell(name)
+        # A link on the way to what is wanted would have to be followed: it is told where nothing else is found.
+        if not name or not (is_at(name, self._wanted) or (member.issym() and is_at(self._wanted, name))):
+            return
+        if member.isdir():
+            layer.folders.add(name)
+            return
+        entry = self._entry(member, name, archive, layer)
+        if (before := layer.entries.get(name)) is not None:
+            self._drop(before)
+        layer.entries[name] = entry
+
+    def _entry(self, member: tarfile.TarInfo, name: str, archive: tarfile.TarFile, layer: _Changes) -> Path | _Link:
+        if member.issym():
+            return _Link(_target(member.linkname, posixpath.dirname(name)))
+        if member.islnk():
+            linked = _checked(member.linkname, absolute=True)
+            entry = layer.entries.get(linked, self._entries.get(linked))
+            if entry is None:
+                raise ValueError(f"{name} is a link to {linked}, which is no file of the folder")
+            return entry if isinstance(entry, _Link) else self._linked(entry)
+        if not member.isreg() or member.issparse():
+            raise ValueError(f"{name} is no file, folder or link")
+        return self._write(member, archive)
+
+    def _write(self, member: tarfile.TarInfo, archive: tarfile.TarFile) -> Path:
+        self._bytes += member.size
+        if member.size < 0 or self._bytes > self._context.size_limit:
+            raise self._limited()
+        target = self._next()
+        source: Any = archive.fileobj
+        source.seek(member.offset_data)
+        left = member.size
+        with target.open("wb") as file:
+            while left:
+                chunk = source.read(min(left, CHUNK_BYTES))
+                if not chunk:
+                    raise tarfile.ReadError(f"{member.name} is cut off")
+                file.write(chunk)
+                left -= len(chunk)
+        return target
+
+    def _followed(self, name: str) -> Path:
+        entry, target = self._entries[name], name
+        for _ in range(MOST_LINKS):
+            if isinstance(entry, Path):
+                return entry
+            target = entry.target
+            if target not in self._entries:
+                break
+            entry = self._entries[target]
+        raise ValueError(f"{name} is a link to {target}, which is no file of the folder")
+
+    def _next(self) -> Path:
+        self._kept += 1
+        if self._kept > MOST_FILES:
+            raise self._too_large(f"more than {MOST_FILES:,} files")
+        return self._pool / str(self._kept)
+
+    def _take(self, blob: Path) -> Path:
+        target = self._next()
+        os.replace(blob, target)
+        return target
+
+    def _linked(self, file: Path) -> Path:
+        target = self._next()
+        os.link(file, target)
+        return target
+
+    def _drop(self, entry: Path | _Link) -> None:
+        if isinstance(entry, Path):
+            entry.unlink()
+
+    def _tell(self, name: str) -> None:
+        if len(self.tops) < 1000:
+            self.tops.add(name.partition("/")[0])
+
+    def _limited(self) -> UserError:
+        return self._too_large(f"more than {self._context.size_limit:,} bytes, unpacked")
+
+    def _too_large(self, what: str) -> UserError:
+        return UserError("SourceTooLarge", f"{self._uri} has {what}", field=self._context.field, value=self._uri,
+                         remedy="name a smaller one")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except ZstdError as error:
+            raise UserError("FormatUnknown", f"{self._uri} has a layer that is compressed with zstd",
+                            field=self._context.field, value=self._uri, remedy=ZSTD_REMEDY) from error
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise UserError("SourceCorrupt", f"{self._uri} has a layer that is no whole archive: {error}",
+                            field=self._context.field, value=self._uri, remedy="push it again") from error
+        except ValueError as error:
+            raise UserError("SourceUriInvalid", f"{self._uri}: {error}", field=self._context.field, value=self._uri,
+                            remedy="push it anew with plain files and folders, links replaced by what they lead to "
+                                   "(cp -rL)") from error
+
+
+class ZstdError(Exception):
+    """Python before 3.14 does not read it."""
+
+
+def is_at(name: str, place: str) -> bool:
+    return not place or name == place or name.startswith(f"{place}/")
+
+
+def parents(name: str) -> Sequence[str]:
+    """Of ``a/b/c``: ``a`` and ``a/b``."""
+    parts = name.split("/")
+    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _checked(name: str, *, absolute: bool) -> str:
+    """A member's name without what says nothing. In an image ``/`` is the image's own. Raises ``ValueError``."""
+    if ".." in name.split("/") or "\0" in name or (name.startswith("/") and not absolute):
+        raise ValueError(f"{name[:200]!r} leads out of its folder")
+    return "/".join(part for part in PurePosixPath(name).parts if part != "/")
+
+
+def _target(link: str, folder: str) -> str:
+    """Where a symbolic link in ``folder`` leads, from the top. Raises ``ValueError`` where that is outside."""
+    if not link.startswith("/"):
+        link = posixpath.join(folder, link)
+        if posixpath.normpath(link).startswith(".."):
+            raise ValueError(f"a link to {link[:200]!r} leads out of its folder")
+    return posixpath.normpath(link).lstrip("/")
+
+
+@contextmanager
+def _opened(blob: Path, limit: int, limited: Callable[[], UserError]) -> Iterator[tarfile.TarFile]:
+    with blob.open("rb") as file:
+        magic = file.read(4)
+        file.seek(0)
+        if magic == _ZSTD:
+            raise ZstdError
+        source: Any = gzip.GzipFile(fileobj=file) if magic[:2] == _GZIP else file
+        forward: Any = _Forward(source, limit, limited)
+        with tarfile.TarFile(fileobj=forward, mode="r") as archive:
+            yield archive
+
+
+def _members(archive: Any) -> Iterator[tarfile.TarInfo]:
+    for _ in range(MOST_MEMBERS):
+        member = archive.next()
+        if member is None:
+            return
+        archive.members.clear()  # which it keeps for readers that go back
+        yield member
+    raise tarfile.ReadError(f"more than {MOST_MEMBERS:,} entries")
+
+
+class _Forward:
+    """What an archive is read from: once, forwards, up to ``limit`` bytes, for more of which ``limited`` is raised. Who
+    asks for more than ``CHUNK_BYTES`` at once believes a header that says it is so long; none is."""
+
+    def __init__(self, source: Any, limit: int, limited: Callable[[], UserError]) -> None:
+        self._source, self._limit, self._limited, self._at = source, limit, limited, 0
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= CHUNK_BYTES:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        data: bytes = self._source.read(size)
+        self._at += len(data)
+        # An archive has headers and padding beside its files.
+        if self._at > 2 * self._limit + CHUNK_BYTES:
+            raise self._limited()
+        return data
+
+    def seek(self, position: int) -> int:
+        if position < self._at:
+            raise tarfile.ReadError("a file that begins before its header")
+        while self._at < position and self.read(min(position - self._at, CHUNK_BYTES)):
+            pass
+        return self._at
