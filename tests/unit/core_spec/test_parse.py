@@ -42,6 +42,8 @@ def test_the_smallest_spec_has_all_defaults() -> None:
     "https://host.example:8443/m.onnx", "file:///models/tiny", "s3://bucket/key", "s3://my.bucket-1",
     "gs://my_bucket/a",
     "hf://org/name", "hf://sentence-transformers/all-MiniLM-L6-v2@main", "hf://org/Name.v1_2@refs%2Fpr%2F1/onnx/m.onnx",
+    "oci://quay.io/team/net:1.0", "oci://registry:5000/net:v1_A/models/net", "oci://localhost/net:latest",
+    f"oci://registry.example:5000/a/b__c.d-e@sha256:{'0' * 64}", f"oci://[2001:db8::1]:5000/net:1@sha256:{'0' * 64}/a",
     f"hf://org/name@{'0' * 40}", "https://[2001:db8::1]:8443/m.onnx", "https://host.example",
 ])
 def test_supported_sources(uri: str) -> None:
@@ -50,7 +52,11 @@ def test_supported_sources(uri: str) -> None:
 
 @pytest.mark.parametrize("uri", [
     "", "models/tiny", "s3://", "s3:///key", "s3://Bucket/key", "s3://b/key", "s3://bucket/a b", "gs://bucket/a?b",
-    "hf://name", "hf://org/name@", "hf://org/name@a@b", "hf:///org/name", "oci://registry/name", "http://host/m.onnx",
+    "hf://name", "hf://org/name@", "hf://org/name@a@b", "hf:///org/name", "http://host/m.onnx",
+    "oci://registry/name", "oci://registry/name:1", "oci://registry.example/name", "oci://registry.example:5000",
+    "oci://registry.example/Name:1", "oci://registry.example/name:", "oci://registry.example/name@sha256:abc",
+    "oci://user@registry.example/name:1", "oci://registry.example/name:1?a", "oci://registry.example/a//b:1",
+    f"oci://registry.example/name:{'a' * 129}", "oci:///name:1", "oci://registry.example:/name:1",
     "https://user@host/m.onnx", "pvc://", "pvc:///path", "pvc://Models/a", "pvc://models/a b", "file://relative",
     "https://", "https://host:abc/m.onnx", "https://[::1/m.onnx", "pvc://a/" + "x" * 1100,
 ])

@@ -40,16 +40,23 @@ CLAIM_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 # Buckets as their clouds have them, without the fine print; a hub's repository, and its branch, tag or commit.
 _BUCKET = r"(s3|gs)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
 _REPOSITORY = r"hf://[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}(@[^\s/?#@]+)?"
+# A registry has a dot, a port or the name localhost, as image references have it; and a tag, a digest or both.
+_REGISTRY = (r"(localhost(:[0-9]{1,5})?|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:[0-9]{1,5})?|[A-Za-z0-9-]+:[0-9]{1,5}|"
+             r"\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?)")
+_ARTIFACT_NAME = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
+_ARTIFACT_DIGEST = "@sha256:[0-9a-f]{64}"
+_ARTIFACT = (rf"oci://{_REGISTRY}/{_ARTIFACT_NAME}(/{_ARTIFACT_NAME})*"
+             rf"(:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}({_ARTIFACT_DIGEST})?|{_ARTIFACT_DIGEST})")
 _WEB = r"https://([^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
-SOURCE_URI_PATTERN = (rf"^((pvc://{CLAIM_NAME}|{_BUCKET}|{_REPOSITORY})(/[^\s?#]+)?|{_WEB}(/\S*)?|"
+SOURCE_URI_PATTERN = (rf"^((pvc://{CLAIM_NAME}|{_BUCKET}|{_REPOSITORY}|{_ARTIFACT})(/[^\s?#]+)?|{_WEB}(/\S*)?|"
                       rf"file:///[^\s?#]+)$")
 STORE_URI_PATTERN = rf"^pvc://{CLAIM_NAME}(/[A-Za-z0-9._-]+)*$"
 
 SourceUri = Annotated[
     str,
     Field(max_length=MAX_TEXT, pattern=SOURCE_URI_PATTERN),
-    Remedy("write pvc://CLAIM/path, hf://ORG/NAME@REVISION, s3://BUCKET/path, gs://BUCKET/path, https://host/path, or "
-           "file:///path (a path inside the builder image)"),
+    Remedy("write pvc://CLAIM/path, hf://ORG/NAME@REVISION, s3://BUCKET/path, gs://BUCKET/path, "
+           "oci://REGISTRY/REPOSITORY:TAG, https://host/path, or file:///path (a path inside the builder image)"),
 ]
 StoreUri = Annotated[
     str,

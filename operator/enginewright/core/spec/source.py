@@ -68,7 +68,8 @@ class SourceSpec(SpecModel):
 
     uri: SourceUri
     """Where the model is: pvc://CLAIM/path, hf://ORG/NAME@REVISION, s3://BUCKET/path, gs://BUCKET/path,
-    https://host/path, or file:///path inside the builder image (for development). Pickled checkpoints are refused."""
+    oci://REGISTRY/REPOSITORY:TAG, https://host/path, or file:///path inside the builder image (for development).
+    Pickled checkpoints are refused."""
     format: Format = "auto"
     """What the source is: onnx, huggingface (config and safetensors), exported-program (.pt2) or torchscript. auto
     looks at the files."""
@@ -80,7 +81,8 @@ class SourceSpec(SpecModel):
     credentials_from: CredentialsReference | None = None
     """Who may read the source and the data: resolve and build Jobs have its entries as environment variables, such as
     HF_TOKEN and HF_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
-    GOOGLE_SERVICE_ACCOUNT_KEY."""
+    GOOGLE_SERVICE_ACCOUNT_KEY; for a registry a Secret of type kubernetes.io/dockerconfigjson, or REGISTRY_USERNAME and
+    REGISTRY_PASSWORD."""
     service_account_name: str = Field(default="", max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$")
     """ServiceAccount of resolve and build Jobs, where a cloud gives workloads an identity by it. Its own token is not
     mounted. Left out: the namespace's default."""
