@@ -37,6 +37,7 @@ def test_broken_rules_between_fields(kubectl: Kubectl, broken: Broken) -> None:
 
 @pytest.mark.parametrize(("spec", "says"), [
     ({"source": {"uri": "oci://registry/m"}}, "write pvc://CLAIM/path, hf://ORG/NAME@REVISION, s3://BUCKET/path"),
+    ({"source": {"uri": "oci://registry.example/m"}}, "oci://REGISTRY/REPOSITORY:TAG"),
     ({"source": {"uri": "pvc://m/a", "digest": "sha256:12"}}, "write sha256: and 64 lower-case hexadecimal digits"),
     ({**SOURCE, "engine": {"precison": "fp16"}}, 'unknown field "spec.engine.precison"'),
     ({**SOURCE, "engine": {"precision": "fp64"}}, 'supported values: "auto", "fp32"'),
