@@ -1,7 +1,9 @@
-"""A model from an object store and one from a hub: fetched by real Jobs with the credentials of a Secret."""
+"""A model from an object store, one from a hub and one from a registry: fetched by real Jobs with the credentials of a
+Secret."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from support import fake_hub, object_store
+from support import fake_hub, object_store, oci_registry
+from support.artifacts import oras
 from support.bench import Bench
 from support.fake_hub import REPOSITORY, TOKEN, FakeHub
 
@@ -22,9 +25,9 @@ def node_address(bench: Bench) -> str:
     return str(next(entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP"))
 
 
-def make_secret(bench: Bench, name: str, entries: Mapping[str, str]) -> None:
+def make_secret(bench: Bench, name: str, entries: Mapping[str, str], kind: str = "Opaque") -> None:
     bench.kube("apply", "-n", bench.namespace, "-f", "-", stdin=json.dumps(
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": dict(entries)}))
+        {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {"name": name}, "stringData": dict(entries)}))
 
 
 def spec(uri: str, data: str, secret: str) -> dict[str, Any]:
@@ -53,3 +56,32 @@ def test_the_same_model_from_a_bucket_and_from_a_hub_has_the_same_engine(stocked
         for name in ("from-bucket", "from-hub"):
             model = bench.wait(name, "condition=Ready")
             assert model["status"]["engine"]["cacheHit"]
+
+
+def docker_config(address: str, password: str = oci_registry.PASSWORD) -> str:
+    """As ``kubectl create secret docker-registry`` writes it."""
+    user = oci_registry.USER
+    auth = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return json.dumps({"auths": {address: {"username": user, "password": password, "auth": auth}}})
+
+
+@pytest.mark.timeout(600)
+def test_the_same_model_from_a_registry_has_the_same_engine(stocked_bench: Bench, model_files: Path,
+                                                            tmp_path: Path) -> None:
+    """With the Secret that image pulls have, whose one entry's name has a dot, and with one in plain words."""
+    bench, address = stocked_bench, node_address(stocked_bench)
+    content = {name: (model_files / name).read_bytes() for name in ("tiny.onnx", "evaluation.npz")}
+    with oci_registry.running(tmp_path, address) as registry:
+        registry.push("team/tiny", "1.0", oras(content))
+        plain = {"REGISTRY_PLAIN_HTTP": registry.address}
+        pulls, wrong = docker_config(registry.address), docker_config(registry.address, "wrong")
+        make_secret(bench, "pulls", {".dockerconfigjson": pulls, **plain}, "kubernetes.io/dockerconfigjson")
+        make_secret(bench, "stranger", {".dockerconfigjson": wrong, **plain}, "kubernetes.io/dockerconfigjson")
+        make_secret(bench, "words", registry.environment)
+        model, samples = (f"oci://{registry.address}/team/tiny:1.0/{name}" for name in content)
+        for name, secret in (("pulled", "pulls"), ("in-words", "words"), ("refused", "stranger")):
+            bench.apply(name, **spec(model, samples, secret))
+        told = bench.wait_reason("refused", "SourceResolved", "SourceAccessDenied")
+        assert "kubernetes.io/dockerconfigjson" in told["message"]
+        for name in ("pulled", "in-words"):
+            assert bench.wait(name, "condition=Ready")["status"]["engine"]["cacheHit"]
