@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder.contract import BuildRequest, SourceRequest
+from enginewright_builder.contract import BuildRequest, SignatureRequest, SourceRequest
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.resolve import resolve
 from enginewright_builder.sources import FetchContext, content_digest, fetch, oci, registry
 from enginewright_builder.sources.places import as_written
+from enginewright_builder.sources.signature import check_signature
 from support import oci_registry
 from support.artifacts import Artifact, artifact, image, index, member, modelpack, oras, oras_folder, tar
 from support.models import mlp
 from support.oci_registry import PASSWORD, USER, OciRegistry
+from support.signing import new_key, sign
 
 MODEL = {"config.json": b"{}", "model.safetensors": b"w" * 5000, "tokenizer.json": b"[]",
          "1_Pooling/config.json": b"[]", "README.md": b"words"}
@@ -192,6 +194,23 @@ def test_what_is_no_model_is_told(pushed: Artifact, reason: str, said: str, hub:
     assert caught.value.reason == reason
     assert said in caught.value.message
     assert caught.value.remedy
+
+
+def test_a_signature_of_the_folder_is_of_what_was_pushed(hub: OciRegistry, on_volume: Path, tmp_path: Path) -> None:
+    new_key(tmp_path / "ours")
+    sign(on_volume, on_volume / "model.sig", tmp_path / "ours.key")
+    signed = content(on_volume)
+    hub.push("team/signed", "1", oras(signed))
+    hub.push("team/signed", "2", oras({**signed, "tokenizer.json": b"other"}))
+    asked = SignatureRequest(key_path=str(tmp_path / "ours.pub"), key_name="ConfigMap keys/ours.pub")
+
+    def check(path: Path) -> None:
+        check_signature(path, asked)
+
+    assert got(f"oci://{hub.address}/team/signed:1", tmp_path, check=check)[1] == content_digest(on_volume)
+    with pytest.raises(UserError) as caught:
+        got(f"oci://{hub.address}/team/signed:2", tmp_path, check=check)
+    assert caught.value.reason == "SignatureInvalid"
 
 
 def test_a_registry_that_does_not_answer_is_tried_again_later(hub: OciRegistry, tmp_path: Path,

@@ -106,13 +106,14 @@ class Layers:
         if changes and last.startswith(_WHITEOUT):
             if last == _OPAQUE:
                 layer.emptied.add(folder)
-            elif not last.startswith(f"{_WHITEOUT}{_WHITEOUT}"):  # which are notes of the tool
+            else:
                 layer.gone.add(posixpath.join(folder, last.removeprefix(_WHITEOUT)))
             return
         self._tell(name)
         # A link on the way to what is wanted would have to be followed: it is told where nothing else is found.
         if not name or not (is_at(name, self._wanted) or (member.issym() and is_at(self._wanted, name))):
             return
+        (name + member.linkname).encode()  # raises where it is no text
         if member.isdir():
             layer.folders.add(name)
             return
@@ -184,7 +185,7 @@ class Layers:
 
     def _tell(self, name: str) -> None:
         if len(self.tops) < 1000:
-            self.tops.add(name.partition("/")[0])
+            self.tops.add(name.partition("/")[0].encode(errors="replace").decode())
 
     def _limited(self) -> UserError:
         return self._too_large(f"more than {self._context.size_limit:,} bytes, unpacked")

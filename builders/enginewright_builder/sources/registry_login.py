@@ -18,7 +18,7 @@ from typing import Any
 
 from enginewright_builder.sources.remote import bad_credentials
 
-DOCKER_CONFIG = ".dockerconfigjson"
+PULL_ENTRY = ".dockerconfigjson"
 _PAIR = ("REGISTRY_USERNAME", "REGISTRY_PASSWORD")
 _MADE_BY = "make the Secret with kubectl create secret docker-registry"
 # One registry by the names that it has had.
@@ -41,8 +41,8 @@ def login_for(registry: str, repository: str) -> Login | None:
     if bool(given[0]) != bool(given[1]):
         raise bad_credentials(f"{' and '.join(_PAIR)} are a pair, and one is missing", "give both")
     entry = None
-    if os.environ.get(DOCKER_CONFIG):
-        entry = _entry(os.environ[DOCKER_CONFIG], DOCKER_CONFIG, registry, repository)
+    if os.environ.get(PULL_ENTRY):
+        entry = _entry(os.environ[PULL_ENTRY], PULL_ENTRY, registry, repository)
     elif not given[0]:
         file = Path(os.environ.get("DOCKER_CONFIG") or "~/.docker").expanduser() / "config.json"
         if file.is_file():

@@ -118,6 +118,8 @@ def test_links_are_what_they_lead_to(tmp_path: Path) -> None:
     ([member("a", tarfile.FIFOTYPE)], "a is no file, folder or link"),
     ([member("a", tarfile.GNUTYPE_SPARSE)], "a is no file, folder or link"),
     ([member("x" * 251, tarfile.REGTYPE)], "more than 250 bytes"),
+    ([member("x\udcff", tarfile.REGTYPE)], "surrogates not allowed"),
+    ([member("a", tarfile.SYMTYPE, "x\udcff")], "surrogates not allowed"),
 ])
 def test_what_leads_elsewhere_is_refused(members: list[tarfile.TarInfo], said: str, tmp_path: Path) -> None:
     error = refused(tmp_path, tar({}, *members))
@@ -135,6 +137,18 @@ def test_nor_does_an_image_reach_beyond_what_is_wanted(members: list[tarfile.Tar
                                                        tmp_path: Path) -> None:
     error = refused(tmp_path, tar({"etc/passwd": b"root"}, *members), changes=True)
     assert (error.reason, said in error.message) == ("SourceUriInvalid", True)
+
+
+def test_a_link_on_the_way_to_what_is_wanted_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="opt is a link to usr/opt"):
+        laid_out(tmp_path, tar({"usr/opt/net/a": b"1"}, member("opt", tarfile.SYMTYPE, "usr/opt")), wanted="opt/net")
+
+
+def test_names_that_are_no_text_can_be_told(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(tar({"etc/x\udcff": b"", "y\udcff": b"", "opt/z": b""}))
+    found = Layers(tmp_path, "models", URI, FetchContext(mounts={}, scratch=tmp_path))
+    found.add_archive(tmp_path / "blob", changes=True)
+    assert (found.names, found.tops) == ([], {"etc", "y?", "opt"})
 
 
 def test_more_than_there_is_room_for_is_not_unpacked(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources.registry_login import DOCKER_CONFIG, Login, login_for
+from enginewright_builder.sources.registry_login import PULL_ENTRY, Login, login_for
 
 
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (DOCKER_CONFIG, "REGISTRY_USERNAME", "REGISTRY_PASSWORD"):
+    for name in (PULL_ENTRY, "REGISTRY_USERNAME", "REGISTRY_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
 
@@ -40,7 +40,7 @@ def config(**users: str) -> str:
 ])
 def test_the_entry_that_fits_best_is_taken(keys: list[str], registry: str, repository: str, found: str,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DOCKER_CONFIG, config(**{key: key for key in keys}))
+    monkeypatch.setenv(PULL_ENTRY, config(**{key: key for key in keys}))
     login = login_for(registry, repository)
     assert (login.username if login else "") == found
 
@@ -51,7 +51,7 @@ def test_the_pair_is_for_registries_that_have_no_entry(monkeypatch: pytest.Monke
     monkeypatch.setenv("REGISTRY_USERNAME", "u")
     monkeypatch.setenv("REGISTRY_PASSWORD", "p")
     assert login_for("registry.example", "a") == Login("u", "p"), "and what is said of it is not mixed with the file"
-    monkeypatch.setenv(DOCKER_CONFIG, config(**{"registry.example": "entry"}))
+    monkeypatch.setenv(PULL_ENTRY, config(**{"registry.example": "entry"}))
     assert login_for("registry.example", "a") == Login("entry", "p")
     assert login_for("other.example", "a") == Login("u", "p")
 
@@ -61,7 +61,7 @@ def test_the_pair_is_for_registries_that_have_no_entry(monkeypatch: pytest.Monke
     ({"username": "u", "password": "p", "email": "e"}, Login("u", "p")),
 ])
 def test_what_an_entry_says(entry: dict[str, Any], login: Login | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DOCKER_CONFIG, json.dumps({"auths": {"registry.example": entry}, "credsStore": "desktop"}))
+    monkeypatch.setenv(PULL_ENTRY, json.dumps({"auths": {"registry.example": entry}, "credsStore": "desktop"}))
     assert login_for("registry.example", "a") == login
 
 
@@ -75,7 +75,7 @@ def test_what_an_entry_says(entry: dict[str, Any], login: Login | None, monkeypa
     ('{"auths": {"registry.example": {"auth": "MDA6", "identitytoken": "hunter2"}}}', "and no password"),
 ])
 def test_what_makes_no_sense_is_told_without_its_values(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DOCKER_CONFIG, text)
+    monkeypatch.setenv(PULL_ENTRY, text)
     with pytest.raises(UserError) as caught:
         login_for("registry.example", "a")
     assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.credentialsFrom")

@@ -114,8 +114,9 @@ def _signature(spec: Spec) -> Iterator[Problem]:
     if signature is None:
         return
     if spec.source.uri.startswith(("https://", "hf://")):
-        yield _problem("spec.source.signature", signature.key_from.name, "needs a source on a volume or in a bucket: "
-                       "by https:// one file is fetched, by hf:// what a build reads, and not all that was signed",
+        yield _problem("spec.source.signature", signature.key_from.name,
+                       "needs a source on a volume, in a bucket or in a registry: by https:// one file is fetched, by "
+                       "hf:// what a build reads, and not all that was signed",
                        "copy the model and its signature to a volume, or state spec.source.digest instead")
     if {"..", "."} & set(signature.path.split("/")):
         yield _problem("spec.source.signature.path", signature.path, "leaves its folder",
