@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources import FetchContext, layers
@@ -62,6 +67,50 @@ def test_what_a_layer_changes_of_those_below_it(upper: Mapping[str, bytes], left
                                                 tmp_path: Path) -> None:
     found = laid_out(tmp_path, tar(LOWER), tar(upper))
     assert found == {f"models/{name}".rstrip("/"): data for name, data in left.items()}
+
+
+PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join)
+LAYERS = st.lists(st.tuples(st.sets(PATHS, max_size=4), st.sets(PATHS, max_size=2), st.sets(PATHS, max_size=1),
+                            st.randoms(use_true_random=False)), min_size=1, max_size=4)
+
+
+def below(name: str, folder: str) -> bool:
+    return name.startswith(f"{folder}/")
+
+
+@given(changes=LAYERS)
+def test_layers_make_what_the_specification_says_in_whatever_order_they_say_it(
+        changes: list[tuple[set[str], set[str], set[str], Random]]) -> None:
+    wanted, blobs = dict[str, bytes](), list[bytes]()
+    for number, (files, gone, emptied, order) in enumerate(changes):
+        files = {name for name in files if not any(below(other, name) for other in files)}  # which no folder has
+        wanted = {name: data for name, data in wanted.items()
+                  if not any(name == one or below(name, one) for one in gone | files)
+                  and not any(below(name, one) for one in emptied) and not any(below(one, name) for one in files)}
+        wanted |= dict.fromkeys(files, str(number).encode())
+        said = [*files, *(f"{name[:-1]}.wh.{name[-1]}" for name in gone), *(f"{name}/{OPAQUE}" for name in emptied)]
+        order.shuffle(said)
+        blobs.append(tar({f"models/{name}": b"" if ".wh." in name else str(number).encode() for name in said}))
+    with tempfile.TemporaryDirectory() as folder:
+        assert laid_out(Path(folder), *blobs) == {f"models/{name}": data for name, data in wanted.items()}
+
+
+NAMES = st.lists(st.sampled_from(("a", "b", "..", ".", "", "models")), min_size=1, max_size=4).map("/".join)
+KINDS = st.sampled_from((tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE))
+
+
+@given(members=st.lists(st.builds(member, NAMES, KINDS, NAMES), max_size=6), wanted=st.sampled_from(("", "a", "models")),
+       changes=st.booleans())
+def test_whatever_an_archive_says_nothing_is_written_elsewhere_and_no_link_is_made(
+        members: list[tarfile.TarInfo], wanted: str, changes: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "one" / "two"
+        home.mkdir(parents=True)
+        with contextlib.suppress(UserError):
+            laid_out(home, tar({}, *members), wanted=wanted, changes=changes)
+        found = [path for path in Path(folder).rglob("*") if not path.is_dir() or path.is_symlink()]
+        assert all(path.is_relative_to(home / "pool") or path.is_relative_to(home / "root" / wanted) for path in found)
+        assert not any(path.is_symlink() for path in found)
 
 
 def test_a_folder_takes_the_place_of_a_file(tmp_path: Path) -> None:

@@ -139,10 +139,10 @@ def test_a_blob_longer_than_the_manifest_says_is_not_read_to_its_end(fake: FakeR
 @pytest.mark.parametrize("change", ["stated", "content"])
 def test_a_manifest_is_held_against_its_digest(change: str, fake: FakeRegistry, tmp_path: Path) -> None:
     asked = fake.artifacts["1"].digest
-    fake.stated = f"sha256:{'0' * 64}"
     if change == "content":
         fake.artifacts = {asked: oras({"model.onnx": b"another"})}
-        fake.stated = asked
+    else:
+        fake.stated = f"sha256:{'0' * 64}"
     error = refused(fake, tmp_path, "1" if change == "stated" else f"1@{asked}")
     assert error.reason == "SourceCorrupt"
     assert "the manifest that the registry gives is not sha256:" in error.message
