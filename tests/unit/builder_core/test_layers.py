@@ -83,7 +83,8 @@ def test_layers_make_what_the_specification_says_in_whatever_order_they_say_it(
         changes: list[tuple[set[str], set[str], set[str], Random]]) -> None:
     wanted, blobs = dict[str, bytes](), list[bytes]()
     for number, (files, gone, emptied, order) in enumerate(changes):
-        files = {name for name in files if not any(below(other, name) for other in files)}  # which no folder has
+        # No folder has a file and a folder of one name.
+        files = {name for name in files if not any(below(other, name) for other in files)}
         wanted = {name: data for name, data in wanted.items()
                   if not any(name == one or below(name, one) for one in gone | files)
                   and not any(below(name, one) for one in emptied) and not any(below(one, name) for one in files)}

@@ -75,6 +75,18 @@ def test_who_may_not_read_is_told(challenge: str, password: str, fake: FakeRegis
     assert "kubernetes.io/dockerconfigjson" in error.remedy
 
 
+@pytest.mark.parametrize("challenge", ['Digest realm="tests"', "Negotiate", ""])
+def test_a_password_is_not_sent_to_who_did_not_ask_for_one(challenge: str, fake: FakeRegistry, tmp_path: Path,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.challenge = challenge
+    log_in(monkeypatch)
+    if challenge:
+        assert refused(fake, tmp_path).reason == "SourceAccessDenied"
+    else:
+        assert got(fake, tmp_path) == MODEL
+    assert {one.authorization for one in fake.asked} == {""}
+
+
 def test_a_token_that_ran_out_is_asked_for_anew(fake: FakeRegistry, tmp_path: Path,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     fake.challenge, fake.uses = BEARER, 2
