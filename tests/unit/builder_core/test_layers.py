@@ -100,8 +100,8 @@ NAMES = st.lists(st.sampled_from(("a", "b", "..", ".", "", "models")), min_size=
 KINDS = st.sampled_from((tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE))
 
 
-@given(members=st.lists(st.builds(member, NAMES, KINDS, NAMES), max_size=6), wanted=st.sampled_from(("", "a", "models")),
-       changes=st.booleans())
+@given(members=st.lists(st.builds(member, NAMES, KINDS, NAMES), max_size=6),
+       wanted=st.sampled_from(("", "a", "models")), changes=st.booleans())
 def test_whatever_an_archive_says_nothing_is_written_elsewhere_and_no_link_is_made(
         members: list[tarfile.TarInfo], wanted: str, changes: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
