@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.sources import FetchContext, registry
 from enginewright_builder.sources.oci import OciFetcher
-from support.artifacts import Artifact, artifact, image, index, oras, tar
+from support.artifacts import IMAGE_CONFIG, IMAGE_LAYER, TITLE, Artifact, artifact, image, index, oras, tar
 from support.fake_registry import BASIC, PASSWORD, REPOSITORY, USER, FakeRegistry, serving
 
 MODEL = {"config.json": b"{}", "model.safetensors": b"weights" * 100, "tokenizer.json": b"[]"}
@@ -209,6 +209,23 @@ def test_pickles_are_refused_before_they_are_downloaded(names: tuple[str, ...], 
     fake.artifacts = {"1": oras(dict.fromkeys(names, b"p"))}
     assert refused(fake, tmp_path).reason == "PickleRefused"
     assert not any("/blobs/" in one.path for one in fake.asked)
+
+
+def test_layers_that_cannot_be_read_are_refused_before_they_are_downloaded(fake: FakeRegistry, tmp_path: Path) -> None:
+    fake.artifacts = {"1": artifact([(b"x", "application/vnd.cncf.model.weight.v1.tar+zstd", {})])}
+    error = refused(fake, tmp_path)
+    assert (error.reason, "no zstd" in error.remedy) == ("FormatUnknown", True)
+    assert not any("/blobs/" in one.path for one in fake.asked)
+
+
+@pytest.mark.parametrize("pushed", [
+    artifact([(b"onnx", IMAGE_LAYER, {TITLE: "model.onnx"})], (b"{}", IMAGE_CONFIG)),
+    artifact([(b"onnx", IMAGE_LAYER, {TITLE: "model.onnx"})], (b'{"a": 1}', IMAGE_CONFIG), artifactType="a/b"),
+])
+def test_what_only_looks_like_an_image_is_none(pushed: Artifact, fake: FakeRegistry, tmp_path: Path) -> None:
+    """For registries that know nothing else."""
+    fake.artifacts = {"1": pushed}
+    assert got(fake, tmp_path) == {"model.onnx": b"onnx"}
 
 
 def test_what_is_not_meant_is_not_downloaded(fake: FakeRegistry, tmp_path: Path) -> None:

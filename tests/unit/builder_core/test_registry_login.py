@@ -32,6 +32,7 @@ def config(**users: str) -> str:
     (["registry.example"], "registry.example:5000", "a/b", ""),
     (["https://index.docker.io/v1/"], "registry-1.docker.io", "library/a", "https://index.docker.io/v1/"),
     (["*.example"], "registry.example", "a/b", "*.example"), (["*.example"], "a.registry.example", "a/b", ""),
+    (["*.registry"], "a.registry.example", "a", ""),
     (["registry.example/a", "registry.example", "registry.example/a/b"], "registry.example", "a/b",
      "registry.example/a/b"),
     (["registry.example/a", "registry.example"], "registry.example", "ab", "registry.example"),
