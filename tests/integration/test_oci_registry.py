@@ -226,7 +226,7 @@ def test_a_resolve_step_takes_model_and_samples_from_a_registry(hub: OciRegistry
     """The messages are as on a volume."""
     graph = mlp().SerializeToString()
     hub.push("team/tiny", "1", oras({"model.onnx": graph}))
-    hub.push("team/broken", "1", oras({"model.onnx": b"no graph"}))
+    hub.push("team/broken", "1", oras({"net/model.onnx": b"no graph"}))
     (tmp_path / "store").mkdir()
     (tmp_path / "volume").mkdir()
     (tmp_path / "volume/model.onnx").write_bytes(graph)
@@ -234,9 +234,9 @@ def test_a_resolve_step_takes_model_and_samples_from_a_registry(hub: OciRegistry
                            store_path=str(tmp_path / "store"))
     resolved = resolve(request, tmp_path / "scratch")
     assert (resolved.source.format, resolved.source.digest) == ("onnx", content_digest(tmp_path / "volume"))
-    broken = replace(request, source=SourceRequest(uri=f"oci://{hub.address}/team/broken:1"))
+    broken = replace(request, source=SourceRequest(uri=f"oci://{hub.address}/team/broken:1/net"))
     with pytest.raises(UserError) as caught:
         resolve(broken, tmp_path / "other")
     told = as_written(caught.value.report(), broken, tmp_path / "other")
     assert str(tmp_path) not in f"{told.message}{told.value}{told.remedy}"
-    assert f"oci://{hub.address}/team/broken:1/model.onnx" in told.value
+    assert f"oci://{hub.address}/team/broken:1/net/model.onnx" in told.value
