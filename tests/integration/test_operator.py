@@ -115,6 +115,28 @@ async def test_an_object_that_is_made_again_takes_the_engine_without_building(
     assert kubelet.count("build") == 1
 
 
+async def test_what_was_left_without_an_owner_is_no_obstacle_to_an_object_of_that_name(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """As ``kubectl delete --cascade=orphan`` leaves it. The Deployment is taken over: no replica is exchanged."""
+    await models.create(model())
+    await models.wait("Ready", "True")
+    (before,) = await models.kube.list_all(DEPLOYMENT, models.namespace, labels=MINE)
+    orphan = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"}
+    await models.kube._json("delete", OPTIMISED_MODEL, OPTIMISED_MODEL.path(models.namespace, "minilm"), body=orphan)
+    await models.gone(OPTIMISED_MODEL, "minilm")
+    again = await models.create(model())
+    await models.wait("Ready", "True", "Serving")
+    (after,) = await models.kube.list_all(DEPLOYMENT, models.namespace, labels=MINE)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"]["template"] == before["spec"]["template"]
+    (kept,) = await models.kube.list_all(CONFIG_MAP, models.namespace,
+                                         labels=f"{MINE},{labels.COMPONENT}={labels.COMPONENT_REVISION}")
+    for owned in (after, kept):
+        assert [owner["uid"] for owner in owned["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
+    assert kubelet.count("build") == 1
+
+
 async def test_a_quiet_world_is_not_written_to(
     operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
 ) -> None:

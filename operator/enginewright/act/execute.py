@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
@@ -15,7 +16,7 @@ from enginewright.clients.errors import (
     RefusedError,
 )
 from enginewright.clients.kube import KubeClient
-from enginewright.clients.resources import CONFIG_MAP, LEASE, resource_of
+from enginewright.clients.resources import CONFIG_MAP, LEASE, resource_of, resource_of_manifest
 from enginewright.core import labels
 from enginewright.core.conditions import micro_time, timestamp
 from enginewright.core.plan import (
@@ -85,12 +86,28 @@ class Actor:
 
     async def _create(self, namespace: str, action: Create) -> bool:
         """Names are derived from content, so what is there already is what was wanted: a pass that was killed after its
-        create finds its own work."""
+        create finds its own work. Not so what nobody owns: it would be looked for among the object's own for ever."""
+        manifest = traced(action.manifest, handed_on())
         try:
-            await self._kube.create(traced(action.manifest, handed_on()), namespace=namespace)
+            await self._kube.create(manifest, namespace=namespace)
         except AlreadyExistsError:
-            return False
+            uid = await self._orphan(namespace, action.manifest)
+            if not uid:
+                return False
+            await self._kube.delete(resource_of_manifest(manifest), namespace, manifest["metadata"]["name"], uid=uid)
+            await self._kube.create(manifest, namespace=namespace)
         return True
+
+    async def _orphan(self, namespace: str, manifest: Mapping[str, Any]) -> str:
+        """UID of what an object of the same name left there without an owner (``kubectl delete --cascade=orphan``);
+        empty where it has one, or was never an object's."""
+        wanted = manifest["metadata"]
+        model = (wanted.get("labels") or {}).get(labels.MODEL)
+        if not model:
+            return ""
+        left = await self._kube.list_all(resource_of_manifest(manifest), namespace, labels=f"{labels.MODEL}={model}")
+        found = (raw["metadata"] for raw in left if raw["metadata"]["name"] == wanted["name"])
+        return next((meta["uid"] for meta in found if not meta.get("ownerReferences")), "")
 
     async def _claim(self, namespace: str, action: ClaimBuild) -> bool:
         """Raises :class:`LostRaceError`."""
