@@ -76,6 +76,7 @@ def job_view(raw: Raw, pods: Iterable[PodView], outcome: Outcome | None, progres
 def deployment_view(raw: Raw) -> DeploymentView:
     status = section(raw, "status")
     replicas = section(raw, "spec").get("replicas")
+    failure = condition(raw, "ReplicaFailure")
     return DeploymentView(
         name=name_of(raw),
         uid=uid_of(raw),
@@ -94,6 +95,8 @@ def deployment_view(raw: Raw) -> DeploymentView:
         batcher=any(container.get("name") == labels.CONTAINER_BATCHER
                     for container in entries(raw, "spec", "template", "spec", "containers")),
         manifest_digest=proven_digest(section(raw, "spec", "template", "spec")),
+        pods_manager=_pods_manager(raw),
+        refused=str(failure.get("message") or "") if failure.get("status") == "True" else "",
     )  # fmt: skip
 
 
@@ -106,6 +109,15 @@ def _replicas_manager(raw: Raw) -> str:
         return ""
     newest = max(owners, key=lambda entry: str(entry.get("time") or ""), default={})
     return str(newest.get("manager") or "")
+
+
+def _pods_manager(raw: Raw) -> str:
+    """Who else has written what pods are made of. Labels and annotations of theirs, such as the one that ``kubectl
+    rollout restart`` leaves, are no matter."""
+    others = (entry for entry in entries(raw, "metadata", "managedFields")
+              if entry.get("manager") != labels.FIELD_MANAGER
+              and section(entry, "fieldsV1", "f:spec", "f:template").get("f:spec"))
+    return str(max(others, key=lambda entry: str(entry.get("time") or ""), default={}).get("manager") or "")
 
 
 def service_view(raw: Raw) -> ServiceView:

@@ -101,3 +101,47 @@ def test_what_is_well_is_not_explained() -> None:
     cluster.edit(engine={"precision": "fp32"})
     cluster.operate()
     assert said(cluster, "Available").endswith("answers; that of the current spec does not yet.")
+
+
+def test_pods_that_may_not_be_made_are_told_though_there_is_none_to_say_so() -> None:
+    """A quota that is full, mostly."""
+    cluster = serving()
+    name = f"minilm-{cluster.revision}"
+    refused_pods = 'pods "minilm-x" is forbidden: exceeded quota: team'
+    cluster.edit(replicas=3)
+    cluster.operate()
+    cluster.deployments[name] = replace(cluster.deployments[name], refused=refused_pods)
+    cluster.operate()
+    assert said(cluster, "Ready") == (f"2 of 3 replicas of revision {cluster.revision} ready. Deployment {name} cannot "
+                                      f"make its pods: {refused_pods}.")
+
+
+def test_while_a_deployment_exchanges_its_pods_ready_does_not_say_that_all_are_there() -> None:
+    cluster = serving()
+    name = f"minilm-{cluster.revision}"
+    cluster.deployments[name] = replace(cluster.deployments[name], replicas=3)
+    cluster.operate()
+    assert cluster.says("Ready") == "False/ReplicasNotReady"
+    assert "2 of 2" not in said(cluster, "Ready")
+    assert f"Deployment {name} asks for 2, has 3" in said(cluster, "Ready")
+
+
+def test_pods_that_somebody_else_has_changed_are_told_of() -> None:
+    """The Deployment is left as it is: nothing but this would say that these are not the pods that were proven."""
+    cluster = serving()
+    name = f"minilm-{cluster.revision}"
+    cluster.deployments[name] = replace(cluster.deployments[name], pods_manager="kubectl-set")
+    cluster.operate()
+    assert cluster.says("RolloutComplete") == "True/Complete"
+    assert f"Field manager kubectl-set has changed the pods of Deployment {name}" in said(cluster, "RolloutComplete")
+
+
+def test_what_has_no_ready_replica_is_not_said_to_go_on_serving_while_an_engine_is_built() -> None:
+    cluster = serving()
+    old = cluster.revision
+    cluster.edit(engine={"precision": "fp32"})
+    cluster.operate()
+    assert f"Revision {old} goes on serving." in said(cluster, "RolloutComplete")
+    strike(cluster, NO_ROOM, every=True)
+    assert cluster.says("RolloutComplete") == "Unknown/WaitingForEngine"
+    assert f"Revision {old} has no ready replica." in said(cluster, "RolloutComplete")

@@ -138,10 +138,28 @@ def test_deployments() -> None:
     assert (view.uid, view.revision, view.fingerprint) == ("u-1", "abc", "f" * 64)
     assert (view.generation, view.observed_generation, view.progress_deadline_exceeded) == (3, 2, True)
     bare = deployment_view({"metadata": META})
+    assert (view.refused, bare.refused, bare.pods_manager) == ("", "", "")
     assert (bare.spec_replicas, bare.batcher) == (1, False)
     for names, batcher in ((["server"], False), (["server", labels.CONTAINER_BATCHER], True)):
         pod = {"containers": [{"name": name} for name in names]}
         assert deployment_view({"metadata": META, "spec": {"template": {"spec": pod}}}).batcher == batcher
+
+
+@pytest.mark.parametrize(("status", "refused"), [("True", "exceeded quota: pods"), ("False", "")])
+def test_a_deployment_whose_pods_are_refused(status: str, refused: str) -> None:
+    told = {"type": "ReplicaFailure", "status": status, "reason": "FailedCreate", "message": "exceeded quota: pods"}
+    assert deployment_view({"metadata": META, "status": {"conditions": [told]}}).refused == refused
+
+
+@pytest.mark.parametrize(("manager", "template", "told"), [
+    ("kubectl-set", {"f:spec": {"f:containers": {}, "f:nodeName": {}}}, "kubectl-set"),
+    ("kubectl-rollout", {"f:metadata": {"f:annotations": {"f:kubectl.kubernetes.io/restartedAt": {}}}}, ""),
+    (labels.FIELD_MANAGER, {"f:spec": {"f:containers": {}, "f:nodeName": {}}}, ""),
+])
+def test_who_else_has_written_the_pods_of_a_deployment(manager: str, template: dict[str, Any], told: str) -> None:
+    ours = {"manager": labels.FIELD_MANAGER, "fieldsV1": {"f:spec": {"f:template": {"f:spec": {"f:volumes": {}}}}}}
+    other = {"manager": manager, "fieldsV1": {"f:spec": {"f:template": template}}, "time": "2026-11-23T17:52:57Z"}
+    assert deployment_view({"metadata": {**META, "managedFields": [ours, other]}}).pods_manager == told
 
 
 @pytest.mark.parametrize(("container", "digest"), [

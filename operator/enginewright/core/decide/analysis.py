@@ -59,7 +59,15 @@ def waiting_trouble(world: World, placement: Placement | None, revision: str) ->
     if placement and record and record.outcome.engine:
         placement = pinned(placement, record.outcome.engine.device)
     image = f"server image {server_image(world.spec, world.config)}" if placement else "its server image"
-    return pod_trouble(pods, placement, image, room(world, placement, pods))
+    return pod_trouble(pods, placement, image, room(world, placement, pods)) or _refused(deployed)
+
+
+def _refused(deployed: DeploymentView | None) -> Trouble | None:
+    """Pods that could not even be made: a quota, mostly. No pod is there to say so."""
+    if deployed is None or not deployed.refused:
+        return None
+    return Trouble(reason=Reason.POD_CANNOT_START,
+                   message=f"Deployment {deployed.name} cannot make its pods: {deployed.refused.rstrip('.')}.")
 
 
 def trouble(

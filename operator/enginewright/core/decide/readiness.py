@@ -60,6 +60,9 @@ def _shortfall(observed: Observed, serving: Serving, revision: str, wanted: int)
     exact = deployed is not None and deployed.spec_replicas == wanted == deployed.replicas == deployed.ready
     if not exact or not serving.full(deployed, wanted):
         ready = min(deployed.ready, serving.answering.get(revision, 0)) if deployed else 0
+        if deployed and ready >= wanted:
+            return (f"{count(ready, 'replica')} of revision {revision} ready where {wanted} should be; Deployment "
+                    f"{deployed.name} asks for {deployed.spec_replicas}, has {deployed.replicas} and goes on changing.")
         return f"{ready} of {count(wanted, 'replica')} of revision {revision} ready."
     if any(other.revision != revision for other in observed.deployments):
         return "Another revision still runs."

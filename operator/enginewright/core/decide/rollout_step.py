@@ -31,6 +31,7 @@ from enginewright.core.decide.shift import shift
 from enginewright.core.decide.turn import wait_for_turn
 from enginewright.core.decide.withdraw import withdraw
 from enginewright.core.decide.world import World, count
+from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.routing import WHOLE
@@ -75,7 +76,8 @@ def _keep(world: World, engine: EngineResult, serving: Serving, memory: RolloutS
     serves = ""
     actions: tuple[Action, ...] = ()
     if stable:
-        serves = f" Revision {stable.revision} goes on serving."
+        state = "goes on serving" if serving.answers(stable) else "has no ready replica"
+        serves = f" Revision {stable.revision} {state}."
         actions = back_to(world, serving, stable, wanted, "the engine of the current spec is not built")
     elif engine.revision:
         actions = remove_others(serving, {engine.revision}, "superseded before it was ready")
@@ -178,9 +180,10 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
         return RolloutResult(
             memory=RolloutStatus(stable=revision if known else None, step="Complete", analysis=analysis),
             verdict=good(
-                Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, f"Revision {revision} {state}; no other revision runs."
+                Condition.ROLLOUT_COMPLETE, Reason.COMPLETE,
+                f"Revision {revision} {state}; no other revision runs.{_altered(deployed)}",
             ),
-        )
+        )  # fmt: skip
     # Without a replica that is wanted, none will answer later.
     proven = revision if serving.answers(deployed) and not (wanted and memory.stable in others) else memory.stable
     since, until = _taken_over_since(world, memory, revision), _stays_until(world, target, serving, memory)
@@ -205,6 +208,14 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
         )
     left = (until - world.now).total_seconds() if until else PROGRESS_CHECK
     return RolloutResult(memory=memory, requeue=min(left, PROGRESS_CHECK), verdict=verdict)
+
+
+def _altered(deployed: DeploymentView | None) -> str:
+    """A Deployment is written once, and left alone after that, so that nothing else would tell."""
+    if deployed is None or not deployed.pods_manager:
+        return ""
+    return (f" Field manager {deployed.pods_manager} has changed the pods of Deployment {deployed.name}, which are not "
+            f"those that were proven any more: kubectl delete deployment {deployed.name} has them made anew.")
 
 
 def _way_out(world: World, revision: str) -> str:
