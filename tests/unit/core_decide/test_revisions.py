@@ -312,6 +312,16 @@ class TestGoingBack:
             assert word in told["message"]
         assert cluster.replicas() == {two: 1}
 
+    def test_one_whose_configmap_somebody_removed(self) -> None:
+        cluster, (one, two) = served(8, 16)
+        del cluster.kept[one]
+        pin(cluster, one)
+        assert deeds(cluster.operate()) == []
+        told = cluster.condition("RolloutComplete")
+        assert (told["status"], told["reason"]) == ("False", "RollbackTargetUnknown")
+        assert f"revision {one} cannot be made again: ConfigMap minilm-{one} is gone" in told["message"]
+        assert f"kept are {two}. " in told["message"]
+
     def test_one_that_left_the_history(self) -> None:
         cluster, (one, two, three) = served(8, 16, 32, revisionHistoryLimit=1)
         pin(cluster, one)

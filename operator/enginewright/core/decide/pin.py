@@ -16,7 +16,7 @@ from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.world import World
-from enginewright.core.manifests import revision_name
+from enginewright.core.manifests import deployment_name, revision_name
 from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
@@ -166,10 +166,13 @@ def _release(world: World) -> str:
 
 
 def _unknown(world: World, wish: str, why: str) -> str:
-    names = [entry.revision for entry in world.memory.revisions if entry.promotion_time]
-    kept = f"kept are {', '.join(names)}" if names else "none is kept yet"
+    names = [entry.revision for entry in world.memory.revisions
+             if entry.promotion_time and entry.revision in world.observed.kept]
+    kept = f"kept are {', '.join(names)}" if names else "none is kept"
     for entry in world.memory.revisions:
         if entry.revision == wish and not entry.promotion_time:
             why = f"never served: it was rolled back ({entry.reason})"
+        elif entry.revision == wish and wish not in names:
+            why = f"cannot be made again: ConfigMap {deployment_name(world.obj.name, wish)} is gone"
     return (f"Annotation {labels.ROLLBACK_TO}={wish} has no effect: revision {wish} {why}; {kept}. Name one of them, "
             f"or remove it with {_release(world)}.")
