@@ -62,6 +62,17 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """As kubectl does, with options anywhere: argparse takes a REVISION for an excess one if it is parted from NAME."""
+    top = parser()
+    options, left = top.parse_known_args(arguments)
+    if len(left) == 1 and not left[0].startswith("-") and getattr(options, "revision", None) == "":
+        options.revision = left.pop()
+    if left:
+        top.error(f"unrecognized arguments: {' '.join(left)}")
+    return options
+
+
 def _verb(verbs: Any, name: str, text: str, act: Callable[..., Any]) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
     command.add_argument("name", metavar="NAME", help="of the OptimisedModel")
@@ -83,7 +94,7 @@ def _hours(text: str) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parse(arguments)
     if hasattr(options, "offline"):
         return int(options.offline(options))
     try:

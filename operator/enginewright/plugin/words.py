@@ -83,10 +83,11 @@ def _facts(status: Status) -> tuple[str, ...]:
         what = engine.ships or f"{engine.backend} {engine.precision}"
         found.append(f"Engine: {what} ({engine.fingerprint[:8]}){proof}.")
     found += map(_class_fact, status.classes)
+    beside = rollout is not None and rollout.candidate not in (None, rollout.stable)
     if rollout and rollout.stable:
         count = f"{status.ready_replicas or 0} of {status.replicas or 0} replicas ready"
-        found.append(f"Serving: revision {rollout.stable}, {count}.")
-    if rollout and rollout.candidate and rollout.candidate != rollout.stable:
+        found.append(f"Serving: revision {rollout.stable}, {f'with the candidate {count}' if beside else count}.")
+    if rollout and beside:
         found.append(f"Candidate: revision {rollout.candidate}, step {rollout.step}.")
     scaling = status.autoscaling
     if scaling and scaling.decisions:

@@ -215,6 +215,15 @@ def test_one_that_waits_for_a_person() -> None:
     assert cluster.revision == candidate
 
 
+def test_the_candidates_replicas_are_not_counted_as_those_of_what_serves() -> None:
+    cluster = serving(autoPromote=False)
+    old = cluster.revision
+    cluster.edit(**NEW)
+    cluster.settle()
+    (line,) = (fact for fact in told(cluster).facts if fact.startswith("Serving:"))
+    assert line == f"Serving: revision {old}, with the candidate 2 of 2 replicas ready."
+
+
 def test_going_back_and_forth() -> None:
     cluster = twice()
     new = cluster.revision
