@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from enginewright.validate_command import FileError, check_files
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_UNREACHABLE: Final = 3
+EXIT_PIPE: Final = 141  # as a shell tells it of a program that SIGPIPE ended
 
 
 def parser() -> argparse.ArgumentParser:
@@ -94,6 +96,16 @@ def _hours(text: str) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        code = _main(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read has seen enough, as head does; Python flushes once more when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    return code
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = parse(arguments)
     if hasattr(options, "offline"):
         return int(options.offline(options))

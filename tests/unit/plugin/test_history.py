@@ -10,7 +10,7 @@ import pytest
 
 from enginewright.clients.prometheus import public
 from enginewright.plugin.history import PLACE, filled, history
-from enginewright.plugin.main import parse, parser
+from enginewright.plugin.main import parser
 from enginewright.plugin.measured import queries, with_gaps
 
 NOW = datetime(2026, 11, 22, 11, 0, tzinfo=UTC)
@@ -112,20 +112,3 @@ def test_hours_that_are_none(hours: str, capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         parser().parse_args(["report", "minilm", "--hours", hours])
     assert "write hours above 0" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("verb", ["rollback", "promote"])
-@pytest.mark.parametrize("words", [["minilm", "-n", "team", "4e1c"], ["-n", "team", "minilm", "4e1c"],
-                                   ["minilm", "4e1c", "-n", "team"]])
-def test_a_revision_is_read_wherever_it_stands(verb: str, words: list[str]) -> None:
-    options = parse([verb, *words])
-    assert (options.name, options.namespace, options.revision) == ("minilm", "team", "4e1c")
-
-
-@pytest.mark.parametrize("words", [["rollback", "minilm", "4e1c", "-n", "team", "5f"],
-                                   ["retry", "minilm", "-n", "team", "x"],
-                                   ["rollback", "minilm", "-n", "team", "--no-such"]])
-def test_what_is_one_word_too_many_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse(words)
-    assert f"unrecognized arguments: {words[-1]}" in capsys.readouterr().err

@@ -1,0 +1,41 @@
+"""How the plugin's command line is read, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from enginewright.plugin.main import parse
+
+
+@pytest.mark.parametrize("verb", ["rollback", "promote"])
+@pytest.mark.parametrize("words", [["minilm", "-n", "team", "4e1c"], ["-n", "team", "minilm", "4e1c"],
+                                   ["minilm", "4e1c", "-n", "team"]])
+def test_a_revision_is_read_wherever_it_stands(verb: str, words: list[str]) -> None:
+    options = parse([verb, *words])
+    assert (options.name, options.namespace, options.revision) == ("minilm", "team", "4e1c")
+
+
+@pytest.mark.parametrize("words", [["rollback", "minilm", "4e1c", "-n", "team", "5f"],
+                                   ["retry", "minilm", "-n", "team", "x"],
+                                   ["rollback", "minilm", "-n", "team", "--no-such"]])
+def test_what_is_one_word_too_many_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(words)
+    assert f"unrecognized arguments: {words[-1]}" in capsys.readouterr().err
+
+
+def test_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
+    """``kubectl optimisedmodel … | head``."""
+    manifest = tmp_path / "model.yaml"
+    manifest.write_text("kind: OptimisedModel\n")
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "enginewright.plugin", "validate", str(manifest)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
