@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enginewright_builder import store
+from enginewright_builder import engine_store, store
 from enginewright_builder.accuracy.drift import DriftTables
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
@@ -64,12 +64,17 @@ class Prepared:
 def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engines: Sequence[Engine] = ()) -> Outcome:
     """Raises :class:`BuilderError`, or anything for a bug; nothing is published then."""
     request = resolved.request
+    shelf = engine_store.of(request, steps.tracker.note)
+    shelf.bring_timings()
     gpus = tuple(range(request.device.gpu_count)) if request.device.accelerator == "gpu" else ()
     every = engines or all_engines()
     chosen = engines_for(request.engine.backend, every)
     prepared = _prepare(resolved, scratch, steps)
-    climbed = _climb(chosen, every if request.engine.fallback == "source" else (), request, prepared, scratch, steps,
-                     budget)
+    try:
+        climbed = _climb(chosen, every if request.engine.fallback == "source" else (), request, prepared, scratch,
+                         steps, budget)
+    finally:  # what was timed counts for the next build, whatever becomes of this one
+        shelf.keep_timings()
     swept = _sweep(request, prepared, climbed, scratch, steps, budget, gpus)
     with steps.step("appraise", "comparing with plain serving and with what the device could do"):
         performance = appraise(request, prepared.exported, climbed, swept, _requests(prepared.evaluation),
@@ -93,7 +98,7 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
     with steps.step("publish", "writing the report and publishing"):
         write_report(build_report(request, outcome, climbed, swept, proof, prepared.source.name, prepared.evaluation,
                                   config, resolved, steps.seconds, performance, prepared.drifts.reports), staging)
-        manifest = store.publish(staging, Path(request.store_path), request.fingerprint(), outcome=outcome)
+        manifest = shelf.publish(staging, request.fingerprint(), outcome=outcome)
     steps.tracker.step("done", "published")
     return dataclasses.replace(manifest.outcome, manifest_digest=store.manifest_digest(manifest))
 

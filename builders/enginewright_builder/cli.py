@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 
 from enginewright_builder import store_gc
+from enginewright_builder.bucket import gc as bucket_gc
+from enginewright_builder.bucket.client import Bucket
 from enginewright_builder.by_hand import build_by_hand, parse_by_hand
 from enginewright_builder.contract import EXIT_OK, BuildRequest, Outcome, dumps
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
@@ -64,8 +66,9 @@ def _job(kind: str, path: Path, run: Run) -> int:
 def _collect(options: argparse.Namespace) -> int:
     """One JSON line of what was removed, or of the error."""
     try:
-        found = store_gc.collect(Path(options.store), grace_seconds=options.grace, keep=options.keep,
-                                 remove=options.remove)
+        rules = {"grace_seconds": options.grace, "keep": options.keep, "remove": options.remove}
+        found = (bucket_gc.collect(Bucket(options.store), **rules) if "://" in options.store
+                 else store_gc.collect(Path(options.store), **rules))
     except BaseException as error:
         known = classify(error)
         print(dumps(known.report()))
@@ -89,7 +92,7 @@ def _job_parser(kind: str) -> argparse.ArgumentParser:
 def _gc_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="enginewright-build gc",
                                      description="Remove engines that nobody uses, and what dead builds left behind.")
-    parser.add_argument("--store", required=True, metavar="DIR", help="engine store")
+    parser.add_argument("--store", required=True, metavar="DIR", help="engine store: a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX")
     parser.add_argument("--grace", required=True, type=_seconds, metavar="SECONDS",
                         help="spare what was published or wanted within this time")
     parser.add_argument("--keep", nargs="*", default=(), type=_fingerprint, metavar="FINGERPRINT",

@@ -185,11 +185,21 @@ class RuntimeRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BucketRequest:
+    """A store in a bucket. ``check_digests``: an engine that is found there is read as a whole before it is taken, for
+    a replica has refused it."""
+
+    uri: str
+    check_digests: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class BuildRequest:
     """All that a build depends on. ``model_name`` is who asks, for the report; an engine has no name. ``mounts`` maps a
     claim of ``pvc://CLAIM/path`` to where it is mounted. ``keep_reference`` publishes the source model as ONNX beside
     the engine. ``signature`` is asked for of a resolve step, which records the digest that a build is held to.
-    ``rebuild`` is any word of who wants another engine than the one that the store has."""
+    ``rebuild`` is any word of who wants another engine than the one that the store has. ``store_path`` is a folder;
+    where the store is a ``bucket``, one of this pod alone."""
 
     model_name: str
     source: SourceRequest
@@ -207,10 +217,15 @@ class BuildRequest:
     keep_reference: bool = False
     signature: SignatureRequest | None = None
     rebuild: str = ""
+    bucket: BucketRequest | None = None
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
-        return dumps(self)
+        """Without ``bucket`` where there is none: a Job's request is as it was before buckets were known."""
+        body = to_plain(self)
+        if self.bucket is None:
+            del body["bucket"]
+        return dumps(body)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -220,16 +235,16 @@ class BuildRequest:
     def fingerprint(self) -> str:
         """64 hex digits over everything that changes the engine or the proof, and nothing else.
 
-        Left out: who asks, who signed the source, where things are mounted, the time budget, the URIs (their digests
-        count), and all that concerns only replicas. Where the source may be served for want of time, the budget counts:
-        more of it is another wish. An engine with its reference is another than one without. Raises
+        Left out: who asks, who signed the source, where things are mounted, the store, the time budget, the URIs (their
+        digests count), and all that concerns only replicas. Where the source may be served for want of time, the budget
+        counts: more of it is another wish. An engine with its reference is another than one without. Raises
         :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal content.
         """
         for name, digest in self._digests().items():
             if not digest:
                 raise ContractError(f"{name}: digest is not resolved yet, so there is no fingerprint")
         body = to_plain(self)
-        for key in ("model_name", "store_path", "mounts", "signature", "version"):
+        for key in ("model_name", "store_path", "bucket", "mounts", "signature", "version"):
             del body[key]
         if self.engine.fallback == "none":
             del body["engine"]["build_budget_seconds"], body["engine"]["fallback"]

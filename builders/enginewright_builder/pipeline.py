@@ -8,7 +8,7 @@ import logging
 import time
 from pathlib import Path
 
-from enginewright_builder import store, store_gc
+from enginewright_builder import engine_store, store
 from enginewright_builder.contract import BuildRequest, CandidateSummary, Manifest, Outcome
 from enginewright_builder.errors import BuilderError, classify
 from enginewright_builder.progress import Tracker
@@ -41,9 +41,10 @@ def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome
             resolved = resolve(request, scratch)
         for note in resolved.notes:
             tracker.note(note)
+        engines = engine_store.of(request, tracker.note)
         # Said before it is looked for, so that nobody removes it meanwhile.
-        store_gc.mark_used(Path(request.store_path), resolved.request.fingerprint())
-        if found := store.lookup(Path(request.store_path), resolved.request.fingerprint()):
+        engines.mark_used(resolved.request.fingerprint())
+        if found := engines.lookup(resolved.request.fingerprint()):
             return _hit(found, resolved, tracker)
         from enginewright_builder.building import build  # PyTorch and all else: only where there is something to build
 

@@ -51,10 +51,9 @@ def verify(folder: Path, fingerprint: str = "", *, manifest_digest: str = "", ch
     later. Bytecode caches are passed over: a server that may write leaves them beside ``model.py``.
     """
     manifest = _read_manifest(folder)
-    if manifest_digest and (found := f"sha256:{sha256_file(folder / MANIFEST_FILE)}") != manifest_digest:
-        raise VerificationError(f"{MANIFEST_FILE} has digest {found}, the engine that was proven has {manifest_digest}")
-    if fingerprint and manifest.fingerprint != fingerprint:
-        raise VerificationError(f"{MANIFEST_FILE} is of engine {manifest.fingerprint}, wanted {fingerprint}")
+    if manifest_digest:
+        check_digest((folder / MANIFEST_FILE).read_bytes(), manifest_digest)
+    check_manifest(manifest, fingerprint)
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*")
                if not path.is_dir() and path.parent.name != "__pycache__"}
     if foreign := sorted(present - set(manifest.files) - {MANIFEST_FILE}):
@@ -69,6 +68,16 @@ def verify(folder: Path, fingerprint: str = "", *, manifest_digest: str = "", ch
         if check_digests and (digest := sha256_file(path)) != entry.sha256:
             raise VerificationError(f"{name} has digest sha256:{digest}, the manifest says sha256:{entry.sha256}")
     return manifest
+
+
+def check_digest(manifest: bytes, wanted: str) -> None:
+    if wanted and (found := f"sha256:{hashlib.sha256(manifest).hexdigest()}") != wanted:
+        raise VerificationError(f"{MANIFEST_FILE} has digest {found}, the engine that was proven has {wanted}")
+
+
+def check_manifest(manifest: Manifest, fingerprint: str) -> None:
+    if fingerprint and manifest.fingerprint != fingerprint:
+        raise VerificationError(f"{MANIFEST_FILE} is of engine {manifest.fingerprint}, wanted {fingerprint}")
 
 
 def sha256_file(path: Path) -> str:

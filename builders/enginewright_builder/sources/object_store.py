@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from enginewright_builder.errors import TransientError, UserError
@@ -38,7 +38,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _INVALID_NAME = re.compile(r"[Ii]nvalid path|parsing Path")
 # The services of the machine's own identity: they are asked where no other credentials are given.
 _IDENTITY_SERVICES = ("169.254.169.254", "169.254.170.", "metadata.google.internal", "fd00:ec2::254")
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REMEDY = ("name a Secret with credentials in spec.source.credentialsFrom, or a ServiceAccount that may read it in "
            "spec.source.serviceAccountName")
 
@@ -70,26 +70,44 @@ class ObjectStoreFetcher:
 def _open(scheme: str, bucket: str) -> Any:
     """Asks nothing of the store yet: what fails is what the environment says. Raises :class:`UserError`
     ``CredentialsInvalid``."""
-    from obstore.store import GCSStore, S3Store  # only where somebody asks
-
     tidy_environment()
-    for name in _ENDPOINTS:
+    for name in ENDPOINTS:
         check_address(name)
     pair = [bool(os.environ.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
     if scheme == "s3" and pair[0] != pair[1]:
         raise bad_credentials("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are a pair, and one is missing", "give both")
-    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
-    # Whoever names an address without encryption has it so: stores inside a cluster often have none. That of gs:// is
-    # Google's, or stands in the credentials.
-    options: Any = {**_CLIENT, "allow_http": scheme == "gs" or endpoint.lower().startswith("http://")}
     try:
-        return (GCSStore if scheme == "gs" else S3Store)(bucket, client_options=options, retry_config=_RETRY)
+        return connect(scheme, bucket)
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of the client's Rust
             raise
         kind = "AWS_" if scheme == "s3" else "GOOGLE_"
         raise bad_credentials(f"the {kind}* entries cannot be used: {brief(error)}",
                               "write them as the cloud's own tools want them") from error
+
+
+def connect(scheme: str, bucket: str) -> Any:
+    """A client as the environment says. Raises whatever the library does where that cannot be used."""
+    from obstore.store import GCSStore, S3Store  # only where somebody asks
+
+    endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
+    # Whoever names an address without encryption has it so: stores inside a cluster often have none. That of gs:// is
+    # Google's, or stands in the credentials.
+    options: Any = {**_CLIENT, "allow_http": scheme == "gs" or endpoint.lower().startswith("http://")}
+    return (GCSStore if scheme == "gs" else S3Store)(bucket, client_options=options, retry_config=_RETRY)
+
+
+def answer(error: Exception) -> tuple[Literal["denied", "missing", "unreachable"], str]:
+    """What a store's answer means, and what it said."""
+    said = str(error)
+    status, code = (match[1] if match else "" for match in (_STATUS.search(said), _CODE.search(said)))
+    if any(service in said for service in _IDENTITY_SERVICES):
+        return "denied", "no credentials are given, and the pod has no identity that has any"
+    if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError") or status in ("401", "403"):
+        return "denied", code or f"HTTP {status}"
+    if status == "404":
+        return "missing", code or "HTTP 404"
+    return "unreachable", brief(error)
 
 
 def _find(store: Any, key: str, context: FetchContext) -> list[_Object]:
@@ -207,17 +225,13 @@ def _bad_name(uri: str, error: Exception, context: FetchContext) -> UserError:
 
 
 def _refused(uri: str, error: Exception, context: FetchContext) -> UserError | TransientError:
-    said = str(error)
-    status, code = (match[1] if match else "" for match in (_STATUS.search(said), _CODE.search(said)))
-    if any(service in said for service in _IDENTITY_SERVICES):
-        return denied(uri, "may not be read: no credentials are given, and the pod has no identity that has any",
-                      context, _REMEDY)
-    if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError") or status in ("401", "403"):
-        return denied(uri, f"may not be read: {code or f'HTTP {status}'}", context, _REMEDY)
-    if status == "404":
-        return UserError("SourceNotFound", f"{uri}: {code or 'HTTP 404'}", field=context.field, value=uri,
+    kind, said = answer(error)
+    if kind == "denied":
+        return denied(uri, f"may not be read: {said}", context, _REMEDY)
+    if kind == "missing":
+        return UserError("SourceNotFound", f"{uri}: {said}", field=context.field, value=uri,
                          remedy="name a bucket and an object that exist")
-    if _INVALID_NAME.search(said):
+    if _INVALID_NAME.search(str(error)):
         return _bad_name(uri, error, context)
     return TransientError("SourceUnreachable", f"{uri}: {brief(error)}", field=context.field, value=uri,
                           remedy="check that the object store can be reached from the cluster"

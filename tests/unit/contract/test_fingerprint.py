@@ -30,6 +30,8 @@ EXCLUDED = {
     "signature.method": "as above",
     "signature.path": "as above",
     "store_path": "where it is kept",
+    "bucket.uri": "where it is kept",
+    "bucket.check_digests": "how it is looked at",
     "mounts": "where it is found",
     "version": "of the document, not of the engine",
 }

@@ -1,0 +1,122 @@
+"""The store of a request: a folder of a volume, or a bucket that is used through a folder of the pod's own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from enginewright_builder import store, store_gc
+from enginewright_builder.bucket import engines
+from enginewright_builder.bucket.client import Bucket
+from enginewright_builder.contract import BuildRequest, Manifest, Outcome
+from enginewright_builder.errors import TransientError
+from enginewright_builder.verify import VerificationError
+
+
+class EngineStore(Protocol):
+    """Raises :class:`UserError` and :class:`TransientError` as :mod:`enginewright_builder.store` does."""
+
+    def holds(self, fingerprint: str) -> bool: ...
+
+    def check_writable(self, need_bytes: int) -> None: ...
+
+    def mark_used(self, fingerprint: str) -> None: ...
+
+    def lookup(self, fingerprint: str) -> Manifest | None: ...
+
+    def publish(self, staging: Path, fingerprint: str, *, outcome: Outcome) -> Manifest: ...
+
+    def bring_timings(self) -> None:
+        """Before a build: what TensorRT has measured of its kernels elsewhere. Never fails a build."""
+        ...
+
+    def keep_timings(self) -> None: ...
+
+
+def _silent(note: str) -> None:
+    """Notes nobody asked for."""
+
+
+def of(request: BuildRequest, note: Callable[[str], None] = _silent) -> EngineStore:
+    """Raises :class:`UserError` ``CredentialsInvalid``."""
+    folder = FolderStore(Path(request.store_path))
+    if request.bucket is None:
+        return folder
+    return BucketStore(Bucket(request.bucket.uri), folder.path, check_digests=request.bucket.check_digests, note=note)
+
+
+class FolderStore:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def holds(self, fingerprint: str) -> bool:
+        return store.holds(self.path, fingerprint)
+
+    def check_writable(self, need_bytes: int) -> None:
+        store.check_writable(self.path, need_bytes)
+
+    def mark_used(self, fingerprint: str) -> None:
+        store_gc.mark_used(self.path, fingerprint)
+
+    def lookup(self, fingerprint: str) -> Manifest | None:
+        return store.lookup(self.path, fingerprint)
+
+    def publish(self, staging: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
+        return store.publish(staging, self.path, fingerprint, outcome=outcome)
+
+    def bring_timings(self) -> None:
+        """They lie there."""
+
+    def keep_timings(self) -> None:
+        """They lie there."""
+
+
+class BucketStore:
+    """``path`` is a folder of this pod, in which an engine is put together before it is uploaded."""
+
+    def __init__(self, bucket: Bucket, path: Path, *, check_digests: bool = False,
+                 note: Callable[[str], None] = _silent) -> None:
+        self._bucket, self._path, self._note = bucket, path, note
+        self._scratch = path if check_digests else None
+
+    def holds(self, fingerprint: str) -> bool:
+        return engines.holds(self._bucket, fingerprint)
+
+    def check_writable(self, need_bytes: int) -> None:
+        """There, with a right to write and to read; how much room a bucket has nobody can ask."""
+        store.check_writable(self._path, need_bytes)
+        self._bucket.write(engines.PROBE, b"enginewright\n")
+        self._bucket.look(engines.PROBE)
+
+    def mark_used(self, fingerprint: str) -> None:
+        engines.mark_used(self._bucket, fingerprint)
+
+    def lookup(self, fingerprint: str) -> Manifest | None:
+        """One that is damaged is told of, and built again: publishing writes over it."""
+        try:
+            return engines.look_up(self._bucket, fingerprint, self._scratch)
+        except VerificationError as error:
+            self._note(f"engine {fingerprint[:12]} in {self._bucket.uri} is damaged, and is built again: {error}")
+            return None
+
+    def publish(self, staging: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
+        store.publish(staging, self._path, fingerprint, outcome=outcome)
+        with self._corrupt(fingerprint):
+            return engines.publish(self._bucket, self._path / fingerprint, fingerprint, self._scratch)
+
+    def bring_timings(self) -> None:
+        engines.pull_timing_caches(self._bucket, self._path / store.TIMING_CACHES, self._note)
+
+    def keep_timings(self) -> None:
+        engines.push_timing_caches(self._bucket, self._path / store.TIMING_CACHES, self._note)
+
+    @contextlib.contextmanager
+    def _corrupt(self, fingerprint: str) -> Iterator[None]:
+        try:
+            yield
+        except VerificationError as error:
+            what = f"engine {fingerprint[:12]} in {self._bucket.uri} is damaged: {error}"
+            raise TransientError("EngineCorrupt", what, field="spec.store.uri", value=self._bucket.uri,
+                                 remedy="it is built again; find out who else writes to the bucket") from error

@@ -1,0 +1,381 @@
+"""Engines in a bucket: a real server that speaks S3, used by the builder's own code and its commands."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from enginewright_builder import engine_store, store
+from enginewright_builder.bucket import engines, gc
+from enginewright_builder.bucket.client import PREFIX, Bucket, Entry
+from enginewright_builder.cli import main
+from enginewright_builder.contract import BucketRequest, BuildRequest, Manifest, Outcome, SourceRequest
+from enginewright_builder.engine_store import BucketStore
+from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.verify import VerificationError, verify
+from support import object_store as stores
+from support.object_store import ObjectStore
+from support.stand_in import free_port
+
+FINGERPRINT, OTHER = "ab" * 32, "cd" * 32
+FILES = {"model_repository/model/1/model.onnx": b"w" * 70_000, "model_repository/model/config.pbtxt": b"backend",
+         "report.html": b"<html>"}
+WEEK = 7 * 24 * 3600.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with stores.running(tmp_path_factory.mktemp("s3")) as found:
+        yield found
+
+
+@pytest.fixture
+def uri(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(PREFIX + name, value)
+    name = f"engines-{abs(hash(tmp_path)):x}"[:40]
+    server.put(name, {"beside": b"not ours", "team-b/beside": b"not ours"})
+    return f"s3://{name}/team"
+
+
+@pytest.fixture
+def bucket(uri: str) -> Bucket:
+    return Bucket(uri)
+
+
+def shelf(bucket: Bucket, folder: Path, *, check_digests: bool = False) -> BucketStore:
+    folder.mkdir(exist_ok=True)
+    return BucketStore(bucket, folder, check_digests=check_digests)
+
+
+def staged(folder: Path, files: dict[str, bytes] | None = None) -> Path:
+    for name, data in (files or FILES).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def published(bucket: Bucket, folder: Path, files: dict[str, bytes] | None = None,
+              fingerprint: str = FINGERPRINT, *, check_digests: bool = False) -> Manifest:
+    folder.mkdir()
+    outcome = Outcome(kind="build", ok=True, fingerprint=fingerprint)
+    return shelf(bucket, folder / "store", check_digests=check_digests).publish(
+        staged(folder / "staging", files), fingerprint, outcome=outcome)
+
+
+def objects(server: ObjectStore, uri: str) -> set[str]:
+    root = server.root / uri.removeprefix("s3://").partition("/")[0]
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+
+
+def blob(server: ObjectStore, uri: str, manifest: Manifest, name: str) -> Path:
+    root = server.root / uri.removeprefix("s3://")
+    return root / engines.blob_key(manifest.files[name])
+
+
+class TestPublishing:
+    def test_an_engine_is_there_for_others_whole(self, bucket: Bucket, tmp_path: Path) -> None:
+        assert shelf(bucket, tmp_path / "s").lookup(FINGERPRINT) is None
+        ours = published(bucket, tmp_path / "a")
+        other = shelf(bucket, tmp_path / "s")
+        assert other.holds(FINGERPRINT)
+        assert other.lookup(FINGERPRINT) == ours
+        target = tmp_path / "pod" / FINGERPRINT
+        engines.fetch(bucket, FINGERPRINT, target, store.manifest_digest(ours))
+        assert verify(target, FINGERPRINT, manifest_digest=store.manifest_digest(ours)) == ours
+        assert {name: (target / name).read_bytes() for name in FILES} == FILES
+
+    def test_nothing_outside_of_the_prefix_is_touched(self, bucket: Bucket, uri: str, server: ObjectStore,
+                                                      tmp_path: Path) -> None:
+        before = objects(server, uri)
+        published(bucket, tmp_path / "a")
+        shelf(bucket, tmp_path / "s").check_writable(1000)
+        gc.collect(bucket, grace_seconds=0)
+        assert all(name.startswith("team/") for name in objects(server, uri) - before)
+        assert before <= objects(server, uri)
+
+    def test_of_two_that_publish_at_once_one_wins_and_nothing_is_mixed(self, bucket: Bucket, tmp_path: Path) -> None:
+        together = threading.Barrier(2)
+
+        def build(name: str) -> Manifest:
+            together.wait()
+            return published(bucket, tmp_path / name, {**FILES, "report.html": name.encode()})
+
+        with ThreadPoolExecutor(2) as pool:
+            first, second = pool.map(build, ["one", "two"])
+        assert first == second
+        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+        assert verify(tmp_path / "pod", FINGERPRINT) == first
+
+    def test_the_second_to_publish_takes_the_engine_that_is_there(self, bucket: Bucket, tmp_path: Path) -> None:
+        ours = published(bucket, tmp_path / "a")
+        assert published(bucket, tmp_path / "b", {"report.html": b"another"}) == ours
+
+    def test_half_an_engine_is_none(self, bucket: Bucket, uri: str, tmp_path: Path,
+                                    monkeypatch: pytest.MonkeyPatch) -> None:
+        def dies(*arguments: object) -> bool:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Bucket, "create", dies)
+            with pytest.raises(KeyboardInterrupt):
+                published(bucket, tmp_path / "a")
+        assert [entry.key for entry in bucket.entries() if entry.key.startswith(engines.BLOBS)]
+        assert not shelf(bucket, tmp_path / "s").holds(FINGERPRINT)
+        assert shelf(bucket, tmp_path / "s").lookup(FINGERPRINT) is None
+        with pytest.raises(VerificationError, match="is not there"):
+            engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+
+    def test_a_large_file_goes_up_and_comes_down_in_parts(self, bucket: Bucket, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("enginewright_builder.bucket.client.PART_BYTES", 5 << 20)
+        files = {"model.plan": bytes(range(256)) * (45 << 10)}
+        published(bucket, tmp_path / "a", files)
+        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+        assert (tmp_path / "pod" / "model.plan").read_bytes() == files["model.plan"]
+
+
+class TestDamage:
+    @pytest.fixture
+    def manifest(self, bucket: Bucket, tmp_path: Path) -> Manifest:
+        return published(bucket, tmp_path / "a")
+
+    @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"short")])
+    def test_a_file_that_is_gone_or_cut_is_built_again(self, damage: Callable[[Path], None], bucket: Bucket, uri: str,
+                                                       manifest: Manifest, server: ObjectStore, tmp_path: Path) -> None:
+        damage(blob(server, uri, manifest, "report.html"))
+        notes: list[str] = []
+        (tmp_path / "s").mkdir()
+        assert BucketStore(bucket, tmp_path / "s", note=notes.append).lookup(FINGERPRINT) is None
+        assert "report.html" in notes[0]
+        again = published(bucket, tmp_path / "b", {**FILES, "report.html": b"another one"})
+        assert shelf(bucket, tmp_path / "t").lookup(FINGERPRINT) == again != manifest
+
+    def test_altered_bytes_are_refused_by_readers_and_built_again_when_they_say_so(
+            self, bucket: Bucket, uri: str, manifest: Manifest, server: ObjectStore, tmp_path: Path) -> None:
+        blob(server, uri, manifest, "report.html").write_bytes(b"<HTML>")
+        with pytest.raises(VerificationError, match=r"report\.html has digest"):
+            engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+        assert shelf(bucket, tmp_path / "s").lookup(FINGERPRINT) == manifest  # sizes alone: nothing was downloaded
+        assert shelf(bucket, tmp_path / "s", check_digests=True).lookup(FINGERPRINT) is None
+        again = published(bucket, tmp_path / "b", {**FILES, "report.html": b"other"}, check_digests=True)
+        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod", store.manifest_digest(again))
+        assert verify(tmp_path / "pod", FINGERPRINT) == again != manifest
+
+    def test_another_manifest_than_the_proven_one_is_refused(self, bucket: Bucket, manifest: Manifest,
+                                                             tmp_path: Path) -> None:
+        with pytest.raises(VerificationError, match="the engine that was proven"):
+            engines.fetch(bucket, FINGERPRINT, tmp_path / "pod", f"sha256:{'0' * 64}")
+        assert not (tmp_path / "pod").exists()
+
+    @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b"])
+    def test_a_manifest_leads_nowhere_else(self, name: str, bucket: Bucket, manifest: Manifest, tmp_path: Path) -> None:
+        body = json.loads(manifest.to_json())
+        body["files"] = {name: body["files"]["report.html"]}
+        bucket.write(engines.manifest_key(FINGERPRINT), json.dumps(body).encode())
+        with pytest.raises(VerificationError, match="leads out"):
+            engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+
+    def test_a_try_that_was_cut_off_is_gone_on_with(self, bucket: Bucket, manifest: Manifest, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+        pod = tmp_path / "pod"
+        staged(pod, {"report.html": FILES["report.html"], "model_repository/model/config.pbtxt": b"half",
+                     "model_repository/model/2/model.onnx": b"foreign"})
+        fetched: list[str] = []
+        plain = Bucket.download
+
+        def download(self: Bucket, key: str, size: int, target: Path) -> str | None:
+            fetched.append(key)
+            return plain(self, key, size, target)
+
+        monkeypatch.setattr(Bucket, "download", download)
+        engines.fetch(bucket, FINGERPRINT, pod)
+        assert verify(pod, FINGERPRINT) == manifest
+        assert engines.blob_key(manifest.files["report.html"]) not in fetched
+
+
+class TestCollecting:
+    def aged(self, monkeypatch: pytest.MonkeyPatch, **days: float) -> None:
+        """Objects whose key holds the word are so many days old."""
+        plain = Bucket._entry
+
+        def entry(self: Bucket, meta: object) -> Entry:
+            found = plain(self, meta)
+            old = next((age for word, age in days.items() if word in found.key), 0.0)
+            return Entry(key=found.key, size=found.size, modified=found.modified - timedelta(days=old),
+                         version=found.version)
+
+        monkeypatch.setattr(Bucket, "_entry", entry)
+
+    def test_what_nobody_wants_goes_with_its_files_and_what_others_share_stays(
+            self, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        published(bucket, tmp_path / "a")
+        shared = published(bucket, tmp_path / "b", {**FILES, "report.html": b"its own"}, OTHER)
+        self.aged(monkeypatch, **{FINGERPRINT: 8, "blobs": 8})
+        found = gc.collect(bucket, grace_seconds=WEEK, remove=[FINGERPRINT])
+        assert (found.removed, found.spared, found.leftovers) == ((FINGERPRINT,), (), 1)
+        left = {entry.key for entry in bucket.entries()}
+        assert {key for key in left if key.startswith(engines.BLOBS)} == set(map(engines.blob_key,
+                                                                                 shared.files.values()))
+        engines.fetch(bucket, OTHER, tmp_path / "pod")
+
+    def test_the_young_the_kept_and_the_wanted_stay(self, bucket: Bucket, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+        published(bucket, tmp_path / "a")
+        assert gc.collect(bucket, grace_seconds=WEEK).spared == (FINGERPRINT,)
+        self.aged(monkeypatch, manifest=8, blobs=8)
+        assert gc.collect(bucket, grace_seconds=WEEK, keep=[FINGERPRINT]).removed == ()
+        shelf(bucket, tmp_path / "s").mark_used(FINGERPRINT)
+        assert gc.collect(bucket, grace_seconds=WEEK).spared == (FINGERPRINT,)
+        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+
+    def test_a_build_that_wants_it_meanwhile_gets_it_back(self, bucket: Bucket, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+        ours = published(bucket, tmp_path / "a")
+        self.aged(monkeypatch, manifest=8, blobs=8)
+        builder, plain = shelf(bucket, tmp_path / "s"), Bucket.remove
+
+        def remove(self: Bucket, key: str) -> None:
+            builder.mark_used(FINGERPRINT)
+            plain(self, key)
+
+        monkeypatch.setattr(Bucket, "remove", remove)
+        assert gc.collect(bucket, grace_seconds=WEEK).removed == ()
+        assert builder.lookup(FINGERPRINT) == ours
+
+    def test_files_of_a_build_that_has_not_published_yet_stay(self, bucket: Bucket, tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its files were there before, of an engine that is gone, and are uploaded while the collector runs."""
+        ours = published(bucket, tmp_path / "a")
+        bucket.remove(engines.manifest_key(FINGERPRINT))
+        ages = {"blobs": 8.0}
+        self.aged(monkeypatch, **ages)
+        plain = gc._named
+
+        def builds(found: Bucket) -> set[str]:
+            named = plain(found)
+            monkeypatch.undo()  # uploaded anew: they are young
+            return named
+
+        monkeypatch.setattr(gc, "_named", builds)
+        assert gc.collect(bucket, grace_seconds=WEEK).leftovers == 0
+        assert all(bucket.look(engines.blob_key(entry)) for entry in ours.files.values())
+
+    def test_a_file_that_went_while_it_was_published_is_uploaded_once_more(self, bucket: Bucket, tmp_path: Path,
+                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+        plain = Bucket.create
+
+        def create(self: Bucket, key: str, data: bytes) -> bool:
+            for entry in list(self.entries(engines.BLOBS)):
+                self.remove(entry.key)
+            return plain(self, key, data)
+
+        monkeypatch.setattr(Bucket, "create", create)
+        assert published(bucket, tmp_path / "a")
+        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+
+    def test_no_file_goes_while_a_manifest_cannot_be_read(self, bucket: Bucket, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+        published(bucket, tmp_path / "a")
+        bucket.write(engines.manifest_key(OTHER), b"{")
+        self.aged(monkeypatch, blobs=8)
+        before = {entry.key for entry in bucket.entries(engines.BLOBS)}
+        with pytest.raises(TransientError, match="not valid"):
+            gc.collect(bucket, grace_seconds=WEEK)
+        assert {entry.key for entry in bucket.entries(engines.BLOBS)} == before
+
+    def test_the_command_collects_in_a_bucket(self, bucket: Bucket, uri: str, tmp_path: Path,
+                                              capsys: pytest.CaptureFixture[str]) -> None:
+        published(bucket, tmp_path / "a")
+        assert main(["gc", "--store", uri, "--grace", "0", "--remove", FINGERPRINT]) == 0
+        assert json.loads(capsys.readouterr().out)["removed"] == []  # as young as the moment
+        assert main(["gc", "--store", "s3://no-such-bucket", "--grace", "0"]) == 2
+        assert json.loads(capsys.readouterr().out)["reason"] == "StoreMissing"
+
+
+class TestTheWorld:
+    def test_credentials_of_the_source_are_not_the_stores(self, uri: str, server: ObjectStore, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-source")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-the-source")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        shelf(Bucket(uri), tmp_path / "s").check_writable(1)
+
+    def test_strangers_are_refused(self, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(f"{PREFIX}AWS_SECRET_ACCESS_KEY", "wrong")
+        with pytest.raises(UserError, match="may not be used") as caught:
+            shelf(Bucket(uri), tmp_path / "s").check_writable(1)
+        assert (caught.value.reason, caught.value.field) == ("StoreAccessDenied", "spec.store.uri")
+        assert "wrong" not in f"{caught.value}{caught.value.remedy}"
+
+    @pytest.mark.parametrize(("name", "value", "said"), [
+        ("AWS_ENDPOINT_URL", "minio:9000", "AWS_ENDPOINT_URL is no address"),
+        ("AWS_ACCESS_KEY_ID", "", "a pair"),
+    ])
+    def test_credentials_that_are_none_are_told_without_their_values(self, name: str, value: str, said: str, uri: str,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(PREFIX + name, value)
+        with pytest.raises(UserError, match=said) as caught:
+            Bucket(uri)
+        assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.store.credentialsFrom")
+
+    def test_a_bucket_that_is_not_there_is_told(self, uri: str, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="no-such-bucket is not there") as caught:
+            shelf(Bucket("s3://no-such-bucket"), tmp_path / "s").check_writable(1)
+        assert caught.value.reason == "StoreMissing"
+
+    def test_a_bucket_out_of_reach_is_tried_again(self, uri: str, tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(f"{PREFIX}AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
+        with pytest.raises(TransientError) as caught:
+            shelf(Bucket(uri), tmp_path / "s").check_writable(1)
+        assert caught.value.reason == "StoreUnreachable"
+
+    def test_a_whole_bucket_is_a_store(self, uri: str, tmp_path: Path) -> None:
+        bucket = Bucket(uri.removesuffix("/team"))
+        ours = published(bucket, tmp_path / "a")
+        assert engines.look_up(bucket, FINGERPRINT) == ours
+
+
+def test_timing_caches_come_and_go_and_never_fail_a_build(bucket: Bucket, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    first, second = (tmp_path / name for name in ("a", "b"))
+    for folder in (first, second):
+        folder.mkdir()
+    (first / store.TIMING_CACHES / "graphs" / "key").mkdir(parents=True)
+    (first / store.TIMING_CACHES / "graphs" / "key" / "graph.onnx").write_bytes(b"large")
+    (first / store.TIMING_CACHES / "H100-11.4.cache").write_bytes(b"measured")
+    BucketStore(bucket, first, note=notes.append).keep_timings()
+    BucketStore(bucket, second, note=notes.append).bring_timings()
+    assert notes == []
+    there = {path.name: path.read_bytes() for path in (second / store.TIMING_CACHES).iterdir()}
+    assert there == {"H100-11.4.cache": b"measured"}
+    monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
+    monkeypatch.setenv(f"{PREFIX}AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    away = BucketStore(Bucket(bucket.uri), first, note=notes.append)
+    away.bring_timings()
+    away.keep_timings()
+    assert len(notes) == 2
+
+
+def test_a_request_says_which_store(uri: str, tmp_path: Path) -> None:
+    plain = BuildRequest(model_name="m", source=SourceRequest(uri="x", digest=f"sha256:{'0' * 64}"),
+                         store_path=str(tmp_path))
+    there = BuildRequest.from_json(BuildRequest(model_name="m", source=plain.source, store_path=str(tmp_path),
+                                                bucket=BucketRequest(uri=uri)).to_json())
+    assert "bucket" not in plain.to_json()
+    assert isinstance(engine_store.of(there), BucketStore)
+    assert there.fingerprint() == plain.fingerprint()
+    assert not engine_store.of(there).holds(there.fingerprint())
+
+
+def test_ages_are_the_buckets_own(bucket: Bucket) -> None:
+    assert isinstance(gc._now(bucket), datetime)
