@@ -1,4 +1,5 @@
-"""Is this engine whole? Checks the manifest and every digest before a server loads it. Standard library only.
+"""Is this engine whole? Checks the manifest and every digest before a server loads it. Standard library only, unless
+the engine lies in a bucket.
 
 ``python3 -m enginewright_builder.verify DIR [--fingerprint FP] [--manifest-digest D] [--smoke-test DIR]`` is the
 serving pod's init container: exit status 0 and one line when the engine is whole, 2 and the reason when it is not. The
@@ -7,6 +8,9 @@ a folder that the server sees: the program that tries the server before it gets 
 that the engine was proven to give, and the one that looks for the TensorRT and the GPU that it was built with.
 ``--model-control-key`` names a file in memory: a key that no other pod has is left there, for the server and for the
 container that changes its batching.
+
+``--from s3://BUCKET/PREFIX`` fetches the engine into DIR before it is checked. Where the bucket refuses or does not
+answer the exit status is 3: that says nothing of the engine, and the container is to be started again.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from pathlib import Path
 
 from enginewright_builder import fits, smoke
 from enginewright_builder.contract import (
+    EXIT_TRANSIENT,
     MANIFEST_FILE,
     SMOKE_FILE,
     TERMINATION_MESSAGE_BYTES,
@@ -121,8 +126,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--manifest-digest", default="", help="refuse a manifest of another digest, sha256:<hex>")
     parser.add_argument("--smoke-test", type=Path, help="leave the server's smoke test in this folder")
     parser.add_argument("--model-control-key", type=Path, help="leave a new key for the server's model control here")
+    parser.add_argument("--from", dest="bucket", default="", metavar="URI", help="fetch the engine from this bucket")
     options = parser.parse_args(arguments)
     try:
+        if options.bucket and (problem := _fetch(options)):
+            _say(f"engine {options.directory.name} cannot be fetched: {problem}", sys.stderr)
+            return EXIT_TRANSIENT
         manifest = verify(options.directory, options.fingerprint, manifest_digest=options.manifest_digest)
         if options.smoke_test:
             leave_smoke_test(options.directory, options.smoke_test, manifest)
@@ -134,6 +143,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = sum(entry.bytes for entry in manifest.files.values())
     _say(f"engine {manifest.fingerprint[:12]} is whole: {len(manifest.files)} files, {size:,} bytes", sys.stdout)
     return 0
+
+
+def _fetch(options: argparse.Namespace) -> str:
+    """Makes the engine local. Returns why that cannot be now; empty where it is done. Raises
+    :class:`VerificationError` for an engine that is not there whole."""
+    from enginewright_builder.bucket.client import Bucket
+    from enginewright_builder.bucket.engines import fetch_engine
+    from enginewright_builder.errors import BuilderError
+
+    try:
+        fetch_engine(Bucket(options.bucket), options.fingerprint, options.directory, options.manifest_digest)
+    except BuilderError as error:
+        return f"{error.reason}: {error.message}; {error.remedy}"
+    except OSError as error:
+        return f"{options.directory} cannot be written: {error}"
+    return ""
 
 
 def _read_manifest(folder: Path) -> Manifest:

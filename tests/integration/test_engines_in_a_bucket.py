@@ -19,6 +19,7 @@ from enginewright_builder.contract import BucketRequest, BuildRequest, Manifest,
 from enginewright_builder.engine_store import BucketStore
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.verify import VerificationError, verify
+from enginewright_builder.verify import main as check
 from support import object_store as stores
 from support.object_store import ObjectStore
 from support.stand_in import free_port
@@ -87,7 +88,7 @@ class TestPublishing:
         assert other.holds(FINGERPRINT)
         assert other.lookup(FINGERPRINT) == ours
         target = tmp_path / "pod" / FINGERPRINT
-        engines.fetch(bucket, FINGERPRINT, target, store.manifest_digest(ours))
+        engines.fetch_engine(bucket, FINGERPRINT, target, store.manifest_digest(ours))
         assert verify(target, FINGERPRINT, manifest_digest=store.manifest_digest(ours)) == ours
         assert {name: (target / name).read_bytes() for name in FILES} == FILES
 
@@ -110,7 +111,7 @@ class TestPublishing:
         with ThreadPoolExecutor(2) as pool:
             first, second = pool.map(build, ["one", "two"])
         assert first == second
-        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")
         assert verify(tmp_path / "pod", FINGERPRINT) == first
 
     def test_the_second_to_publish_takes_the_engine_that_is_there(self, bucket: Bucket, tmp_path: Path) -> None:
@@ -130,14 +131,14 @@ class TestPublishing:
         assert not shelf(bucket, tmp_path / "s").holds(FINGERPRINT)
         assert shelf(bucket, tmp_path / "s").lookup(FINGERPRINT) is None
         with pytest.raises(VerificationError, match="is not there"):
-            engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+            engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")
 
     def test_a_large_file_goes_up_and_comes_down_in_parts(self, bucket: Bucket, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("enginewright_builder.bucket.client.PART_BYTES", 5 << 20)
         files = {"model.plan": bytes(range(256)) * (45 << 10)}
         published(bucket, tmp_path / "a", files)
-        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")
         assert (tmp_path / "pod" / "model.plan").read_bytes() == files["model.plan"]
 
 
@@ -161,17 +162,17 @@ class TestDamage:
             self, bucket: Bucket, uri: str, manifest: Manifest, server: ObjectStore, tmp_path: Path) -> None:
         blob(server, uri, manifest, "report.html").write_bytes(b"<HTML>")
         with pytest.raises(VerificationError, match=r"report\.html has digest"):
-            engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+            engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")
         assert shelf(bucket, tmp_path / "s").lookup(FINGERPRINT) == manifest  # sizes alone: nothing was downloaded
         assert shelf(bucket, tmp_path / "s", check_digests=True).lookup(FINGERPRINT) is None
         again = published(bucket, tmp_path / "b", {**FILES, "report.html": b"other"}, check_digests=True)
-        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod", store.manifest_digest(again))
+        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", store.manifest_digest(again))
         assert verify(tmp_path / "pod", FINGERPRINT) == again != manifest
 
     def test_another_manifest_than_the_proven_one_is_refused(self, bucket: Bucket, manifest: Manifest,
                                                              tmp_path: Path) -> None:
         with pytest.raises(VerificationError, match="the engine that was proven"):
-            engines.fetch(bucket, FINGERPRINT, tmp_path / "pod", f"sha256:{'0' * 64}")
+            engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", f"sha256:{'0' * 64}")
         assert not (tmp_path / "pod").exists()
 
     @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b"])
@@ -180,7 +181,7 @@ class TestDamage:
         body["files"] = {name: body["files"]["report.html"]}
         bucket.write(engines.manifest_key(FINGERPRINT), json.dumps(body).encode())
         with pytest.raises(VerificationError, match="leads out"):
-            engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+            engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")
 
     def test_a_try_that_was_cut_off_is_gone_on_with(self, bucket: Bucket, manifest: Manifest, tmp_path: Path,
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +196,67 @@ class TestDamage:
             return plain(self, key, size, target)
 
         monkeypatch.setattr(Bucket, "download", download)
-        engines.fetch(bucket, FINGERPRINT, pod)
+        engines.fetch_engine(bucket, FINGERPRINT, pod)
         assert verify(pod, FINGERPRINT) == manifest
         assert engines.blob_key(manifest.files["report.html"]) not in fetched
+
+
+class TestInAServingPod:
+    @pytest.fixture
+    def manifest(self, bucket: Bucket, tmp_path: Path) -> Manifest:
+        return published(bucket, tmp_path / "a")
+
+    @pytest.fixture
+    def said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        log = tmp_path / "termination-log"
+        log.touch()
+        monkeypatch.setenv("TERMINATION_LOG", str(log))
+        return log
+
+    def run(self, uri: str, manifest: Manifest, tmp_path: Path) -> int:
+        (tmp_path / "smoke").mkdir(exist_ok=True)
+        return check([str(tmp_path / "pod" / FINGERPRINT), "--from", uri, "--fingerprint", FINGERPRINT,
+                      "--manifest-digest", store.manifest_digest(manifest), "--smoke-test", str(tmp_path / "smoke")])
+
+    def test_the_engine_is_fetched_and_checked(self, uri: str, manifest: Manifest, said: Path, tmp_path: Path) -> None:
+        for _ in range(2):  # a node that restarts runs init containers once more
+            assert self.run(uri, manifest, tmp_path) == 0
+        assert "is whole: 3 files" in said.read_text()
+        assert (tmp_path / "pod" / FINGERPRINT / "report.html").read_bytes() == FILES["report.html"]
+        assert (tmp_path / "smoke" / "smoke.py").exists()
+
+    def test_one_that_is_lost_or_altered_is_refused(self, uri: str, manifest: Manifest, server: ObjectStore, said: Path,
+                                                    tmp_path: Path) -> None:
+        blob(server, uri, manifest, "report.html").write_bytes(b"<HTML>")
+        assert self.run(uri, manifest, tmp_path) == 2
+        assert "refused: report.html has digest" in said.read_text()
+        Bucket(uri).remove(engines.manifest_key(FINGERPRINT))
+        assert self.run(uri, manifest, tmp_path) == 2
+        assert "manifest.json is not there" in said.read_text()
+
+    @pytest.mark.parametrize(("name", "value", "reason"), [
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:1", "StoreUnreachable"),
+        ("AWS_SECRET_ACCESS_KEY", "wrong", "StoreAccessDenied"),
+        ("AWS_ACCESS_KEY_ID", "", "CredentialsInvalid"),
+    ])
+    def test_a_bucket_that_does_not_let_it_says_nothing_of_the_engine(
+            self, name: str, value: str, reason: str, uri: str, manifest: Manifest, said: Path, tmp_path: Path,
+            monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(PREFIX + name, value)
+        monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
+        assert self.run(uri, manifest, tmp_path) == 3
+        assert f"cannot be fetched: {reason}" in said.read_text()
+
+    def test_a_bucket_that_is_gone_says_nothing_of_the_engine(self, uri: str, manifest: Manifest, said: Path,
+                                                              tmp_path: Path) -> None:
+        assert self.run("s3://no-such-bucket", manifest, tmp_path) == 3
+        assert "cannot be fetched: StoreMissing" in said.read_text()
+
+    def test_a_disk_that_is_full_says_nothing_of_the_engine(self, uri: str, manifest: Manifest, said: Path,
+                                                            tmp_path: Path) -> None:
+        (tmp_path / "pod").write_bytes(b"in the way")
+        assert self.run(uri, manifest, tmp_path) == 3
+        assert "cannot be written" in said.read_text()
 
 
 class TestCollecting:
@@ -223,7 +282,7 @@ class TestCollecting:
         left = {entry.key for entry in bucket.entries()}
         assert {key for key in left if key.startswith(engines.BLOBS)} == set(map(engines.blob_key,
                                                                                  shared.files.values()))
-        engines.fetch(bucket, OTHER, tmp_path / "pod")
+        engines.fetch_engine(bucket, OTHER, tmp_path / "pod")
 
     def test_the_young_the_kept_and_the_wanted_stay(self, bucket: Bucket, tmp_path: Path,
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +292,7 @@ class TestCollecting:
         assert gc.collect(bucket, grace_seconds=WEEK, keep=[FINGERPRINT]).removed == ()
         shelf(bucket, tmp_path / "s").mark_used(FINGERPRINT)
         assert gc.collect(bucket, grace_seconds=WEEK).spared == (FINGERPRINT,)
-        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")
 
     def test_a_build_that_wants_it_meanwhile_gets_it_back(self, bucket: Bucket, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +337,7 @@ class TestCollecting:
 
         monkeypatch.setattr(Bucket, "create", create)
         assert published(bucket, tmp_path / "a")
-        engines.fetch(bucket, FINGERPRINT, tmp_path / "pod")
+        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")
 
     def test_no_file_goes_while_a_manifest_cannot_be_read(self, bucket: Bucket, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:

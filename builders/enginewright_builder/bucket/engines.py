@@ -94,7 +94,7 @@ def publish(bucket: Bucket, folder: Path, fingerprint: str, scratch: Path | None
     return found_manifest
 
 
-def fetch(bucket: Bucket, fingerprint: str, folder: Path, manifest_digest: str = "") -> Manifest:
+def fetch_engine(bucket: Bucket, fingerprint: str, folder: Path, manifest_digest: str = "") -> Manifest:
     """Makes the engine local: ``folder`` then holds its files and no others. What an earlier try left there whole
     stays. Raises :class:`VerificationError`, and what the bucket does."""
     found = bucket.read(manifest_key(fingerprint))
