@@ -32,6 +32,9 @@ TERMINATION_MESSAGE_BYTES = 4096
 _TEXT_CUTS = (600, 300, 100)
 _REASON_CUTS = (200, 100)
 
+# Before the names of the variables that give a Job or replica the credentials of a store in a bucket.
+STORE_VARIABLES = "ENGINEWRIGHT_STORE_"
+
 MANIFEST_FILE = "manifest.json"
 REPORT_FILE = "build-report.json"
 REPORT_PAGE = "report.html"

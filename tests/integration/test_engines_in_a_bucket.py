@@ -13,8 +13,9 @@ import pytest
 
 from enginewright_builder import engine_store, store
 from enginewright_builder.bucket import engines, gc
-from enginewright_builder.bucket.client import PREFIX, Bucket, Entry
+from enginewright_builder.bucket.client import Bucket, Entry
 from enginewright_builder.cli import main
+from enginewright_builder.contract import STORE_VARIABLES as PREFIX
 from enginewright_builder.contract import BucketRequest, BuildRequest, Manifest, Outcome, SourceRequest
 from enginewright_builder.engine_store import BucketStore
 from enginewright_builder.errors import TransientError, UserError
@@ -246,6 +247,14 @@ class TestInAServingPod:
         monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
         assert self.run(uri, manifest, tmp_path) == 3
         assert f"cannot be fetched: {reason}" in said.read_text()
+
+    def test_one_file_is_read_and_checked(self, uri: str, manifest: Manifest, server: ObjectStore) -> None:
+        assert engines.read_file(uri, FINGERPRINT, "report.html") == FILES["report.html"]
+        with pytest.raises(VerificationError, match="nothing of engine"):
+            engines.read_file(uri, FINGERPRINT, "nothing")
+        blob(server, uri, manifest, "report.html").write_bytes(b"<HTML>")
+        with pytest.raises(VerificationError, match="digest"):
+            engines.read_file(uri, FINGERPRINT, "report.html")
 
     def test_a_bucket_that_is_gone_says_nothing_of_the_engine(self, uri: str, manifest: Manifest, said: Path,
                                                               tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from enginewright_builder.contract import STORE_VARIABLES
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.sources.object_store import ENDPOINTS, PART_BYTES, answer, connect
 from enginewright_builder.sources.remote import brief
 
-PREFIX = "ENGINEWRIGHT_STORE_"
 _URI = re.compile(r"(s3|gs)://([^/\s?#]+)(/[^\s?#]*)?")
 _CLOUDS = ("AWS_", "GOOGLE_")
 # What gives a pod its identity, and the region that comes with it: not of a Secret, but of the cluster.
@@ -187,7 +187,8 @@ class Bucket:
 def store_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What the client of the store may see of the clouds' variables: those given for the store, and the pod's own
     identity unless keys were given. Entries of a Secret that was made from files end with a line break."""
-    given = {name.removeprefix(PREFIX): value.strip() for name, value in environ.items() if name.startswith(PREFIX)}
+    given = {name.removeprefix(STORE_VARIABLES): value.strip() for name, value in environ.items()
+             if name.startswith(STORE_VARIABLES)}
     given = {name: value for name, value in given.items() if name.startswith(_CLOUDS) and value}
     if {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} & set(given):
         return given

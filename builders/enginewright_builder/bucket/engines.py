@@ -8,6 +8,7 @@ cannot mix theirs. Who reads checks every digest.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -112,6 +113,19 @@ def fetch_engine(bucket: Bucket, fingerprint: str, folder: Path, manifest_digest
         _expect(name, entry, bucket.download(blob_key(entry), entry.bytes, target))
     (folder / MANIFEST_FILE).write_bytes(data)
     return manifest
+
+
+def read_file(uri: str, fingerprint: str, name: str) -> bytes:
+    """One file of an engine, checked. Raises :class:`VerificationError`, and what the bucket does."""
+    bucket = Bucket(uri)
+    found = bucket.read(manifest_key(fingerprint))
+    manifest = _parsed(found[0], fingerprint) if found else None
+    entry = manifest.files.get(name) if manifest else None
+    blob = bucket.read(blob_key(entry)) if entry else None
+    if entry is None or blob is None:
+        raise VerificationError(f"{name} of engine {fingerprint[:12]} is not in {bucket.uri}")
+    _expect(name, entry, hashlib.sha256(blob[0]).hexdigest())
+    return blob[0]
 
 
 def pull_timing_caches(bucket: Bucket, folder: Path, say: Callable[[str], None]) -> None:

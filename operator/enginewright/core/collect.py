@@ -106,13 +106,17 @@ def _finish(seen: Shelves) -> Iterator[Action]:
 def _start(seen: Shelves, config: OperatorConfig) -> Iterator[Action]:
     """One Job a store at a time."""
     busy = {job.store_uri for job in seen.jobs}
-    due: dict[str, list[RecordMark]] = {}
+    due: dict[tuple[str, tuple[tuple[str, str], ...]], list[RecordMark]] = {}
     for record in seen.records:
         settled = record.unreferenced is not None and retired(record.unreferenced, seen.now - SETTLE, config)
         if seen.settled and settled and record.fingerprint not in seen.referenced and record.store_uri not in busy:
-            due.setdefault(record.store_uri, []).append(record)
-    for store_uri, records in sorted(due.items()):
+            due.setdefault((record.store_uri, record.access), []).append(record)
+    for (store_uri, access), records in sorted(due.items(), key=lambda item: item[0]):
+        if store_uri in busy:  # as another, which has its turn
+            continue
+        busy.add(store_uri)
         chosen = records[:ENGINES_AT_ONCE]
         engines = tuple(sorted(record.fingerprint for record in chosen))
-        yield Create(manifest=gc_job(seen.namespace, store_uri, chosen[0].claim_uid, engines, config),
+        yield Create(manifest=gc_job(seen.namespace, store_uri, chosen[0].claim_uid, engines, config,
+                                     dict(access)),
                      why=f"nobody has wanted {len(engines)} engines for {config.engine_grace} s")

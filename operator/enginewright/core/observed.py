@@ -170,13 +170,15 @@ class KeptRevision:
 @dataclass(frozen=True, kw_only=True)
 class RecordMark:
     """What the collector of unused engines sees of a record. ``version`` is its resourceVersion, ``unreferenced`` since
-    when nobody refers to the engine."""
+    when nobody refers to the engine, ``claim_uid`` empty where the store is a bucket, and ``access`` as whom that is
+    used, sorted pairs."""
 
     name: str
     version: str
     fingerprint: str
     store_uri: str
     claim_uid: str
+    access: tuple[tuple[str, str], ...] = ()
     unreferenced: datetime | None = None
 
 

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     BUILD_RETRYING = "BuildRetrying"
     BUILD_DEADLINE_EXCEEDED = "BuildDeadlineExceeded"
     STORE_MISSING = "StoreMissing"
+    STORE_UNREACHABLE = "StoreUnreachable"
     VOLUME_MISSING = "VolumeMissing"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     OUT_OF_MEMORY = "OutOfMemory"

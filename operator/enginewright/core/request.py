@@ -6,9 +6,11 @@ import hashlib
 import re
 from dataclasses import replace
 
+from enginewright.core.access import store_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
 from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TensorSpec
+from enginewright.core.spec.base import in_bucket
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource
 
@@ -25,7 +27,9 @@ def source_key(spec: Spec) -> str:
     # An object goes on to have the key that it had before a field came that it does not use.
     later = {"signature", "credentials_from", "service_account_name"}
     source = spec.source.model_dump(exclude={name for name in later if not getattr(spec.source, name)})
-    read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data)]
+    access = store_access(spec)
+    read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data),
+            *([access] if access else [])]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
 
 
@@ -53,12 +57,20 @@ def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Pl
 
 
 def store_claim(spec: Spec) -> str:
-    """Name of the PersistentVolumeClaim of the engine store."""
+    """Name of the PersistentVolumeClaim of the engine store; empty where it is a bucket."""
     return _claim(spec.store.uri) or ""
 
 
+def needed_claims(spec: Spec) -> frozenset[str]:
+    """Names of all PersistentVolumeClaims that the object's pods mount."""
+    return frozenset({store_claim(spec), *source_claims(spec)} - {""})
+
+
 def store_folder(spec: Spec) -> str:
-    """Path of the store inside its claim, without leading or trailing slash; empty for the claim's root."""
+    """Path of the store inside its claim, without leading or trailing slash; empty for the claim's root, and for a
+    bucket, whose engines are put into a folder of the pod's own."""
+    if in_bucket(spec.store.uri):
+        return ""
     return spec.store.uri.removeprefix(f"pvc://{store_claim(spec)}").strip("/")
 
 
@@ -105,6 +117,7 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         store_path="/".join(filter(None, (STORE_PATH, store_folder(spec)))),
         mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},
         keep_reference=spec.quality is not None,
+        bucket=contract.BucketRequest(uri=spec.store.uri) if in_bucket(spec.store.uri) else None,
     )
 
 

@@ -42,7 +42,7 @@ from enginewright.core.observed import (
     Observed,
     SignalWindow,
 )
-from enginewright.core.request import source_claims, store_claim
+from enginewright.core.request import needed_claims
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.fleet import is_fleet
@@ -224,7 +224,7 @@ class World:
         return any(live(job_view(raw, (), None, None)) for raw in here)
 
     async def _claims(self, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:
-        names = {store_claim(spec), *source_claims(spec)} if spec is not None else set()
+        names = needed_claims(spec) if spec is not None else ()
         found = await _together(*(self._get(CLAIM, view.namespace, name) for name in sorted(names)))
         return {name_of(raw): raw for raw in found if raw is not None}
 

@@ -1,7 +1,7 @@
 """Bringing an engine's ``report.html`` out of the store, which only pods can read.
 
-A pod that runs for a second mounts the store's claim read-only and prints the file; the image, the claim and the path
-are those with which the serving revision checks its engine.
+A pod that runs for a second prints the file; the image, the store's claim or bucket and the path are those with which
+the serving revision checks its engine.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ DEADLINE_SECONDS = 90.0
 LINES = 1000
 PRINT = ("import base64, pathlib, sys, zlib; "
          "print(base64.b64encode(zlib.compress(pathlib.Path(sys.argv[1]).read_bytes(), 9)).decode())")
+PRINT_FROM_BUCKET = ("import base64, sys, zlib; from enginewright_builder.bucket.engines import read_file; "
+                     "print(base64.b64encode(zlib.compress(read_file(*sys.argv[1:]), 9)).decode())")
 Object = Mapping[str, Any]
 
 
@@ -33,7 +35,8 @@ def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
     verify = next((one for one in template.get("initContainers", ()) if one["name"] == labels.CONTAINER_VERIFY), None)
     if verify is None:
         raise WishError(f"Deployment {deployment['metadata']['name']} has no container {labels.CONTAINER_VERIFY}")
-    keep = ("imagePullSecrets", "securityContext", "tolerations", "nodeSelector", "affinity")
+    keep = ("serviceAccountName", "imagePullSecrets", "securityContext", "tolerations", "nodeSelector", "affinity")
+    mounted = () if labels.VERIFY_FROM in verify["args"] else ("engine",)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -44,15 +47,23 @@ def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
             "restartPolicy": "Never",
             "activeDeadlineSeconds": int(DEADLINE_SECONDS),
             "containers": [{
-                **{key: verify[key] for key in ("image", "imagePullPolicy", "resources", "securityContext")
+                **{key: verify[key] for key in ("image", "imagePullPolicy", "envFrom", "resources", "securityContext")
                    if key in verify},
                 "name": "report",
-                "command": ["python3", "-c", PRINT, f"{verify['args'][0]}/{file}"],
-                "volumeMounts": [mount for mount in verify["volumeMounts"] if mount["name"] == "engine"],
+                "command": ["python3", "-c", *_program(verify["args"], file)],
+                "volumeMounts": [mount for mount in verify["volumeMounts"] if mount["name"] in mounted],
             }],
-            "volumes": [volume for volume in template["volumes"] if volume["name"] == "engine"],
+            "volumes": [volume for volume in template["volumes"] if volume["name"] in mounted],
         },
     }  # fmt: skip
+
+
+def _program(arguments: list[str], file: str) -> list[str]:
+    """What prints the file, and its arguments."""
+    if labels.VERIFY_FROM not in arguments:
+        return [PRINT, f"{arguments[0]}/{file}"]
+    bucket = arguments[arguments.index(labels.VERIFY_FROM) + 1]
+    return [PRINT_FROM_BUCKET, bucket, arguments[0].rpartition("/")[2], file]
 
 
 async def fetch(client: KubeClient, namespace: str, name: str, revision: str, file: str) -> bytes:
@@ -67,7 +78,7 @@ async def fetch(client: KubeClient, namespace: str, name: str, revision: str, fi
         async with asyncio.timeout(DEADLINE_SECONDS):
             text = await _printed(client, namespace, pod)
     except TimeoutError:
-        why = "the store's volume may be attached to a node that has no room"
+        why = "the store's volume may be attached to a node that has no room, or its bucket out of reach"
         raise WishError(f"pod {pod} did not run within {DEADLINE_SECONDS:.0f} s; {why}") from None
     finally:
         await client.delete(POD, namespace, pod)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enginewright.core import status
+from enginewright.core import request, status
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan, Scale
-from enginewright.core.request import source_claims, store_claim
 from enginewright.core.scaling import capacity_asked_for
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.signals import Target
@@ -55,4 +54,4 @@ def _starting(observed: Observed) -> tuple[float, ...]:
 
 def needed_claims(view: ObjectView) -> frozenset[str]:
     spec = parse_spec(view.spec)
-    return frozenset({store_claim(spec), *source_claims(spec)}) if isinstance(spec, Spec) else frozenset()
+    return request.needed_claims(spec) if isinstance(spec, Spec) else frozenset()

@@ -73,7 +73,14 @@ SPOT: dict[str, Any] = {
     "source": {"uri": "pvc://models/bert"},
     "placement": {"gpu": {"products": [H100]}, "spot": {"builds": "Prefer", "replicas": "Require"}},
 }
+BUCKET: dict[str, Any] = {
+    "source": {"uri": "s3://models/all-minilm-l6-v2", "credentialsFrom": {"name": "model-bucket"}},
+    "placement": {"accelerator": "cpu"},
+    "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "engine-bucket"},
+              "serviceAccountName": "engines"},
+}
 CONFIGS = {
+    "bucket": OperatorConfig(images=IMAGES),
     "cpu": OperatorConfig(images=IMAGES),
     "gpu": OperatorConfig(images=IMAGES, runtime_class_name="nvidia", image_pull_secrets=("registry",),
                           server_backends=("tensorrt", "onnxruntime", "python")),
@@ -83,8 +90,9 @@ CONFIGS = {
     "spot": OperatorConfig(images=IMAGES,
                            spot_labels={"example.com/spot": "yes", "karpenter.sh/capacity-type": "spot"}),
 }
-SPECS = {"cpu": CPU, "gpu": GPU, "mig": MIG, "dra": DRA, "spot": SPOT}
-NAMES = {"cpu": "minilm", "gpu": "bert", "mig": "bert-slice", "dra": "bert-claim", "spot": "bert-spot"}
+SPECS = {"cpu": CPU, "gpu": GPU, "mig": MIG, "dra": DRA, "spot": SPOT, "bucket": BUCKET}
+NAMES = {"cpu": "minilm", "gpu": "bert", "mig": "bert-slice", "dra": "bert-claim", "spot": "bert-spot",
+         "bucket": "minilm"}
 OBJECTS: dict[str, Children] = {kind: children_of(NAMES[kind], SPECS[kind], CONFIGS[kind]) for kind in SPECS}
 CASES = [(kind, child) for kind, children in OBJECTS.items() for child in children.all()]
 
@@ -213,9 +221,15 @@ def test_collector_of_unused_engines() -> None:
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
 
 
+def test_collector_of_unused_engines_in_a_bucket() -> None:
+    access = {"secret": "engine-bucket", "serviceAccount": "engines"}
+    manifest = gc_job("models", "s3://engines/team-a", "", ["e" * 64, "f" * 64], CONFIGS["bucket"], access)
+    check_golden(HERE / "bucket" / "gc_job.yaml", manifest)
+
+
 def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
-    wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "cpu/http_route.yaml",
+    wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "bucket/gc_job.yaml", "cpu/http_route.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
                "cpu/mirror_service.yaml",
                "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",

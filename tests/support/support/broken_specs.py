@@ -53,6 +53,15 @@ BROKEN = (
     Broken("a signature elsewhere", {"source": {"uri": "pvc://models/a", "signature": {
         "keyFrom": {"name": "keys", "key": "a.pub"}, "path": "a/../../b.sig"}}},
            "spec.source.signature.path", "a/../../b.sig", "without . and .."),
+    Broken("a volume with credentials", {**SOURCE, "store": {"uri": "pvc://engines", "credentialsFrom": {"name": "a"}}},
+           "spec.store.credentialsFrom", '"a"', "s3://BUCKET/prefix"),
+    Broken("a volume with an identity", {**SOURCE, "store": {"uri": "pvc://engines", "serviceAccountName": "a"}},
+           "spec.store.serviceAccountName", '"a"', "s3://BUCKET/prefix"),
+    Broken("a store that leaves its prefix", {**SOURCE, "store": {"uri": "s3://engines/../others"}},
+           "spec.store.uri", "s3://engines/../others", "without . and .."),
+    Broken("two identities for one pod", {"source": {"uri": "s3://models/a", "serviceAccountName": "reader"},
+                                          "store": {"uri": "s3://engines", "serviceAccountName": "writer"}},
+           "spec.store.serviceAccountName", "writer", "write one that may do both"),
     Broken("a window too short for the tolerance", {**SOURCE, "quality": {"window": 200}},
            "spec.quality.window", "200", "write at least 1376"),
     Broken("a sidecar of the monitor's name", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from enginewright.core import manifests
+from enginewright.core.access import store_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import Owner
 from enginewright.core.observed import ClaimView, EngineRecord, KeptRevision
@@ -72,6 +73,7 @@ class Children:
         resolve = manifests.resolve_job(owner, spec, config)
         build = manifests.build_job(owner, spec, self.placement, self.fingerprint, 1, config)
         request = build_request(owner.name, spec, RESOLVED, self.placement, config)
+        claim = store_claim(spec)
         found = {
             "resolve_request": manifests.request_configmap(owner, resolve["metadata"]["name"],
                                                            resolve_request(owner.name, spec, config)),
@@ -83,8 +85,8 @@ class Children:
             "service": manifests.service(owner),
             "pdb": manifests.pdb(owner),
             "engine_record": manifests.engine_record(
-                owner.namespace, ClaimView(name=store_claim(spec), uid="claim-uid", phase="Bound"), spec.store.uri,
-                self.outcome),
+                owner.namespace, ClaimView(name=claim, uid="claim-uid", phase="Bound") if claim else None,
+                spec.store.uri, self.outcome, store_access(spec)),
             "revision": manifests.revision_configmap(owner, self.kept),
         }
         if spec.autoscaling and spec.autoscaling.min_replicas == 0:
@@ -93,8 +95,8 @@ class Children:
                 "activator_service": manifests.activator_service(owner),
                 "backend_service": manifests.backend_service(owner, manifests.NOBODY),
             }
-        claim = manifests.claim_template(owner, self.placement)
-        return {**found, "claim_template": claim} if claim else found
+        template = manifests.claim_template(owner, self.placement)
+        return {**found, "claim_template": template} if template else found
 
 
 def children_of(name: str, raw: JSON, config: OperatorConfig | None = None, *, namespace: str = "models",

@@ -53,6 +53,19 @@ def told(actions: tuple[Action, ...]) -> list[str]:
 WANTED = frozenset({A})
 
 
+def test_engines_in_a_bucket_are_removed_as_who_built_them_one_after_the_other() -> None:
+    def in_bucket(fingerprint: str, secret: str) -> RecordMark:
+        mark = record(fingerprint, since=9 * DAY, store="s3://engines")
+        return replace(mark, access=(("secret", secret),), claim_uid="")
+
+    (made,) = collect(seen(in_bucket(A, "a"), in_bucket(B, "b")), CONFIG)
+    assert isinstance(made, Create)
+    assert made.manifest["metadata"]["annotations"][labels.ENGINES] == A
+    assert "ownerReferences" not in made.manifest["metadata"]
+    (container,) = made.manifest["spec"]["template"]["spec"]["containers"]
+    assert container["envFrom"][0]["secretRef"] == {"name": "a"}
+
+
 @pytest.mark.parametrize(("shelves", "expected"), [
     (seen(record(), referenced=WANTED), []),
     (seen(record()), ["mark engine-aaaa"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -569,6 +570,27 @@ def test_lost_engine_is_built_again_and_stuck_replicas_look_again() -> None:
     assert cluster.says("Ready") == "True/Serving"
     assert served_digests(cluster) == {record.outcome.manifest_digest for record in cluster.records.values()}
     assert [name[-2:] for name in cluster.jobs if "-build-" in name] == ["-2"], "once"
+
+
+IN_A_BUCKET = {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "keys"}}
+
+
+def test_an_engine_in_a_bucket_needs_no_claim_of_its_own() -> None:
+    cluster = Cluster(spec={**SPEC, "store": IN_A_BUCKET}, claims={"models"})
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+    (record,) = cluster.records.values()
+    assert (record.store_uri, record.store_claim) == ("s3://engines/team-a", "")
+
+
+def test_an_engine_in_a_bucket_that_replicas_refuse_is_read_as_a_whole_before_it_is_taken_again() -> None:
+    cluster = Cluster(spec={**SPEC, "store": IN_A_BUCKET})
+    cluster.settle()
+    lose_engine(cluster)
+    cluster.operate()
+    cluster.operate()
+    asked = json.loads(cluster.requests[build_job(cluster)])
+    assert asked["bucket"] == {"uri": "s3://engines/team-a", "check_digests": True}
 
 
 def served_digests(cluster: Cluster) -> set[str]:

@@ -13,6 +13,8 @@ from enginewright.core.decide.history import without_new
 from enginewright.core.observed import EndpointView
 from support.cluster import SPEC, Cluster, built, deeds, refused
 
+AWAY = {"phase": "Pending", "restarts": 5, "exit_code": 3, "failed_container": "verify",
+        "terminated_message": "engine cannot be fetched: StoreUnreachable: no route"}
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 NEW = {"engine": {"precision": "fp32"}}
 
@@ -179,6 +181,26 @@ def test_replicas_are_no_new_revision() -> None:
     assert deeds(plan) == [f"Scale minilm-{old} 3"]
     assert cluster.says("Ready") == "False/ReplicasNotReady"
     assert cluster.says("RolloutComplete") == "True/Complete"
+    cluster.settle()
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_a_candidate_that_waits_for_its_bucket_is_not_given_up() -> None:
+    cluster = serving(strategy="Canary")
+    old, records = cluster.revision, dict(cluster.records)
+    cluster.edit(**NEW)
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    cluster.operate()
+    (new,) = set(cluster.replicas()) - {old}
+    cluster.broken = {new: AWAY}
+    for _ in range(30):
+        cluster.step()
+        cluster.finish(built(built_at=cluster.now), of="build")
+    assert set(cluster.replicas()) == {old, new}
+    assert "StoreUnreachable: no route" in cluster.condition("RolloutComplete")["message"]
+    assert len(cluster.records) == len(records) + 1, "nothing is wrong with the engine"
+    cluster.broken = {}
     cluster.settle()
     assert cluster.says("Ready") == "True/Serving"
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,10 +17,12 @@ from enginewright.core.manifests import (
     resolve_job_name,
 )
 from enginewright.core.manifests.common import Owner, resources
+from enginewright.core.manifests.record import record_mark
 from enginewright.core.manifests.server import startup_seconds
 from enginewright.core.observed import ObjectView
 from enginewright.core.placement import Placement
 from enginewright.core.spec import ResourcesSpec
+from enginewright_builder.contract import ResolvedSource
 from support.children import ENGINE, Children, children_of
 
 JSON = dict[str, Any]
@@ -76,9 +78,9 @@ def test_an_upgrade_of_the_operator_makes_no_new_revision() -> None:
 @pytest.mark.parametrize(("load_seconds", "wanted"), [(0.0, 60), (4.5, 83), (100.0, 560)])
 def test_the_start_up_probe_is_sized_to_the_engine(load_seconds: float, wanted: int) -> None:
     children = children_of("m", BASE)
-    engine = dataclasses.replace(ENGINE, load_seconds=load_seconds)
-    outcome = dataclasses.replace(children.outcome, engine=engine)
-    assert startup_seconds(dataclasses.replace(children.record, outcome=outcome)) == wanted
+    engine = replace(ENGINE, load_seconds=load_seconds)
+    outcome = replace(children.outcome, engine=engine)
+    assert startup_seconds(replace(children.record, outcome=outcome)) == wanted
 
 
 def test_grace_outlasts_drain_and_exit() -> None:
@@ -168,8 +170,8 @@ def test_a_users_node_affinity_and_ours_both_hold() -> None:
     affinity = {"nodeAffinity": {required: zones}, "podAffinity": {}}
     children = children_of("m", {**BASE, "placement": {"accelerator": "gpu"},
                                  "serving": {"podTemplate": {"spec": {"affinity": affinity}}}})
-    outcome = dataclasses.replace(children.outcome, engine=dataclasses.replace(ENGINE, device="NVIDIA H200"))
-    manifest = deployment(children.owner, children.spec, dataclasses.replace(children.record, outcome=outcome),
+    outcome = replace(children.outcome, engine=replace(ENGINE, device="NVIDIA H200"))
+    manifest = deployment(children.owner, children.spec, replace(children.record, outcome=outcome),
                           children.placement, children.config)
     pod = manifest["spec"]["template"]["spec"]
     terms = pod["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
@@ -189,7 +191,7 @@ def test_what_is_no_record(broken: JSON) -> None:
 
 def test_a_record_of_another_engine_or_store_is_no_record() -> None:
     record = children_of("m", BASE).all()["engine_record"]
-    for key, value in ((labels.FINGERPRINT_FULL, "f" * 64), (labels.STORE_URI, "s3://bucket")):
+    for key, value in ((labels.FINGERPRINT_FULL, "f" * 64), (labels.STORE_URI, "nfs://host/engines")):
         annotations = {**record["metadata"]["annotations"], key: value}
         assert read_record({**record, "metadata": {**record["metadata"], "annotations": annotations}}) is None
 
@@ -201,3 +203,30 @@ def test_the_hash_of_a_manifest_changes_with_it() -> None:
 
     assert digest() == digest(replicas=2)
     assert digest() != digest(rollout={"maxSurge": 2})
+
+
+@pytest.mark.parametrize(("quality", "source_mib", "expected"), [
+    (False, None, {"sizeLimit": "1070Mi"}), (True, 100, {"sizeLimit": "1370Mi"}),
+    (True, None, {}),  # an eviction is worse than no limit
+])
+def test_room_for_an_engine_that_is_fetched(quality: bool, source_mib: int | None, expected: JSON) -> None:
+    spec = {**BASE, "store": {"uri": "s3://engines"}, **({"quality": {}} if quality else {})}
+    children = children_of("m", spec)
+    source = ResolvedSource(digest=f"sha256:{'0' * 64}", format="onnx", size_bytes=(source_mib or 0) << 20)
+    record = replace(children.record, outcome=replace(children.outcome, source=source if source_mib else None))
+    made = deployment(children.owner, children.spec, record, children.placement, children.config)
+    volumes = {volume["name"]: volume for volume in made["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["engine"] == {"name": "engine", "emptyDir": expected}
+
+
+def test_a_record_of_a_bucket_comes_back() -> None:
+    spec = {**BASE, "store": {"uri": "gs://engines/a", "credentialsFrom": {"name": "keys"}}}
+    made = children_of("m", spec).all()["engine_record"]
+    made["metadata"]["resourceVersion"] = "7"
+    record, mark = read_record(made), record_mark(made)
+    assert record is not None
+    assert (record.store_uri, record.store_claim) == ("gs://engines/a", "")
+    assert mark is not None
+    assert (mark.claim_uid, mark.access) == ("", (("secret", "keys"),))
+    made["metadata"]["annotations"][labels.STORE_ACCESS] = "[]"
+    assert record_mark(made) == replace(mark, access=())

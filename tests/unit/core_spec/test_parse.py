@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright.core.problems import Problem, summarise
-from enginewright.core.spec import Spec, parse_spec
+from enginewright.core.spec import Spec, parse_spec, validate
 from support.specs import valid_specs
 
 SOURCE = {"source": {"uri": "pvc://models/a"}}
@@ -66,6 +66,14 @@ def test_other_sources_are_refused_with_what_to_write(uri: str) -> None:
     assert "pvc://CLAIM/path" in problem.remedy
 
 
+@pytest.mark.parametrize("uri", ["pvc://engines", "pvc://engines/team-a", "s3://engines", "s3://my.engines-1/team/a",
+                                 "gs://engines_eu/a"])
+def test_supported_stores(uri: str) -> None:
+    spec = parse_spec({**SOURCE, "store": {"uri": uri}})
+    assert isinstance(spec, Spec)
+    assert validate(spec) == ()
+
+
 @pytest.mark.parametrize("metric", ["cosine", "relative-error", "onnx", "python:word-error_rate.v2"])
 def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
     spec = parse_spec({**SOURCE, "accuracy": {"metric": metric}})
@@ -111,7 +119,9 @@ def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
     ({**SOURCE, "autoscaling": {}}, "spec.autoscaling.maxReplicas", "nothing", "add it"),
     ({**SOURCE, "suspend": "yes"}, "spec.suspend", '"yes"', "true or false"),
     ({**SOURCE, "accuracy": None}, "spec.accuracy", "null", "an object"),
-    ({**SOURCE, "store": {"uri": "s3://bucket"}}, "spec.store.uri", '"s3://bucket"', "pvc://CLAIM"),
+    ({**SOURCE, "store": {"uri": "s3://Bucket"}}, "spec.store.uri", '"s3://Bucket"', "pvc://CLAIM"),
+    ({**SOURCE, "store": {"uri": "hf://org/name"}}, "spec.store.uri", '"hf://org/name"', "s3://BUCKET/prefix"),
+    ({**SOURCE, "store": {"uri": "s3://bucket/a b"}}, "spec.store.uri", '"s3://bucket/a b"', "gs://BUCKET/prefix"),
     ({"source": {"uri": "pvc://m/a", "digest": "sha256:12"}}, "spec.source.digest", '"sha256:12"', "64 lower-case"),
 ])
 def test_one_wrong_field(raw: Any, field: str, value: str, remedy: str) -> None:

@@ -10,6 +10,7 @@ from enginewright.core.placement import Placement, place
 from enginewright.core.problems import summarise
 from enginewright.core.request import (
     build_request,
+    needed_claims,
     resolve_request,
     source_claims,
     source_key,
@@ -17,7 +18,7 @@ from enginewright.core.request import (
     store_folder,
 )
 from enginewright.core.spec import Spec, parse_spec
-from enginewright_builder.contract import BuildRequest, ContractError, ResolvedSource
+from enginewright_builder.contract import BucketRequest, BuildRequest, ContractError, ResolvedSource
 from support.specs import Raw, valid_specs
 
 CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"), server_backends=("python", "onnxruntime"),
@@ -133,6 +134,18 @@ def test_the_builder_reads_what_was_written(raw: Raw) -> None:
     ({"source": {"uri": "pvc://models/bert", "serviceAccountName": "a"}}, True),
     ({"accuracy": {}}, True), ({"engine": {"precision": "fp32"}}, True), ({"replicas": 3}, False),
     ({"objective": {}}, False),
+    ({"store": {"uri": "s3://engines"}}, True),
 ])
 def test_the_source_key_is_over_what_a_resolve_step_reads(change: dict[str, Any], other: bool) -> None:
     assert (source_key(spec_of({**FULL, **change})) != source_key(spec_of(FULL))) == other
+
+
+def test_a_store_in_a_bucket_is_named_and_makes_no_other_engine() -> None:
+    there = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "keys"}}})
+    stranger = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "others"}}})
+    assert (store_claim(there), store_folder(there)) == ("", "")
+    assert needed_claims(there) == set(source_claims(there))
+    assert source_key(there) != source_key(stranger), "other credentials may do"
+    request = resolve_request("bert", there, OperatorConfig())
+    assert (request.store_path, request.bucket) == ("/store", BucketRequest(uri="s3://engines/team-a"))
+    assert request_of({**FULL, "store": {"uri": "s3://engines/team-a"}}).fingerprint() == request_of(FULL).fingerprint()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from enginewright.plugin.report import PRINT, reader, unpack
+from enginewright.plugin.report import PRINT, PRINT_FROM_BUCKET, reader, unpack
 from enginewright.plugin.wishes import WishError
 
 GOLDENS = Path(__file__).resolve().parents[2] / "golden"
@@ -25,13 +25,26 @@ def test_it_sees_the_engine_as_the_replica_does_and_no_more(path: Path) -> None:
     for deployment in found:
         pod = reader("minilm", deployment, "report.html")["spec"]
         (container,) = pod["containers"]
-        assert [mount["name"] for mount in container["volumeMounts"]] == ["engine"]
-        assert container["volumeMounts"][0]["readOnly"] is True
-        assert [volume["name"] for volume in pod["volumes"]] == ["engine"]
-        assert container["command"][-1].startswith("/store/")
-        assert container["command"][-1].endswith("/report.html")
+        if "--from" not in deployment["spec"]["template"]["spec"]["initContainers"][0]["args"]:
+            assert [mount["name"] for mount in container["volumeMounts"]] == ["engine"]
+            assert container["volumeMounts"][0]["readOnly"] is True
+            assert [volume["name"] for volume in pod["volumes"]] == ["engine"]
+            assert container["command"][-1].startswith("/store/")
+            assert container["command"][-1].endswith("/report.html")
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert pod["automountServiceAccountToken"] is False
+
+
+def test_from_a_bucket_it_reads_as_the_replica_does() -> None:
+    (deployment,) = yaml.safe_load_all((GOLDENS / "manifests" / "bucket" / "deployment.yaml").read_text())
+    pod = reader("minilm", deployment, "report.html")["spec"]
+    (container,) = pod["containers"]
+    fingerprint = deployment["metadata"]["annotations"]["enginewright.io/fingerprint-full"]
+    assert container["command"] == ["python3", "-c", PRINT_FROM_BUCKET, "s3://engines/team-a", fingerprint,
+                                    "report.html"]
+    assert container["envFrom"] == [{"prefix": "ENGINEWRIGHT_STORE_", "secretRef": {"name": "engine-bucket"}}]
+    assert pod["serviceAccountName"] == "engines"
+    assert (container["volumeMounts"], pod["volumes"]) == ([], [])
 
 
 def test_there_are_such_goldens() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enginewright.core.decide.jobs import Trouble, pod_trouble
-from enginewright.core.decide.repair import refusal
+from enginewright.core.decide.repair import fetches, refusal, unreachable
 from enginewright.core.decide.room import room
 from enginewright.core.decide.serving import pods_of
 from enginewright.core.decide.world import World, count
@@ -32,7 +32,7 @@ def starting_trouble(world: World, deployment: DeploymentView | None, revision: 
     if refused := refusal(pods, revision, record):
         return refused
     for pod in pods:
-        if pod.restarts >= CRASHES and not pod.ready:
+        if pod.restarts >= CRASHES and not pod.ready and not fetches(pod):
             return _crash(pod)
     if deployment and deployment.progress_deadline_exceeded:
         return Trouble(
@@ -54,6 +54,8 @@ def waiting_trouble(world: World, placement: Placement | None, revision: str) ->
     """Why replicas wait to start: nothing wrong with the revision itself. Without a ``placement`` it is another one
     than the spec asks for."""
     pods = pods_of(world.observed, revision)
+    if away := unreachable(pods):
+        return away
     deployed = world.observed.deployment(revision)
     record = world.observed.records.get(deployed.fingerprint) if deployed else None
     if placement and record and record.outcome.engine:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from enginewright.core.access import store_access
 from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.decide import attempts, backoff, build_lease, children
 from enginewright.core.decide.jobs import (
@@ -35,6 +36,7 @@ from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
+from enginewright.core.spec.base import in_bucket
 from enginewright.core.status import BuildStatus
 from enginewright_builder.contract import BuildRequest, CandidateSummary, Outcome, Progress
 
@@ -231,11 +233,14 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
             ),
         )
     claim = world.observed.claims.get(store_claim(world.spec))
-    if claim is None:
+    if claim is None and not in_bucket(world.spec.store.uri):
         return build.says(*(missing_claim(world) or (Reason.STORE_MISSING, "")), memory, requeue=LOOK_AGAIN)
     outcome = replace(outcome, fingerprint=build.fingerprint)
     record = EngineRecord(
-        fingerprint=build.fingerprint, store_claim=claim.name, outcome=outcome, store_uri=world.spec.store.uri
+        fingerprint=build.fingerprint,
+        store_claim=store_claim(world.spec),
+        outcome=outcome,
+        store_uri=world.spec.store.uri,
     )
     return BuildResult(
         verdict=present_verdict(record, outcome.cache_hit),
@@ -254,7 +259,9 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
         actions=(
             *_drop_old_record(build),
             Create(
-                manifest=engine_record(world.obj.namespace, claim, world.spec.store.uri, outcome),
+                manifest=engine_record(
+                    world.obj.namespace, claim, world.spec.store.uri, outcome, store_access(world.spec)
+                ),
                 why=f"Job {job.name} published the engine",
             ),
             Delete(api_version="v1", kind="ConfigMap", name=job.name, why="the request of a finished build"),

@@ -65,6 +65,8 @@ def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placemen
     fingerprint = request.fingerprint()
     remembered = world.memory.build
     memory = remembered if remembered and remembered.fingerprint == fingerprint else begun(world, fingerprint)
+    if request.bucket and memory and memory.repairs:  # a replica has refused what has the right size
+        request = replace(request, bucket=replace(request.bucket, check_digests=True))
     result = EngineResult(
         verdict=unknown(Condition.ENGINE_BUILT, Reason.WAITING_FOR_SOURCE, ""),
         fingerprint=fingerprint,

@@ -18,7 +18,7 @@ from enginewright.core.observed import DeploymentView, EngineRecord, PodView
 from enginewright.core.plan import Action, Delete
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import BuildStatus
-from enginewright_builder.contract import EXIT_USER, MISFITS, SMOKE_TEST_FAILED
+from enginewright_builder.contract import EXIT_TRANSIENT, EXIT_USER, MISFITS, SMOKE_TEST_FAILED
 
 MAX_REPAIRS = 2
 
@@ -56,6 +56,21 @@ def outdated(pods: tuple[PodView, ...], deployed: DeploymentView, record: Engine
 
 def _looks_for_another(pod: PodView, record: EngineRecord) -> bool:
     return pod.manifest_digest not in ("", record.outcome.manifest_digest)
+
+
+def fetches(pod: PodView) -> bool:
+    """Whether a replica tries to fetch its engine and cannot, which says nothing of the engine: the bucket refuses, or
+    does not answer. The kubelet goes on trying."""
+    failed = pod.failed_container == CONTAINER_VERIFY and pod.exit_code == EXIT_TRANSIENT
+    return failed and not pod.ready and not pod.deleting
+
+
+def unreachable(pods: tuple[PodView, ...]) -> Trouble | None:
+    waiting = next(filter(fetches, pods), None)
+    if waiting is None:
+        return None
+    said = waiting.terminated_message.strip() or f"kubectl logs {waiting.name} -c {CONTAINER_VERIFY} says why"
+    return Trouble(reason=Reason.STORE_UNREACHABLE, message=f"Replica {waiting.name} waits for its engine: {said}")
 
 
 def refusal(pods: tuple[PodView, ...], revision: str, record: EngineRecord | None = None) -> Trouble | None:

@@ -56,7 +56,7 @@ def missing_claim(world: World) -> tuple[str, str] | None:
 
 def missing_store(world: World) -> tuple[str, str] | None:
     claim = store_claim(world.spec)
-    if claim in world.observed.claims:
+    if not claim or claim in world.observed.claims:  # of a bucket the Jobs say whether it is there
         return None
     return Reason.STORE_MISSING, (
         f"PersistentVolumeClaim {claim} of spec.store.uri {world.spec.store.uri} does not exist "

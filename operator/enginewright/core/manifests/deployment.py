@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.access import ACCOUNT, account_of, store_access, store_variables
 from enginewright.core.batching import SafeSet
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.batcher import adaptive, batcher, key_mounts, key_volumes
@@ -34,6 +35,7 @@ from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.request import STORE_PATH, server_image
 from enginewright.core.spec import Spec
+from enginewright.core.spec.base import in_bucket
 from enginewright.core.spot import on_spot
 
 # Raised when what a revision is changes for the same spec, so that an upgrade rolls on purpose only.
@@ -42,6 +44,7 @@ REVISION_VERSION = 2
 SMOKE_SIZE = "32Mi"
 SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
 _DIGEST = "--manifest-digest"
+ENGINE_SPARE_MIB = 1024
 IMAGE_PULL_SECONDS = 900  # server images weigh up to 10 GB
 
 
@@ -56,6 +59,7 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
         "fingerprint": fingerprint,
         "image": server_image(spec, config),
         "store": spec.store.uri,
+        **({"access": access} if (access := store_access(spec)) else {}),
         "serving": spec.serving.model_dump(mode="json", exclude={"image"}),
         "placement": [dict(placement.limits), node_placement(_spot(placement, spec, config)),
                       device_claims("", placement)],
@@ -122,6 +126,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
     found = adaptive(spec, record, placement, config)
     safe = found if isinstance(found, SafeSet) else None
     return {
+        **account_of(store_access(spec).get(ACCOUNT, "")),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         # Drain, then Triton's own time to finish what is in flight, and a margin before it is killed.
@@ -137,10 +142,22 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
                                   mirror=mirror_name(owner.name) if spec.rollout.analysis.mirror else "")]
                          if spec.quality else []),
                        *([batcher(safe, owner.served_as, config)] if safe else [])],
-        "volumes": [claim_volume("engine", record.store_claim),
+        "volumes": [_engine_volume(spec, record),
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
                     *(trace_volumes() if spec.quality else []), *(key_volumes() if safe else [])],
     }
+
+
+def _engine_volume(spec: Spec, record: EngineRecord) -> JSON:
+    """From a bucket the engine is fetched to the node, which evicts a pod that takes more than it said it would: so
+    the limit is for what has gone wrong, and there is room beside the engine for its reports and its reference."""
+    if not in_bucket(spec.store.uri):
+        return claim_volume("engine", record.store_claim)
+    engine, source = record.outcome.engine, record.outcome.source
+    if engine is None or (spec.quality and source is None):
+        return {"name": "engine", "emptyDir": {}}
+    most = 2 * engine.size_bytes + (3 * source.size_bytes if source and spec.quality else 0)
+    return {"name": "engine", "emptyDir": {"sizeLimit": f"{(most >> 20) + ENGINE_SPARE_MIB}Mi"}}
 
 
 def proven_digest(pod: Mapping[str, Any]) -> str:
@@ -154,7 +171,9 @@ def proven_digest(pod: Mapping[str, Any]) -> str:
 
 def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: SafeSet | None) -> JSON:
     """Checks every file against the engine's manifest before a server reads them. It sees the whole store: mounting the
-    engine's folder alone would create it where it is missing."""
+    engine's folder alone would create it where it is missing. From a bucket it fetches the engine first."""
+    bucket = in_bucket(spec.store.uri)
+    variables = store_variables(store_access(spec))
     return {
         "name": labels.CONTAINER_VERIFY,
         "image": config.images.operator,
@@ -162,11 +181,13 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: Safe
         "command": ["python3", "-m", "enginewright_builder.verify"],
         "args": [f"{STORE_PATH}/{engine_path(spec, record)}", "--fingerprint", record.fingerprint,
                  _DIGEST, record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
-                 *([f"--model-control-key={labels.KEY_FILE}"] if safe else [])],
+                 *([f"--model-control-key={labels.KEY_FILE}"] if safe else []),
+                 *([labels.VERIFY_FROM, spec.store.uri] if bucket else [])],
+        **({"envFrom": variables} if variables else {}),
         "resources": resources(config.verify_resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": STORE_PATH, "readOnly": True},
+        "volumeMounts": [{"name": "engine", "mountPath": STORE_PATH, **({} if bucket else {"readOnly": True})},
                          {"name": "smoke-test", "mountPath": SMOKE_PATH},
                          {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
                          *(key_mounts(read_only=False) if safe else [])],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from enginewright.core import labels
+from enginewright.core.access import ACCOUNT, account_of, store_variables
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import (
     JSON,
@@ -16,12 +17,16 @@ from enginewright.core.manifests.common import (
     sealed,
     short_hash,
 )
+from enginewright.core.manifests.record import claim_owner
 from enginewright.core.request import STORE_PATH
+from enginewright.core.spec.base import in_bucket
 
 
-def gc_job(namespace: str, store_uri: str, claim_uid: str, engines: Sequence[str], config: OperatorConfig) -> JSON:
-    """``engines`` are fingerprints. Owned by the store's claim, as its records are: no object asked for it."""
-    claim, _, folder = store_uri.removeprefix("pvc://").partition("/")
+def gc_job(namespace: str, store_uri: str, claim_uid: str, engines: Sequence[str], config: OperatorConfig,
+           access: Mapping[str, str] | None = None) -> JSON:
+    """``engines`` are fingerprints. Owned by the store's claim, as its records are: no object asked for it. One for a
+    bucket has no owner; ``access`` says as whom it works."""
+    claim = "" if in_bucket(store_uri) else store_uri.removeprefix("pvc://").partition("/")[0]
     common = {labels.NAME: labels.PRODUCT, labels.COMPONENT: labels.COMPONENT_GC, labels.PART_OF: labels.PRODUCT,
               labels.MANAGED_BY: labels.PRODUCT, labels.STEP: labels.COMPONENT_GC}
     return sealed({
@@ -32,22 +37,26 @@ def gc_job(namespace: str, store_uri: str, claim_uid: str, engines: Sequence[str
             "namespace": namespace,
             "labels": common,
             "annotations": {labels.STORE_URI: store_uri, labels.ENGINES: ",".join(engines)},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim,
-                                 "uid": claim_uid}],
+            **({"ownerReferences": [claim_owner(claim, claim_uid)]} if claim else {}),
         },
         "spec": {
             "backoffLimit": config.job_backoff_limit,
             "activeDeadlineSeconds": config.resolve_deadline,
             "ttlSecondsAfterFinished": config.job_ttl,
-            "template": {"metadata": {"labels": dict(common)}, "spec": _pod(claim, folder.strip("/"), engines, config)},
+            "template": {"metadata": {"labels": dict(common)},
+                         "spec": _pod(store_uri, claim, engines, config, access or {})},
         },
     })
 
 
-def _pod(claim: str, folder: str, engines: Sequence[str], config: OperatorConfig) -> JSON:
-    store = "/".join(filter(None, (STORE_PATH, folder)))
+def _pod(store_uri: str, claim: str, engines: Sequence[str], config: OperatorConfig,
+         access: Mapping[str, str]) -> JSON:
+    folder = store_uri.removeprefix(f"pvc://{claim}").strip("/")
+    store = "/".join(filter(None, (STORE_PATH, folder))) if claim else store_uri
+    variables = store_variables(access)
     return {
         "restartPolicy": "Never",
+        **account_of(access.get(ACCOUNT, "")),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(),
@@ -58,10 +67,12 @@ def _pod(claim: str, folder: str, engines: Sequence[str], config: OperatorConfig
             "imagePullPolicy": config.pull_policy,
             "command": ["enginewright-build"],
             "args": ["gc", "--store", store, "--grace", str(config.engine_grace), "--remove", *engines],
+            **({"envFrom": variables} if variables else {}),
             "resources": resources(config.resolve_resources),
             "securityContext": container_security(),
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "volumeMounts": [{"name": "store", "mountPath": STORE_PATH}, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+            "volumeMounts": [*([{"name": "store", "mountPath": STORE_PATH}] if claim else []),
+                             {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
         }],
-        "volumes": [claim_volume("store", claim), {"name": "tmp", "emptyDir": {}}],
+        "volumes": [*([claim_volume("store", claim)] if claim else []), {"name": "tmp", "emptyDir": {}}],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from enginewright.core import labels
+from enginewright.core.access import ACCOUNT, account_of, store_access, store_variables
 from enginewright.core.config import OperatorConfig, Resources
 from enginewright.core.manifests.common import (
     JSON,
@@ -81,12 +82,12 @@ def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     claims = source_claims(spec)
     volumes = [{"name": "request", "configMap": {"name": step.name}},
                *(claim_volume(f"source-{index}", claim) for index, claim in enumerate(claims)),
-               claim_volume("store", store_claim(spec)), *step.volumes,
+               _store_volume(spec), *step.volumes,
                *scratch_volumes(SHARED_MEMORY)]
     return {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": step.deadline,
-        **({"serviceAccountName": account} if (account := spec.source.service_account_name) else {}),
+        **account_of(spec.source.service_account_name or store_access(spec).get(ACCOUNT, "")),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
@@ -99,19 +100,27 @@ def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     }
 
 
+def _store_volume(spec: Spec) -> JSON:
+    """An engine for a bucket is put together in a folder of the pod's own."""
+    claim = store_claim(spec)
+    return claim_volume("store", claim) if claim else {"name": "store", "emptyDir": {}}
+
+
 def _container(spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     mounts = [{"name": "request", "mountPath": REQUEST_PATH, "readOnly": True},
               *({"name": f"source-{index}", "mountPath": f"{SOURCES_PATH}/{claim}", "readOnly": True}
                 for index, claim in enumerate(source_claims(spec))),
               {"name": "store", "mountPath": STORE_PATH}, *step.mounts,
               *scratch_mounts()]
+    secret = spec.source.credentials_from
+    variables = [*([{"secretRef": {"name": secret.name}}] if secret else []), *store_variables(store_access(spec))]
     return {
         "name": step.kind,
         "image": config.images.builder,
         "imagePullPolicy": config.pull_policy,
         "command": ["enginewright-build"],
         "args": [step.kind, "--request", f"{REQUEST_PATH}/{REQUEST_FILE}"],
-        **({"envFrom": [{"secretRef": {"name": secret.name}}]} if (secret := spec.source.credentials_from) else {}),
+        **({"envFrom": variables} if variables else {}),
         "resources": resources(step.default_resources, step.resources, step.placement),
         "securityContext": container_security(),
         # Where a step dies before it can say why, the end of its log has to do.

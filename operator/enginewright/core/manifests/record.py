@@ -6,13 +6,17 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from enginewright.core import labels
 from enginewright.core.conditions import parse_timestamp
 from enginewright.core.manifests.common import JSON, sealed, short_hash
 from enginewright.core.observed import ClaimView, EngineRecord, RecordMark
-from enginewright_builder.contract import ContractError, Outcome
+from enginewright.core.spec.base import in_bucket
+from enginewright_builder.contract import ContractError, Outcome, canonical
 
 OUTCOME_FILE = "outcome.json"
+_ACCESS = TypeAdapter(dict[str, str])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -22,8 +26,10 @@ def record_name(fingerprint: str, store_uri: str) -> str:
     return f"engine-{labels.fingerprint_label(fingerprint)}-{short_hash(store_uri, 8)}"
 
 
-def engine_record(namespace: str, claim: ClaimView, store_uri: str, outcome: Outcome) -> JSON:
-    """Owned by the store's claim, not by the object that had it built: the engine stays for others."""
+def engine_record(namespace: str, claim: ClaimView | None, store_uri: str, outcome: Outcome,
+                  access: Mapping[str, str] | None = None) -> JSON:
+    """Owned by the store's claim, not by the object that had it built: the engine stays for others. One in a bucket has
+    no owner, and says as whom the bucket is used."""
     fingerprint = outcome.fingerprint
     return sealed({
         "apiVersion": "v1",
@@ -34,12 +40,16 @@ def engine_record(namespace: str, claim: ClaimView, store_uri: str, outcome: Out
             "labels": {labels.NAME: labels.PRODUCT, labels.COMPONENT: labels.COMPONENT_ENGINE,
                        labels.PART_OF: labels.PRODUCT, labels.MANAGED_BY: labels.PRODUCT,
                        labels.ENGINE: "true", labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
-            "annotations": {labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: store_uri},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim.name,
-                                 "uid": claim.uid}],
+            "annotations": {labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: store_uri,
+                            **({labels.STORE_ACCESS: canonical(dict(access))} if access else {})},
+            **({"ownerReferences": [claim_owner(claim.name, claim.uid)]} if claim else {}),
         },
         "data": {OUTCOME_FILE: outcome.to_json()},
     })
+
+
+def claim_owner(name: str, uid: str) -> JSON:
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": name, "uid": uid}
 
 
 def read_record(manifest: Mapping[str, Any]) -> EngineRecord | None:
@@ -50,10 +60,10 @@ def read_record(manifest: Mapping[str, Any]) -> EngineRecord | None:
     except ContractError:
         return None
     store_uri = str(annotations.get(labels.STORE_URI) or "")
-    ours = outcome.fingerprint == annotations.get(labels.FINGERPRINT_FULL) and store_uri.startswith("pvc://")
+    ours = outcome.fingerprint == annotations.get(labels.FINGERPRINT_FULL) and _known(store_uri)
     if not (ours and outcome.ok and outcome.engine):
         return None
-    claim = store_uri.removeprefix("pvc://").partition("/")[0]
+    claim = "" if in_bucket(store_uri) else store_uri.removeprefix("pvc://").partition("/")[0]
     return EngineRecord(
         fingerprint=outcome.fingerprint, store_claim=claim, outcome=outcome, store_uri=store_uri,
         unreferenced=parse_timestamp(annotations.get(labels.UNREFERENCED)),
@@ -66,7 +76,21 @@ def record_mark(manifest: Mapping[str, Any]) -> RecordMark | None:
     annotations = meta.get("annotations") or {}
     fingerprint, store_uri = annotations.get(labels.FINGERPRINT_FULL), str(annotations.get(labels.STORE_URI) or "")
     owners = [owner["uid"] for owner in meta.get("ownerReferences") or () if owner["kind"] == "PersistentVolumeClaim"]
-    if not (fingerprint and owners and store_uri.startswith("pvc://")):
+    if in_bucket(store_uri):
+        owners = [""]
+    if not (fingerprint and owners and _known(store_uri)):
         return None
     return RecordMark(name=meta["name"], version=meta["resourceVersion"], fingerprint=fingerprint, store_uri=store_uri,
-                      claim_uid=owners[0], unreferenced=parse_timestamp(annotations.get(labels.UNREFERENCED)))
+                      claim_uid=owners[0], unreferenced=parse_timestamp(annotations.get(labels.UNREFERENCED)),
+                      access=_access(annotations.get(labels.STORE_ACCESS)))
+
+
+def _known(store_uri: str) -> bool:
+    return store_uri.startswith("pvc://") or in_bucket(store_uri)
+
+
+def _access(text: str | None) -> tuple[tuple[str, str], ...]:
+    try:
+        return tuple(sorted(_ACCESS.validate_json(text).items())) if text else ()
+    except ValidationError:
+        return ()

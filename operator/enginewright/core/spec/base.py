@@ -50,7 +50,14 @@ _ARTIFACT = (rf"oci://{_REGISTRY}/{_ARTIFACT_NAME}(/{_ARTIFACT_NAME})*"
 _WEB = r"https://([^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 SOURCE_URI_PATTERN = (rf"^((pvc://{CLAIM_NAME}|{_BUCKET}|{_REPOSITORY}|{_ARTIFACT})(/[^\s?#]+)?|{_WEB}(/\S*)?|"
                       rf"file:///[^\s?#]+)$")
-STORE_URI_PATTERN = rf"^pvc://{CLAIM_NAME}(/[A-Za-z0-9._-]+)*$"
+STORE_URI_PATTERN = rf"^(pvc://{CLAIM_NAME}|{_BUCKET})(/[A-Za-z0-9._-]+)*$"
+
+
+
+def in_bucket(store_uri: str) -> bool:
+    """Whether the engine store is a bucket, and not a volume."""
+    return store_uri.startswith(("s3://", "gs://"))
+
 
 SourceUri = Annotated[
     str,
@@ -61,7 +68,8 @@ SourceUri = Annotated[
 StoreUri = Annotated[
     str,
     Field(max_length=512, pattern=STORE_URI_PATTERN),
-    Remedy("write pvc://CLAIM or pvc://CLAIM/folder, naming a PersistentVolumeClaim of the object's namespace"),
+    Remedy("write pvc://CLAIM or pvc://CLAIM/folder, naming a PersistentVolumeClaim of the object's namespace, or "
+           "s3://BUCKET/prefix or gs://BUCKET/prefix"),
 ]
 Digest = Annotated[
     str,

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from enginewright.core.spec.base import ImageName, LabelValue, SpecModel, StoreUri
+from enginewright.core.spec.base import CLAIM_NAME, MAX_NAME, ImageName, LabelValue, SpecModel, StoreUri
 from enginewright.core.spec.placement import LabelKey
 from enginewright.core.spec.resources import ResourcesSpec
+from enginewright.core.spec.source import CredentialsReference
 
 Labels = Annotated[Mapping[LabelKey, LabelValue], Field(max_length=32)]
 Annotations = Annotated[Mapping[LabelKey, Annotated[str, Field(max_length=4096)]], Field(max_length=32)]
@@ -79,5 +80,12 @@ class StoreSpec(SpecModel):
     """Where engines are kept."""
 
     uri: StoreUri = "pvc://enginewright-store"
-    """Engine store: pvc://CLAIM or pvc://CLAIM/folder. Build Jobs write it and servers read it, so that claims on
-    several nodes need ReadWriteMany."""
+    """Engine store: pvc://CLAIM or pvc://CLAIM/folder, s3://BUCKET/prefix or gs://BUCKET/prefix. Build Jobs write it
+    and servers read it, so that claims on several nodes need ReadWriteMany; from a bucket each replica fetches its
+    engine."""
+    credentials_from: CredentialsReference | None = None
+    """Who may list, read, write and delete in the bucket: Jobs and replicas have its entries as environment variables,
+    such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or GOOGLE_SERVICE_ACCOUNT_KEY."""
+    service_account_name: str = Field(default="", max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$")
+    """ServiceAccount of Jobs and replicas, where a cloud gives workloads an identity by it. Its own token is not
+    mounted. Left out: the namespace's default."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enginewright.core import mig
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
-from enginewright.core.spec.base import MAX_OBJECT_NAME
+from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
 from enginewright.core.spec.batching_rules import batching_problems
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.model import Spec
@@ -121,6 +121,21 @@ def _signature(spec: Spec) -> Iterator[Problem]:
     if {"..", "."} & set(signature.path.split("/")):
         yield _problem("spec.source.signature.path", signature.path, "leaves its folder",
                        "write the path without . and ..")
+
+
+def _store(spec: Spec) -> Iterator[Problem]:
+    store, account = spec.store, spec.source.service_account_name
+    if not in_bucket(store.uri):
+        for field, value in (("credentialsFrom", store.credentials_from and store.credentials_from.name),
+                             ("serviceAccountName", store.service_account_name)):
+            if value:
+                yield _problem(f"spec.store.{field}", value, f"has no meaning with {store.uri}: a volume is mounted by "
+                               "whoever may run pods", "remove it, or write s3://BUCKET/prefix or gs://BUCKET/prefix "
+                                                       "into spec.store.uri")
+    elif account and store.service_account_name and account != store.service_account_name:
+        yield _problem("spec.store.serviceAccountName", store.service_account_name,
+                       f"is another than spec.source.serviceAccountName {account}, and a build's pod has one alone",
+                       "write one that may do both, or name a Secret in credentialsFrom for one of them")
 
 
 def _objective(spec: Spec) -> Iterator[Problem]:
@@ -258,5 +273,5 @@ def _pod_template(spec: Spec) -> Iterator[Problem]:
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout,
-    _gateway, _interface, _uris, _resources, _pod_template, _signature, quality_problems,
+    _gateway, _interface, _uris, _resources, _pod_template, _signature, _store, quality_problems,
 )

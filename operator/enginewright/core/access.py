@@ -1,0 +1,31 @@
+"""Who may use a store in a bucket, and the parts of a pod that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from enginewright.core.spec import Spec
+from enginewright.core.spec.base import in_bucket
+from enginewright_builder.contract import STORE_VARIABLES
+
+SECRET, ACCOUNT = "secret", "serviceAccount"
+
+
+def store_access(spec: Spec) -> dict[str, str]:
+    """Names of a Secret and of a ServiceAccount; neither where the node's own identity has to do, or where the store is
+    a volume."""
+    secret = spec.store.credentials_from
+    named = {SECRET: secret.name if secret else "", ACCOUNT: spec.store.service_account_name}
+    return {key: name for key, name in named.items() if name} if in_bucket(spec.store.uri) else {}
+
+
+def store_variables(access: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Of a container's ``envFrom``. Those of the source have the same names, without the prefix."""
+    secret = access.get(SECRET)
+    return [{"prefix": STORE_VARIABLES, "secretRef": {"name": secret}}] if secret else []
+
+
+def account_of(name: str) -> dict[str, str]:
+    """Of a pod's spec. Its token stays unmounted: what gives a pod its identity brings one of its own."""
+    return {"serviceAccountName": name} if name else {}
