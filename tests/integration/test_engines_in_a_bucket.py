@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -16,12 +17,23 @@ from enginewright_builder.bucket import engines, gc
 from enginewright_builder.bucket.client import Bucket, Entry
 from enginewright_builder.cli import main
 from enginewright_builder.contract import STORE_VARIABLES as PREFIX
-from enginewright_builder.contract import BucketRequest, BuildRequest, Manifest, Outcome, SourceRequest
+from enginewright_builder.contract import (
+    AccuracyRequest,
+    BucketRequest,
+    BuildRequest,
+    EngineRequest,
+    Manifest,
+    Outcome,
+    SourceRequest,
+)
 from enginewright_builder.engine_store import BucketStore
 from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.pipeline import run_build, run_resolve
+from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.verify import VerificationError, verify
 from enginewright_builder.verify import main as check
 from support import object_store as stores
+from support.models import mlp
 from support.object_store import ObjectStore
 from support.stand_in import free_port
 
@@ -447,3 +459,49 @@ def test_a_request_says_which_store(uri: str, tmp_path: Path) -> None:
 
 def test_ages_are_the_buckets_own(bucket: Bucket) -> None:
     assert isinstance(gc._now(bucket), datetime)
+
+
+def build_of(bucket: Bucket, model: Path, folder: Path) -> tuple[BuildRequest, Outcome]:
+    """A real build in a pod of its own: nothing is there but the request."""
+    (folder / "store").mkdir(parents=True)
+    request = BuildRequest(model_name=folder.name, source=SourceRequest(uri=str(model)),
+                           engine=EngineRequest(max_batch_size=4, build_budget_seconds=15),
+                           accuracy=AccuracyRequest(tolerance=0.05), store_path=str(folder / "store"),
+                           bucket=BucketRequest(uri=bucket.uri))
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    return request, run_build(request, scratch, Tracker(JsonLines(io.StringIO())))
+
+
+@pytest.mark.triton
+def test_what_one_build_publishes_the_next_one_takes_and_a_replica_fetches(
+        bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginewright_builder.evidence.appraisal.SECONDS", float("-inf"))  # however slow this machine
+    model = tmp_path / "model.onnx"
+    model.write_bytes(mlp().SerializeToString())
+    _, first = build_of(bucket, model, tmp_path / "first")
+    assert first.ok, first.error
+    monkeypatch.setattr("enginewright_builder.building.build", lambda *rest: 1 / 0)
+    _, second = build_of(bucket, model, tmp_path / "second")
+    assert second.ok, second.error
+    assert second.cache_hit
+    assert (second.fingerprint, second.manifest_digest) == (first.fingerprint, first.manifest_digest)
+    (tmp_path / "smoke").mkdir()
+    assert check([str(tmp_path / "pod"), "--from", bucket.uri, "--fingerprint", first.fingerprint,
+                  "--manifest-digest", first.manifest_digest, "--smoke-test", str(tmp_path / "smoke")]) == 0
+    assert (tmp_path / "pod" / "model_repository" / "model" / "config.pbtxt").is_file()
+
+
+def test_a_store_that_cannot_be_written_ends_a_resolve_step(bucket: Bucket, tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a device is spent on an engine that could not be kept."""
+    model = tmp_path / "model.onnx"
+    model.write_bytes(mlp().SerializeToString())
+    (tmp_path / "store").mkdir()
+    request = BuildRequest(model_name="m", source=SourceRequest(uri=str(model)), store_path=str(tmp_path / "store"),
+                           bucket=BucketRequest(uri=bucket.uri))
+    assert run_resolve(request, tmp_path, Tracker(JsonLines(io.StringIO()))).ok
+    monkeypatch.setenv(f"{PREFIX}AWS_SECRET_ACCESS_KEY", "wrong")
+    error = run_resolve(request, tmp_path, Tracker(JsonLines(io.StringIO()))).error
+    assert error is not None
+    assert (error.reason, error.field) == ("StoreAccessDenied", "spec.store.uri")

@@ -151,3 +151,40 @@ async def test_an_engine_that_is_wanted_again_within_the_grace_period_is_a_hit(
     assert (await models.get("second"))["status"]["engine"]["cacheHit"] is True
     assert not await marked(models, fingerprint)
     assert kubelet.count("build") == 1
+
+
+async def test_engines_in_a_bucket_need_no_claim_and_go_as_who_built_them(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    kubelet.script.gc = "hold"
+    bucket = {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "keys"}}
+    fingerprint = await built(models, "there", store=bucket)
+    record = (await records(models))[fingerprint]
+    assert "ownerReferences" not in record["metadata"]
+    assert await built(models, "too", store=bucket) == fingerprint
+    assert (await models.get("too"))["status"]["engine"]["cacheHit"] is True
+    assert kubelet.count("build") == 1
+    for name in ("there", "too"):
+        await models.delete(name)
+        await models.gone(OPTIMISED_MODEL, name)
+
+    async def is_marked() -> str:
+        await operator.housekeeper.round()
+        return await marked(models, fingerprint)
+
+    await eventually(is_marked)
+    await age_mark(models, fingerprint)
+    await operator.housekeeper.round()
+
+    async def pod_of_the_job() -> Object:
+        found = await models.kube.list_all(POD, models.namespace, labels=COLLECTORS)
+        assert len(found) == 1, found
+        return found[0]
+
+    container = (await eventually(pod_of_the_job))["spec"]["containers"][0]
+    assert container["args"] == ["gc", "--store", "s3://engines/team-a", "--grace", "604800", "--remove", fingerprint]
+    assert container["envFrom"] == [{"prefix": "ENGINEWRIGHT_STORE_", "secretRef": {"name": "keys"}}]
+    kubelet.script.gc = "succeed"
+    await eventually(lambda: ended(models))
+    await operator.housekeeper.round()
+    assert await records(models) == {}
