@@ -14,7 +14,7 @@ import pytest
 
 from enginewright_builder import engine_store, store
 from enginewright_builder.bucket import engines, gc
-from enginewright_builder.bucket.client import Bucket, Entry
+from enginewright_builder.bucket.client import Bucket, Entry, store_environment
 from enginewright_builder.cli import main
 from enginewright_builder.contract import STORE_VARIABLES as PREFIX
 from enginewright_builder.contract import (
@@ -457,6 +457,31 @@ def test_a_request_says_which_store(uri: str, tmp_path: Path) -> None:
     assert not engine_store.of(there).holds(there.fingerprint())
 
 
+IRSA = {"AWS_ROLE_ARN": "role", "AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_REGION": "eu-west-1"}
+SOURCE = {"AWS_ACCESS_KEY_ID": "source", "AWS_SESSION_TOKEN": "source", "AWS_ENDPOINT_URL": "http://source",
+          "GOOGLE_SERVICE_ACCOUNT_KEY": "source"}
+
+
+@pytest.mark.parametrize(("environ", "seen"), [
+    (SOURCE, {}),
+    ({**SOURCE, "AWS_REGION": "of-the-source"}, {}),
+    ({**SOURCE, **IRSA}, IRSA),
+    ({**IRSA, f"{PREFIX}AWS_REGION": "eu-west-3\n"}, {**IRSA, "AWS_REGION": "eu-west-3"}),
+    ({**SOURCE, **IRSA, f"{PREFIX}AWS_ACCESS_KEY_ID": "a", f"{PREFIX}AWS_SECRET_ACCESS_KEY": "b"},
+     {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}),
+    ({f"{PREFIX}GOOGLE_SERVICE_ACCOUNT_KEY": "{}", f"{PREFIX}PATH": "/evil"}, {"GOOGLE_SERVICE_ACCOUNT_KEY": "{}"}),
+])
+def test_what_the_client_of_the_store_sees(environ: dict[str, str], seen: dict[str, str]) -> None:
+    assert store_environment(environ) == seen
+
+
+def test_a_key_for_google_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{PREFIX}GOOGLE_SERVICE_ACCOUNT_KEY", "no json")
+    with pytest.raises(UserError) as caught:
+        Bucket("gs://engines/team-a")
+    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.store.credentialsFrom")
+
+
 def test_ages_are_the_buckets_own(bucket: Bucket) -> None:
     assert isinstance(gc._now(bucket), datetime)
 
@@ -481,6 +506,7 @@ def test_what_one_build_publishes_the_next_one_takes_and_a_replica_fetches(
     model.write_bytes(mlp().SerializeToString())
     _, first = build_of(bucket, model, tmp_path / "first")
     assert first.ok, first.error
+    assert bucket.look(engines.used_key(first.fingerprint)), "said before it was looked for"
     monkeypatch.setattr("enginewright_builder.building.build", lambda *rest: 1 / 0)
     _, second = build_of(bucket, model, tmp_path / "second")
     assert second.ok, second.error

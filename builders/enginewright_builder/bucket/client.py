@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,13 @@ _REMEDY = ("name a Secret with credentials in spec.store.credentialsFrom, or a S
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """``key`` is relative to the store's prefix. ``version`` names this state of it, for :meth:`Bucket.replace`."""
+    """``key`` is relative to the store's prefix. ``version`` names this state of it, for :meth:`Bucket.replace`, in
+    the ways of S3 and of Google."""
 
     key: str
     size: int
     modified: datetime
-    version: str | None = None
+    version: Mapping[str, str] = field(default_factory=dict)
 
 
 class Bucket:
@@ -57,14 +58,13 @@ class Bucket:
         self.uri, self._prefix = uri.rstrip("/"), (match[3] or "").strip("/")
         self._store = _open(match[1], match[2], os.environ if environ is None else environ)
 
-    def read(self, key: str) -> tuple[bytes, str | None] | None:
-        """The object's bytes and its version; None where it is not there."""
+    def read(self, key: str) -> bytes | None:
+        """None where it is not there."""
         import obstore
 
         with self._told():
             try:
-                found = obstore.get(self._store, self._key(key))
-                return bytes(found.bytes()), found.meta.get("e_tag")
+                return bytes(obstore.get(self._store, self._key(key)).bytes())
             except FileNotFoundError as error:
                 if "NoSuchBucket" in str(error):
                     raise
@@ -95,9 +95,9 @@ class Bucket:
         """False where there is such an object already: of several that create one, one wins."""
         return self._put(key, data, "create")
 
-    def replace(self, key: str, data: bytes, version: str | None) -> bool:
+    def replace(self, key: str, data: bytes, version: Mapping[str, str]) -> bool:
         """False where the object has another state than ``version`` by now."""
-        return self._put(key, data, {"e_tag": version})
+        return self._put(key, data, dict(version))
 
     def _put(self, key: str, data: bytes, mode: Any) -> bool:
         import obstore
@@ -151,7 +151,8 @@ class Bucket:
         key = str(meta["path"])
         if self._prefix:
             key = key.removeprefix(f"{self._prefix}/")
-        return Entry(key=key, size=int(meta["size"]), modified=meta["last_modified"], version=meta.get("e_tag"))
+        return Entry(key=key, size=int(meta["size"]), modified=meta["last_modified"],
+                     version={name: str(meta[name]) for name in ("e_tag", "version") if meta.get(name)})
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

@@ -55,7 +55,7 @@ def look_up(bucket: Bucket, fingerprint: str, scratch: Path | None = None) -> Ma
     found = bucket.read(manifest_key(fingerprint))
     if found is None:
         return None
-    manifest = _parsed(found[0], fingerprint)
+    manifest = _parsed(found, fingerprint)
     for name, entry in sorted(manifest.files.items()):
         blob = bucket.look(blob_key(entry))
         if blob is None or blob.size != entry.bytes:
@@ -78,11 +78,11 @@ def publish(bucket: Bucket, folder: Path, fingerprint: str, scratch: Path | None
     for _ in range(_TRIES):
         if bucket.create(manifest_key(fingerprint), ours):
             break
-        version = _version(bucket, fingerprint)
+        there = bucket.look(manifest_key(fingerprint))
         with contextlib.suppress(VerificationError):
             if winner := look_up(bucket, fingerprint, scratch):
                 return winner
-        if bucket.replace(manifest_key(fingerprint), ours, version):
+        if there is not None and bucket.replace(manifest_key(fingerprint), ours, there.version):
             break
     # A collector may have looked at a file's age before it was uploaded again.
     for name, entry in manifest.files.items():
@@ -98,10 +98,9 @@ def publish(bucket: Bucket, folder: Path, fingerprint: str, scratch: Path | None
 def fetch_engine(bucket: Bucket, fingerprint: str, folder: Path, manifest_digest: str = "") -> Manifest:
     """Makes the engine local: ``folder`` then holds its files and no others. What an earlier try left there whole
     stays. Raises :class:`VerificationError`, and what the bucket does."""
-    found = bucket.read(manifest_key(fingerprint))
-    if found is None:
+    data = bucket.read(manifest_key(fingerprint))
+    if data is None:
         raise VerificationError(f"{bucket.uri}/{manifest_key(fingerprint)} is not there")
-    data = found[0]
     check_digest(data, manifest_digest)
     manifest = _parsed(data, fingerprint)
     _remove_foreign(folder, manifest)
@@ -119,13 +118,13 @@ def read_file(uri: str, fingerprint: str, name: str) -> bytes:
     """One file of an engine, checked. Raises :class:`VerificationError`, and what the bucket does."""
     bucket = Bucket(uri)
     found = bucket.read(manifest_key(fingerprint))
-    manifest = _parsed(found[0], fingerprint) if found else None
+    manifest = _parsed(found, fingerprint) if found is not None else None
     entry = manifest.files.get(name) if manifest else None
     blob = bucket.read(blob_key(entry)) if entry else None
     if entry is None or blob is None:
         raise VerificationError(f"{name} of engine {fingerprint[:12]} is not in {bucket.uri}")
-    _expect(name, entry, hashlib.sha256(blob[0]).hexdigest())
-    return blob[0]
+    _expect(name, entry, hashlib.sha256(blob).hexdigest())
+    return blob
 
 
 def pull_timing_caches(bucket: Bucket, folder: Path, say: Callable[[str], None]) -> None:
@@ -154,11 +153,6 @@ def _plain_files(folder: Path) -> Iterable[Path]:
     """Not the folders of typed graphs, which are hundreds of megabytes each."""
     return [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")] if (
         folder.is_dir()) else ()
-
-
-def _version(bucket: Bucket, fingerprint: str) -> str | None:
-    found = bucket.look(manifest_key(fingerprint))
-    return found.version if found else None
 
 
 def _expect(name: str, entry: FileEntry, digest: str | None) -> None:

@@ -55,7 +55,7 @@ def _remove(bucket: Bucket, fingerprint: str, there: dict[str, Entry], limit: da
     bucket.remove(key)
     mark = bucket.look(used)
     if mark is not None and mark.modified >= limit:
-        bucket.create(key, found[0])  # one that was built anew meanwhile stays
+        bucket.create(key, found)  # one that was built anew meanwhile stays
         return False
     bucket.remove(used)
     return True
@@ -101,7 +101,7 @@ def _named(bucket: Bucket) -> set[str]:
         if (found := bucket.read(entry.key)) is None:
             continue
         try:
-            named |= {blob_key(file) for file in Manifest.from_json(found[0].decode()).files.values()}
+            named |= {blob_key(file) for file in Manifest.from_json(found.decode()).files.values()}
         except (ContractError, UnicodeDecodeError) as error:
             raise TransientError("EngineCorrupt", f"{bucket.uri}/{entry.key} is not valid: {error}",
                                  field="spec.store.uri", value=bucket.uri,
