@@ -54,7 +54,7 @@ def test_broken_rules_between_fields(kubectl: Kubectl, broken: Broken) -> None:
     ({**SOURCE, "placement": {"gpu": {"products": ["H100 80"]}}}, "NVIDIA-H100-80GB-HBM3"),
     ({**SOURCE, "serving": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}, "unknown field"),
     ({**SOURCE, "serving": {"resources": {"limits": {"memory": "2 GB"}}}}, "spec.serving.resources.limits.memory"),
-    ({**SOURCE, "store": {"uri": "s3://bucket"}}, "write pvc://CLAIM or pvc://CLAIM/folder"),
+    ({**SOURCE, "store": {"uri": "s3://Bucket"}}, "write pvc://CLAIM or pvc://CLAIM/folder"),
     ({}, "spec.source: Required value"),
 ])
 def test_one_wrong_field(kubectl: Kubectl, spec: JSON, says: str) -> None:
