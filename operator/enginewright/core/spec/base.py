@@ -53,7 +53,6 @@ SOURCE_URI_PATTERN = (rf"^((pvc://{CLAIM_NAME}|{_BUCKET}|{_REPOSITORY}|{_ARTIFAC
 STORE_URI_PATTERN = rf"^(pvc://{CLAIM_NAME}|{_BUCKET})(/[A-Za-z0-9._-]+)*$"
 
 
-
 def in_bucket(store_uri: str) -> bool:
     """Whether the engine store is a bucket, and not a volume."""
     return store_uri.startswith(("s3://", "gs://"))
