@@ -22,6 +22,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import gc_job
 from enginewright.core.observed import RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord
+from enginewright.core.spec.base import in_bucket
 
 # Longer than any pass: what one saw of a record is history by then.
 SETTLE = timedelta(seconds=600)
@@ -44,14 +45,25 @@ class CollectorJob:
 @dataclass(frozen=True, kw_only=True)
 class Shelves:
     """The stores of one namespace. ``referenced`` are the fingerprints that any object, revision or build names,
-    whichever store it uses; ``settled`` says that every object has said what its newest spec wants."""
+    whichever store it uses; ``settled`` says that every object has said what its newest spec wants. A bucket may be the
+    store of several namespaces: for it count those of ``everywhere``, and ``all_settled``."""
 
     namespace: str
     now: datetime
     records: tuple[RecordMark, ...] = ()
     referenced: frozenset[str] = frozenset()
     settled: bool = True
+    everywhere: frozenset[str] = frozenset()
+    all_settled: bool = True
     jobs: tuple[CollectorJob, ...] = ()
+
+    def wanted(self, record: RecordMark) -> bool:
+        return record.fingerprint in (self.referenced | self.everywhere if in_bucket(record.store_uri)
+                                      else self.referenced)
+
+    def told(self, record: RecordMark) -> bool:
+        """Whether everybody who could want it has said so."""
+        return self.settled and (self.all_settled or not in_bucket(record.store_uri))
 
 
 def named(status: Mapping[str, Any]) -> set[str]:
@@ -82,7 +94,7 @@ def collect(seen: Shelves, config: OperatorConfig) -> tuple[Action, ...]:
 
 
 def _mark(seen: Shelves, record: RecordMark) -> Iterator[Action]:
-    referenced = record.fingerprint in seen.referenced
+    referenced = seen.wanted(record)
     ending = any(not job.live and job.succeeded and record.fingerprint in job.engines for job in seen.jobs)
     if referenced and record.unreferenced and not ending:
         yield MarkRecord(name=record.name, version=record.version, since=None, why="it is wanted again")
@@ -109,7 +121,7 @@ def _start(seen: Shelves, config: OperatorConfig) -> Iterator[Action]:
     due: dict[tuple[str, tuple[tuple[str, str], ...]], list[RecordMark]] = {}
     for record in seen.records:
         settled = record.unreferenced is not None and retired(record.unreferenced, seen.now - SETTLE, config)
-        if seen.settled and settled and record.fingerprint not in seen.referenced and record.store_uri not in busy:
+        if seen.told(record) and settled and not seen.wanted(record) and record.store_uri not in busy:
             due.setdefault((record.store_uri, record.access), []).append(record)
     for (store_uri, access), records in sorted(due.items(), key=lambda item: item[0]):
         if store_uri in busy:  # as another, which has its turn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -28,23 +29,26 @@ class ShelfReader:
         self._namespaces = tuple(namespaces)
 
     async def read(self) -> list[Shelves]:
-        """Of every namespace that has engines. Of several that are named, those that are refused are left out: one
-        that was deleted, with its Role, does not take the others along. Raises
+        """Of every namespace, with what all of them refer to. Of several that are named, those that are refused are
+        left out: one that was deleted, with its Role, does not take the others along. Raises
         :class:`~enginewright.clients.errors.ClientError`."""
-        if not self._namespaces:
-            return await self._read(None)
-        found = []
-        for namespace in self._namespaces:
+        found, complete = list[Shelves](), True
+        for where in self._namespaces or (None,):
             try:
-                found += await self._read(namespace)
+                found += await self._read(where)
             except RefusedError as error:
-                log.warning("unused engines are not looked for", namespace=namespace, error=str(error))
-        return found
+                if where is None:
+                    raise
+                complete = False
+                log.warning("unused engines are not looked for", namespace=where, error=str(error))
+        everywhere = frozenset[str]().union(*(one.referenced for one in found))
+        complete = complete and all(one.settled for one in found)
+        return [replace(one, everywhere=everywhere, all_settled=complete) for one in found]
 
     async def _read(self, where: str | None) -> list[Shelves]:
         """Records first, then who refers to them: whoever comes later is seen."""
         records = await self._all(where, CONFIG_MAP, f"{labels.ENGINE}=true")
-        if not records:
+        if not records and where is None:
             return []
         jobs = await self._all(where, JOB, labels.STEP)
         deployments = await self._all(where, DEPLOYMENT, labels.MODEL)
@@ -55,12 +59,12 @@ class ShelfReader:
             Shelves(
                 namespace=name,
                 now=now,
-                records=tuple(mark for raw in found if (mark := record_mark(raw)) is not None),
+                records=tuple(mark for raw in records[name] if (mark := record_mark(raw)) is not None),
                 referenced=referenced(models[name], [*deployments[name], *leases[name], *jobs[name]]),
                 settled=all(map(has_spoken, models[name])),
                 jobs=tuple(map(collector_job, filter(is_collector, jobs[name]))),
             )
-            for name, found in sorted(records.items())
+            for name in sorted({*records, *jobs, *deployments, *leases, *models})
         ]
 
     async def _all(self, where: str | None, resource: Resource, selector: str) -> defaultdict[str, list[Object]]:

@@ -66,6 +66,21 @@ def test_engines_in_a_bucket_are_removed_as_who_built_them_one_after_the_other()
     assert container["envFrom"][0]["secretRef"] == {"name": "a"}
 
 
+BUCKET = "s3://engines"
+
+
+@pytest.mark.parametrize(("store", "fields", "expected"), [
+    (BUCKET, {"everywhere": WANTED}, ["clear engine-aaaa"]),
+    (BUCKET, {"all_settled": False}, []),
+    (BUCKET, {}, ["remove A"]),
+    (STORE, {"everywhere": WANTED}, ["remove A"]),
+    (STORE, {"all_settled": False}, ["remove A"]),
+])
+def test_of_a_bucket_all_namespaces_have_a_say(store: str, fields: dict[str, Any], expected: list[str]) -> None:
+    """A claim is of one namespace; a bucket may be the store of several."""
+    assert told(collect(seen(record(since=9 * DAY, store=store), **fields), CONFIG)) == expected
+
+
 @pytest.mark.parametrize(("shelves", "expected"), [
     (seen(record(), referenced=WANTED), []),
     (seen(record()), ["mark engine-aaaa"]),

@@ -11,7 +11,7 @@ import pytest
 
 from enginewright.clients.errors import RefusedError
 from enginewright.clients.kube import KubeClient, Object
-from enginewright.clients.resources import Resource
+from enginewright.clients.resources import OPTIMISED_MODEL, Resource
 from enginewright.handlers.watch import settings
 from enginewright.observe.keys import Key
 from enginewright.observe.shelves import ShelfReader
@@ -67,6 +67,25 @@ async def test_all_refused_is_no_resync(resync: Callable[..., tuple[Resync, Work
 async def test_unused_engines_of_the_others_are_looked_for() -> None:
     reader = ShelfReader(KUBE, lambda: datetime.now(UTC), ("a", "gone", "b"))
     assert [seen.namespace for seen in await reader.read()] == ["a", "b"]
+
+
+class Served(Kube):
+    """In ``b`` an object has an engine, of which the record is in ``a``."""
+
+    async def list_all(self, resource: Resource, namespace: str | None, **_: Any) -> list[Object]:
+        found = await self.list_metadata(resource, namespace)
+        if resource is OPTIMISED_MODEL and namespace == "b":
+            found[0]["status"] = {"engine": {"fingerprint": "f" * 64}}
+        return found
+
+
+@pytest.mark.parametrize(("namespaces", "complete"), [(("a", "b"), True), (("a", "gone", "b"), False)])
+async def test_what_is_wanted_anywhere_is_told_to_all(namespaces: tuple[str, ...], complete: bool) -> None:
+    reader = ShelfReader(cast(KubeClient, Served()), lambda: datetime.now(UTC), namespaces)
+    found = {seen.namespace: seen for seen in await reader.read()}
+    assert found["a"].referenced == frozenset()
+    assert found["a"].everywhere == found["b"].referenced == {"f" * 64}
+    assert found["a"].all_settled == complete
 
 
 def test_kopf_gives_no_request_up() -> None:
