@@ -20,6 +20,7 @@ from typing import Any
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import gc_job
+from enginewright.core.manifests.common import short_hash
 from enginewright.core.observed import RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord
 from enginewright.core.spec.base import in_bucket
@@ -123,7 +124,8 @@ def _start(seen: Shelves, config: OperatorConfig) -> Iterator[Action]:
         settled = record.unreferenced is not None and retired(record.unreferenced, seen.now - SETTLE, config)
         if seen.told(record) and settled and not seen.wanted(record) and record.store_uri not in busy:
             due.setdefault((record.store_uri, record.access), []).append(record)
-    for (store_uri, access), records in sorted(due.items(), key=lambda item: item[0]):
+    # In another order each round: a Job whose Secret is gone fails for ever, and must not be in the way of the others.
+    for (store_uri, access), records in sorted(due.items(), key=lambda item: short_hash([str(seen.now), *item[0]], 16)):
         if store_uri in busy:  # as another, which has its turn
             continue
         busy.add(store_uri)
