@@ -74,7 +74,8 @@ class JobView:
     """A resolve or build Job. ``failure_reason`` is the Job's Failed condition (``BackoffLimitExceeded``,
     ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended said, if it said anything;
     ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run. ``fingerprint`` has all
-    64 digits (the annotation, not the label) and is empty for a resolve Job."""
+    64 digits (the annotation, not the label) and is empty for a resolve Job; so is ``store_uri``, of the store that it
+    builds into."""
 
     name: str
     uid: str
@@ -87,6 +88,7 @@ class JobView:
     failure_message: str = ""
     deadline: int = 0
     fingerprint: str = ""
+    store_uri: str = ""
     deleting: bool = False
     pods: tuple[PodView, ...] = ()
     outcome: Outcome | None = None

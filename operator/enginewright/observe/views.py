@@ -66,6 +66,7 @@ def job_view(raw: Raw, pods: Iterable[PodView], outcome: Outcome | None, progres
         failure_message=str(verdict.get("message") or ""),
         deadline=int(section(raw, "spec", "template", "spec").get("activeDeadlineSeconds") or 0),
         fingerprint=_fingerprint(raw),
+        store_uri=annotations_of(raw).get(labels.STORE_URI, ""),
         deleting=is_deleting(raw),
         pods=tuple(pods),
         outcome=outcome,

@@ -453,6 +453,7 @@ class Cluster:
                 suspended=manifest["spec"].get("suspend", False),
                 deadline=manifest["spec"]["template"]["spec"]["activeDeadlineSeconds"],
                 fingerprint=meta["annotations"].get(labels.FINGERPRINT_FULL, ""),
+                store_uri=meta["annotations"].get(labels.STORE_URI, ""),
             )
 
     def _delete(self, kind: str, name: str) -> None:

@@ -593,6 +593,25 @@ def test_an_engine_in_a_bucket_that_replicas_refuse_is_read_as_a_whole_before_it
     assert asked["bucket"] == {"uri": "s3://engines/team-a", "check_digests": True}
 
 
+@pytest.mark.parametrize("done", [True, False])
+def test_a_build_for_another_store_is_not_taken_for_one_of_the_store_that_is_asked_for_now(done: bool) -> None:
+    cluster = building()
+    first = build_job(cluster)
+    if done:
+        cluster.settle()
+    cluster.records.clear()  # those of the object's own store alone are seen
+    cluster.edit(store=IN_A_BUCKET)
+    for _ in range(4):
+        cluster.operate()
+        cluster.finish(resolved(), of="resolve")
+    assert not cluster.records, "nobody has built into the bucket yet"
+    assert build_job(cluster) == first
+    assert json.loads(cluster.requests[first])["bucket"]["uri"] == "s3://engines/team-a"
+    cluster.finish(built(built_at=cluster.now), of="build")
+    cluster.operate()
+    assert [record.store_uri for record in cluster.records.values()] == ["s3://engines/team-a"]
+
+
 def served_digests(cluster: Cluster) -> set[str]:
     return {pod.manifest_digest for pod in cluster.pods.values() if pod.ready}
 

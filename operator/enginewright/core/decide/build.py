@@ -106,9 +106,24 @@ def build_step(
     job = world.observed.job(build.name)
     if job is None or job.deleting:
         return _start(build)
+    if job.store_uri not in ("", world.spec.store.uri):
+        return _clear(build, job)
     if job.outcome and job.outcome.ok and job.outcome.engine:
         return _finish(build, job, job.outcome)
     return _follow(build, job) if live(job) and not ran_out(job, TOO_SLOW) else _fail(build, job)
+
+
+def _clear(build: _Build, job: JobView) -> BuildResult:
+    """The same engine was built for another store: what that Job says, ended or not, is not of this one."""
+    why = f"it builds into {job.store_uri}, and spec.store.uri is another now"
+    request = Delete(api_version="v1", kind="ConfigMap", name=job.name, why="the request of a build for another store")
+    return build.says(
+        Reason.BUILD_PENDING,
+        f"Waits for Job {job.name} to go, which built into {job.store_uri}.",
+        build.memory.model_copy(update={"job": None, "step": None, "percent": None}),
+        actions=(_stop(job, why), request),
+        requeue=1.0,
+    )
 
 
 def _start(build: _Build) -> BuildResult:
