@@ -25,7 +25,8 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 
 
 def pod_view(raw: Raw) -> PodView:
-    statuses = [*entries(raw, "status", "initContainerStatuses"), *entries(raw, "status", "containerStatuses")]
+    before = map(_without_history, entries(raw, "status", "initContainerStatuses"))
+    statuses = [*before, *entries(raw, "status", "containerStatuses")]
     waiting = _waiting(statuses)
     failed, terminated = _termination(statuses)
     scheduled = condition(raw, "PodScheduled")
@@ -71,6 +72,13 @@ def has_ended(raw: Raw) -> bool:
 def main_container(raw: Raw) -> str:
     containers = entries(raw, "spec", "containers")
     return str(containers[0].get("name")) if containers else ""
+
+
+def _without_history(status: Raw) -> Raw:
+    """An init container that has ended well is over: how often it failed before says nothing of what comes after it,
+    and the kubelet goes on telling it."""
+    over = section(status, "state", "terminated").get("exitCode") == 0
+    return {key: value for key, value in status.items() if key in ("name", "state")} if over else status
 
 
 def _restarts(statuses: Iterable[Raw]) -> int:

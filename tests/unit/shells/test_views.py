@@ -89,6 +89,17 @@ def test_restarts_of_the_main_container_are_told_from_others() -> None:
     assert (view.restarts, view.side_restarts) == (7, 3)
 
 
+def test_what_an_init_container_failed_of_before_it_ended_well_is_over() -> None:
+    """A bucket that did not answer for a while is no reason why the server crashes later, nor a crash of its own."""
+    verify = container("verify", restarts=4, state={"terminated": {"exitCode": 0, "reason": "Completed"}},
+                       lastState={"terminated": {"exitCode": 3, "message": "StoreUnreachable"}})
+    loading = pod({"initContainerStatuses": [verify], "containerStatuses": [container(state={"running": {}})]})
+    assert (loading.failed_container, loading.exit_code, loading.restarts) == ("", 0, 0)
+    crashing = pod({"initContainerStatuses": [verify], "containerStatuses": [container(
+        restarts=3, state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": {"exitCode": 1}})]})
+    assert (crashing.failed_container, crashing.exit_code, crashing.restarts) == ("server", 1, 3)
+
+
 def test_an_unschedulable_pod_says_what_the_scheduler_said() -> None:
     said = "0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb."
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
