@@ -438,6 +438,7 @@ def test_progress_deadline_rolls_back() -> None:
     cluster.deployments[name] = replace(cluster.deployments[name], progress_deadline_exceeded=True)
     cluster.operate()
     assert cluster.says("RolloutComplete") == "False/RolledBack"
+    assert "0/1 nodes are available" in cluster.condition("RolloutComplete")["message"], "what it has waited for"
     assert cluster.replicas() == {old: 1}
 
 

@@ -35,10 +35,11 @@ def starting_trouble(world: World, deployment: DeploymentView | None, revision: 
         if pod.restarts >= CRASHES and not pod.ready and not fetches(pod):
             return _crash(pod)
     if deployment and deployment.progress_deadline_exceeded:
+        waits = waiting_trouble(world, None, revision)
         return Trouble(
             reason=Reason.PROGRESS_DEADLINE_EXCEEDED,
             message=f"{deployment.available} of {count(deployment.spec_replicas, 'replica')} got ready before "
-            f"the deadline of Deployment {deployment.name}.",
+            f"the deadline of Deployment {deployment.name}.{f' {waits.message}' if waits else ''}",
         )
     return None
 
