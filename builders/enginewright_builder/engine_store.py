@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +14,10 @@ from enginewright_builder.bucket.client import Bucket
 from enginewright_builder.contract import BuildRequest, Manifest, Outcome
 from enginewright_builder.errors import TransientError
 from enginewright_builder.verify import VerificationError
+
+# Seconds between tries to publish what a device has worked for, where the bucket does not answer: another pod would
+# build it all again.
+WAITS = (5.0, 15.0, 40.0, 60.0, 60.0)
 
 
 class EngineStore(Protocol):
@@ -85,10 +90,12 @@ class BucketStore:
         return engines.holds(self._bucket, fingerprint)
 
     def check_writable(self, need_bytes: int) -> None:
-        """There, with a right to write and to read; how much room a bucket has nobody can ask."""
+        """There, with a right to write and to read, and with conditional writes, without which no build could publish;
+        how much room a bucket has nobody can ask."""
         store.check_writable(self._path, need_bytes)
         self._bucket.write(engines.PROBE, b"enginewright\n")
         self._bucket.look(engines.PROBE)
+        self._bucket.create(engines.PROBE, b"enginewright\n")
 
     def mark_used(self, fingerprint: str) -> None:
         engines.mark_used(self._bucket, fingerprint)
@@ -103,6 +110,17 @@ class BucketStore:
 
     def publish(self, staging: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
         store.publish(staging, self._path, fingerprint, outcome=outcome)
+        for wait in WAITS:
+            try:
+                return self._publish(fingerprint)
+            except TransientError as error:
+                if error.reason != "StoreUnreachable":
+                    raise
+                self._note(f"publishing is tried again in {wait:g} s: {error}")
+                time.sleep(wait)
+        return self._publish(fingerprint)
+
+    def _publish(self, fingerprint: str) -> Manifest:
         with self._corrupt(fingerprint):
             return engines.publish(self._bucket, self._path / fingerprint, fingerprint, self._scratch)
 

@@ -147,7 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fetch(options: argparse.Namespace) -> str:
     """Makes the engine local. Returns why that cannot be now; empty where it is done. Raises
-    :class:`VerificationError` for an engine that is not there whole."""
+    :class:`VerificationError` for an engine that is not there whole. The proven one that is here already stays: init
+    containers run once more after a node's restart, and the bucket has no say in it."""
+    with contextlib.suppress(VerificationError):
+        if options.manifest_digest:
+            verify(options.directory, options.fingerprint, manifest_digest=options.manifest_digest)
+            return ""
     from enginewright_builder.bucket.client import Bucket
     from enginewright_builder.bucket.engines import fetch_engine
     from enginewright_builder.errors import BuilderError

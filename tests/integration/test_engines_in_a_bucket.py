@@ -131,6 +131,23 @@ class TestPublishing:
         ours = published(bucket, tmp_path / "a")
         assert published(bucket, tmp_path / "b", {"report.html": b"another"}) == ours
 
+    @pytest.mark.parametrize("broken", ["upload", "create", "look"])
+    def test_a_bucket_that_does_not_answer_for_a_while_costs_no_build(
+            self, broken: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        plain, tries = getattr(Bucket, broken), list[str]()
+
+        def flaky(self: Bucket, key: str, *rest: object) -> object:
+            tries.append(key)
+            done = plain(self, key, *rest)
+            if len(tries) < 3:  # done, for all that; the answer was lost
+                raise TransientError("StoreUnreachable", "no route")
+            return done
+
+        monkeypatch.setattr(Bucket, broken, flaky)
+        monkeypatch.setattr(engine_store, "WAITS", (0.0, 0.0, 0.0))
+        ours = published(bucket, tmp_path / "a")
+        assert engines.look_up(bucket, FINGERPRINT) == ours
+
     def test_half_an_engine_is_none(self, bucket: Bucket, uri: str, tmp_path: Path,
                                     monkeypatch: pytest.MonkeyPatch) -> None:
         def dies(*arguments: object) -> bool:
@@ -237,6 +254,18 @@ class TestInAServingPod:
         assert "is whole: 3 files" in said.read_text()
         assert (tmp_path / "pod" / FINGERPRINT / "report.html").read_bytes() == FILES["report.html"]
         assert (tmp_path / "smoke" / "smoke.py").exists()
+
+    @pytest.mark.parametrize("address", ["", "http://127.0.0.1:1"])
+    def test_an_engine_that_was_fetched_needs_its_bucket_no_more(
+            self, address: str, uri: str, manifest: Manifest, said: Path, tmp_path: Path,
+            monkeypatch: pytest.MonkeyPatch) -> None:
+        """The node starts anew while the engine has been removed or built again, or the bucket is out of reach."""
+        assert self.run(uri, manifest, tmp_path) == 0
+        Bucket(uri).remove(engines.manifest_key(FINGERPRINT))
+        if address:
+            monkeypatch.setenv(f"{PREFIX}AWS_ENDPOINT_URL", address)
+            monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
+        assert self.run(uri, manifest, tmp_path) == 0
 
     def test_one_that_is_lost_or_altered_is_refused(self, uri: str, manifest: Manifest, server: ObjectStore, said: Path,
                                                     tmp_path: Path) -> None:
@@ -417,6 +446,15 @@ class TestTheWorld:
         with pytest.raises(TransientError) as caught:
             shelf(Bucket(uri), tmp_path / "s").check_writable(1)
         assert caught.value.reason == "StoreUnreachable"
+
+    def test_one_without_conditional_writes_is_told_before_a_build(self, bucket: Bucket, tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuses(self: Bucket, key: str, data: bytes) -> bool:
+            raise TransientError("StoreUnreachable", "501 NotImplemented", field="spec.store.uri")
+
+        monkeypatch.setattr(Bucket, "create", refuses)
+        with pytest.raises(TransientError, match="NotImplemented"):
+            shelf(bucket, tmp_path / "s").check_writable(1)
 
     def test_a_whole_bucket_is_a_store(self, uri: str, tmp_path: Path) -> None:
         bucket = Bucket(uri.removesuffix("/team"))
