@@ -10,7 +10,7 @@ import pytest
 from enginewright.plugin.report import reader, unpack
 from support import object_store
 from support.bench import Bench
-from support.buckets import make_secret, node_address
+from support.within_reach import make_secret, node_address
 
 IN_A_BUCKET = {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "engine-bucket"}}
 SERVERS = "app.kubernetes.io/component=server"

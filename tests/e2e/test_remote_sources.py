@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,9 @@ from support import fake_hub, object_store, oci_registry
 from support.artifacts import oras
 from support.bench import Bench
 from support.fake_hub import REPOSITORY, TOKEN, FakeHub
+from support.within_reach import make_secret, node_address
 
 COMMIT = fake_hub.commit_of("one")
-
-
-def node_address(bench: Bench) -> str:
-    """Where pods reach this machine."""
-    (node,) = bench.kube.json("get", "nodes")["items"]
-    return str(next(entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP"))
-
-
-def make_secret(bench: Bench, name: str, entries: Mapping[str, str], kind: str = "Opaque") -> None:
-    bench.kube("apply", "-n", bench.namespace, "-f", "-", stdin=json.dumps(
-        {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {"name": name}, "stringData": dict(entries)}))
 
 
 def spec(uri: str, data: str, secret: str) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import pytest
 from enginewright_builder.contract import BuildRequest, SourceRequest
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.resolve import resolve
-from enginewright_builder.sources import FetchContext, content_digest, fetch, object_store
+from enginewright_builder.sources import content_digest, object_store
 from enginewright_builder.sources.places import as_written
 from enginewright_builder.sources.remote import check_names
 from support import object_store as stores
+from support.fetched import content, got
 from support.models import mlp
 from support.object_store import ObjectStore
 
@@ -35,14 +36,6 @@ def store(server: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return server
-
-
-def got(uri: str, tmp_path: Path, **fields: object) -> tuple[Path, str]:
-    return fetch(uri, FetchContext(mounts={}, scratch=tmp_path / "scratch", **fields))  # type: ignore[arg-type]
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("uri", ["s3://models/net", "s3://models/net/"])

@@ -14,11 +14,12 @@ import pytest
 from enginewright_builder.contract import BuildRequest, SignatureRequest, SourceRequest
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.resolve import resolve
-from enginewright_builder.sources import FetchContext, content_digest, fetch, oci, registry
+from enginewright_builder.sources import FetchContext, content_digest, oci, registry
 from enginewright_builder.sources.places import as_written
 from enginewright_builder.sources.signature import check_signature
 from support import oci_registry
 from support.artifacts import Artifact, artifact, image, index, member, modelpack, oras, oras_folder, tar
+from support.fetched import content, got
 from support.models import mlp
 from support.oci_registry import PASSWORD, USER, OciRegistry
 from support.signing import new_key, sign
@@ -52,14 +53,6 @@ def hub(server: OciRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return server
-
-
-def got(uri: str, tmp_path: Path, **fields: object) -> tuple[Path, str]:
-    return fetch(uri, FetchContext(mounts={}, scratch=tmp_path / "scratch", **fields))  # type: ignore[arg-type]
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture

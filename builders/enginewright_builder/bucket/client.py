@@ -19,7 +19,7 @@ from typing import Any
 
 from enginewright_builder.contract import STORE_VARIABLES
 from enginewright_builder.errors import BuilderError, TransientError, UserError
-from enginewright_builder.sources.object_store import ENDPOINTS, PART_BYTES, answer, connect
+from enginewright_builder.sources.object_store import ENDPOINTS, PART_BYTES, UnusableError, answer, connect
 from enginewright_builder.sources.remote import brief
 
 _URI = re.compile(r"(s3|gs)://([^/\s?#]+)(/[^\s?#]*)?")
@@ -203,18 +203,11 @@ def _open(scheme: str, bucket: str, environ: Mapping[str, str]) -> Any:
     for name in ENDPOINTS:
         if name in given and not re.match(r"https?://[^\s/]", given[name], re.IGNORECASE):
             raise _invalid(f"{name} is no address", f"write http:// or https:// and the host into {name}")
-    pair = [name in given for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
-    if scheme == "s3" and pair[0] != pair[1]:
-        raise _invalid("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are a pair, and one is missing", "give both")
     with _seeing(given):
         try:
             return connect(scheme, bucket)
-        except BaseException as error:
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of the client's Rust
-                raise
-            kind = "AWS_" if scheme == "s3" else "GOOGLE_"
-            raise _invalid(f"the {kind}* entries cannot be used: {brief(error)}",
-                           "write them as the cloud's own tools want them") from error
+        except UnusableError as error:
+            raise _invalid(str(error), error.remedy) from error
 
 
 def _invalid(what: str, remedy: str) -> UserError:

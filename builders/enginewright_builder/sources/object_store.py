@@ -73,21 +73,36 @@ def _open(scheme: str, bucket: str) -> Any:
     tidy_environment()
     for name in ENDPOINTS:
         check_address(name)
-    pair = [bool(os.environ.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
-    if scheme == "s3" and pair[0] != pair[1]:
-        raise bad_credentials("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are a pair, and one is missing", "give both")
     try:
         return connect(scheme, bucket)
+    except UnusableError as error:
+        raise bad_credentials(str(error), error.remedy) from error
+
+
+class UnusableError(ValueError):
+    """What the environment says of a bucket makes no sense. The message has no value of it."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+def connect(scheme: str, bucket: str) -> Any:
+    """A client as the environment says, which asks nothing yet. Raises :class:`UnusableError`."""
+    pair = [bool(os.environ.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
+    if scheme == "s3" and pair[0] != pair[1]:
+        raise UnusableError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are a pair, and one is missing", "give both")
+    try:
+        return _client(scheme, bucket)
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of the client's Rust
             raise
         kind = "AWS_" if scheme == "s3" else "GOOGLE_"
-        raise bad_credentials(f"the {kind}* entries cannot be used: {brief(error)}",
-                              "write them as the cloud's own tools want them") from error
+        raise UnusableError(f"the {kind}* entries cannot be used: {brief(error)}",
+                            "write them as the cloud's own tools want them") from error
 
 
-def connect(scheme: str, bucket: str) -> Any:
-    """A client as the environment says. Raises whatever the library does where that cannot be used."""
+def _client(scheme: str, bucket: str) -> Any:
     from obstore.store import GCSStore, S3Store  # only where somebody asks
 
     endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,10 +12,10 @@ import obstore
 from obstore.store import S3Store
 
 from cluster import binaries
+from support.child_server import answering_at
 from support.stand_in import free_port
 
 KEY, SECRET = "reader", "not-a-secret-anywhere-else"
-START_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -50,21 +47,5 @@ def running(folder: Path, host: str = "127.0.0.1") -> Iterator[ObjectStore]:
         (folder / name).mkdir()
     command = (binaries.build(binaries.VERSITYGW), "--port", f"{address[0]}:{address[1]}", "--quiet",
                "posix", "--sidecar", folder / "metadata", folder / "root")  # fmt: skip
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log,
-                                   env={"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET})
-    try:
-        _await(process, address, folder / "log")
+    with answering_at(address, command, folder / "log", {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}):
         yield ObjectStore(f"{address[0]}:{address[1]}", folder / "root")
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _await(process: subprocess.Popen[bytes], address: tuple[str, int], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(address, timeout=1):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"the object store does not answer: {log.read_text()[-2000:]}")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +12,12 @@ import httpx
 
 from cluster import binaries
 from support.artifacts import Artifact
+from support.child_server import answering_at
 from support.stand_in import free_port
 
 USER, PASSWORD = "reader", "not-a-secret-anywhere-else"
 # Of that password, with the least rounds that there are: it is hashed again for each request.
 HTPASSWD = f"{USER}:$2b$04$BsCs5j9.rmTO1LogcfR.EOBntiScVkye04hKSVGLFyCZxbuhDxpmW\n"
-START_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -62,21 +59,6 @@ def running(folder: Path, host: str = "127.0.0.1") -> Iterator[OciRegistry]:
         "storage": {"filesystem": {"rootdirectory": str(folder / "root")}},
         "http": {"addr": f"{address[0]}:{address[1]}", "secret": "of uploads that go on"},
         "auth": {"htpasswd": {"realm": "tests", "path": str(folder / "htpasswd")}}}))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen((binaries.build(binaries.REGISTRY), "serve", folder / "config.yml"), stdout=log,
-                                   stderr=log, env={"OTEL_TRACES_EXPORTER": "none"})
-    try:
-        _await(process, address, folder / "log")
+    command = (binaries.build(binaries.REGISTRY), "serve", folder / "config.yml")
+    with answering_at(address, command, folder / "log", {"OTEL_TRACES_EXPORTER": "none"}):
         yield OciRegistry(f"{address[0]}:{address[1]}", folder / "root")
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _await(process: subprocess.Popen[bytes], address: tuple[str, int], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(address, timeout=1):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"the registry does not answer: {log.read_text()[-2000:]}")

@@ -1,4 +1,4 @@
-"""Object stores that pods of a real node reach on this machine."""
+"""What pods of a real node reach on this machine, and the Secrets for it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def node_address(bench: Bench) -> str:
     return str(next(entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP"))
 
 
-def make_secret(bench: Bench, name: str, entries: Mapping[str, str]) -> None:
+def make_secret(bench: Bench, name: str, entries: Mapping[str, str], kind: str = "Opaque") -> None:
     bench.kube("apply", "-n", bench.namespace, "-f", "-", stdin=json.dumps(
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": dict(entries)}))
+        {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {"name": name}, "stringData": dict(entries)}))
