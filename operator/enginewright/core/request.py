@@ -58,7 +58,7 @@ def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Pl
 
 def store_claim(spec: Spec) -> str:
     """Name of the PersistentVolumeClaim of the engine store; empty where it is a bucket."""
-    return _claim(spec.store.uri) or ""
+    return claim_of(spec.store.uri) or ""
 
 
 def needed_claims(spec: Spec) -> frozenset[str]:
@@ -69,20 +69,25 @@ def needed_claims(spec: Spec) -> frozenset[str]:
 def store_folder(spec: Spec) -> str:
     """Path of the store inside its claim, without leading or trailing slash; empty for the claim's root, and for a
     bucket, whose engines are put into a folder of the pod's own."""
-    if in_bucket(spec.store.uri):
-        return ""
-    return spec.store.uri.removeprefix(f"pvc://{store_claim(spec)}").strip("/")
+    return folder_of(spec.store.uri)
 
 
 def source_claims(spec: Spec) -> tuple[str, ...]:
     """Names of the PersistentVolumeClaims that hold the model and its data, sorted. The store's may be among them."""
     data = [item.uri for item in (spec.engine.calibration, spec.accuracy.evaluation) if item]
-    return tuple(sorted({claim for uri in (spec.source.uri, *data) if (claim := _claim(uri))}))
+    return tuple(sorted({claim for uri in (spec.source.uri, *data) if (claim := claim_of(uri))}))
 
 
-def _claim(uri: str) -> str | None:
+def claim_of(uri: str) -> str | None:
+    """Name of the PersistentVolumeClaim that ``uri`` names; None where it names none."""
     match = re.match(r"pvc://([^/]+)", uri)
     return match[1] if match else None
+
+
+def folder_of(uri: str) -> str:
+    """Path inside that claim, without leading or trailing slash; empty for its root, and without a claim."""
+    claim = claim_of(uri)
+    return uri.removeprefix(f"pvc://{claim}").strip("/") if claim else ""
 
 
 def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: contract.DeviceRequest,

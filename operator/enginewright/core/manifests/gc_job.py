@@ -18,15 +18,14 @@ from enginewright.core.manifests.common import (
     short_hash,
 )
 from enginewright.core.manifests.record import claim_owner
-from enginewright.core.request import STORE_PATH
-from enginewright.core.spec.base import in_bucket
+from enginewright.core.request import STORE_PATH, claim_of, folder_of
 
 
 def gc_job(namespace: str, store_uri: str, claim_uid: str, engines: Sequence[str], config: OperatorConfig,
            access: Mapping[str, str] | None = None) -> JSON:
     """``engines`` are fingerprints. Owned by the store's claim, as its records are: no object asked for it. One for a
     bucket has no owner; ``access`` says as whom it works."""
-    claim = "" if in_bucket(store_uri) else store_uri.removeprefix("pvc://").partition("/")[0]
+    claim = claim_of(store_uri)
     common = {labels.NAME: labels.PRODUCT, labels.COMPONENT: labels.COMPONENT_GC, labels.PART_OF: labels.PRODUCT,
               labels.MANAGED_BY: labels.PRODUCT, labels.STEP: labels.COMPONENT_GC}
     return sealed({
@@ -49,10 +48,9 @@ def gc_job(namespace: str, store_uri: str, claim_uid: str, engines: Sequence[str
     })
 
 
-def _pod(store_uri: str, claim: str, engines: Sequence[str], config: OperatorConfig,
+def _pod(store_uri: str, claim: str | None, engines: Sequence[str], config: OperatorConfig,
          access: Mapping[str, str]) -> JSON:
-    folder = store_uri.removeprefix(f"pvc://{claim}").strip("/")
-    store = "/".join(filter(None, (STORE_PATH, folder))) if claim else store_uri
+    store = "/".join(filter(None, (STORE_PATH, folder_of(store_uri)))) if claim else store_uri
     variables = store_variables(access)
     return {
         "restartPolicy": "Never",

@@ -12,6 +12,7 @@ from enginewright.core import labels
 from enginewright.core.conditions import parse_timestamp
 from enginewright.core.manifests.common import JSON, sealed, short_hash
 from enginewright.core.observed import ClaimView, EngineRecord, RecordMark
+from enginewright.core.request import claim_of
 from enginewright.core.spec.base import in_bucket
 from enginewright_builder.contract import ContractError, Outcome, canonical
 
@@ -63,9 +64,8 @@ def read_record(manifest: Mapping[str, Any]) -> EngineRecord | None:
     ours = outcome.fingerprint == annotations.get(labels.FINGERPRINT_FULL) and _known(store_uri)
     if not (ours and outcome.ok and outcome.engine):
         return None
-    claim = "" if in_bucket(store_uri) else store_uri.removeprefix("pvc://").partition("/")[0]
     return EngineRecord(
-        fingerprint=outcome.fingerprint, store_claim=claim, outcome=outcome, store_uri=store_uri,
+        fingerprint=outcome.fingerprint, store_claim=claim_of(store_uri) or "", outcome=outcome, store_uri=store_uri,
         unreferenced=parse_timestamp(annotations.get(labels.UNREFERENCED)),
         version=str((manifest.get("metadata") or {}).get("resourceVersion") or ""))
 
