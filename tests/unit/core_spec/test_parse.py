@@ -167,6 +167,18 @@ JSON = st.recursive(
 NAMES = sorted(field.alias or name for name, field in Spec.model_fields.items())
 
 
+@pytest.mark.parametrize("path", [(), ("source",), ("autoscaling",)], ids=str)
+def test_a_field_called_as_pydantic_calls_keys_is_told_as_unknown(path: tuple[str, ...]) -> None:
+    raw: dict[str, Any] = {"source": {"type": "onnx", "uri": "pvc://models/m.onnx"}, "autoscaling": {}}
+    block = raw
+    for step in path:
+        block = block[step]
+    block["[key]"] = None
+    parsed = parse_spec(raw)
+    assert not isinstance(parsed, Spec)
+    assert ".".join(("spec", *path, "[key]")) in {problem.field for problem in parsed}
+
+
 @given(st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8), JSON, max_size=6))
 @settings(max_examples=40, deadline=None)
 def test_parsing_never_raises(raw: dict[str, Any]) -> None:
