@@ -32,6 +32,7 @@ IN_IMAGE = {f"models/{name}": data for name, data in MODEL.items()}
 KINDS = {
     "files": (oras(MODEL), ""), "folder": (oras_folder("net", MODEL), "/net"), "raw": (modelpack(MODEL, raw=True), ""),
     "packed": (modelpack(MODEL, raw=False), ""), "image": (image(BASE, tar(IN_IMAGE)), ""),
+    "image-zstd": (image(BASE, tar(IN_IMAGE), compression="zstd"), ""),
     "image-elsewhere": (image(BASE, tar({f"opt/net/{name}": data for name, data in MODEL.items()})), "/opt/net"),
     "index": (index((image(tar({"models/model.onnx": b"arm"})), "linux", "arm64"),
                     (image(tar({"models/model.onnx": b"note"}), note="attestation"), "unknown", "unknown"),
@@ -176,7 +177,8 @@ def test_more_than_there_is_room_for_is_refused_before_it_is_downloaded(hub: Oci
     (oras_folder("net", {"pytorch_model.bin": b"p"}), "PickleRefused", "pickle only (net/pytorch_model.bin)"),
     (oras_folder("net", MODEL), "FormatUnknown", "but in folders: net/model.safetensors"),
     (artifact([(b"x", "application/vnd.ollama.image.model", {})]), "FormatUnknown", "names no file"),
-    (artifact([(b"\x28\xb5\x2f\xfd", "application/vnd.cncf.model.weight.v1.tar+zstd", {})]), "FormatUnknown", "zstd"),
+    (artifact([(b"\x28\xb5\x2f\xfd", "application/vnd.cncf.model.weight.v1.tar+zstd", {})]), "SourceCorrupt",
+     "no whole archive"),
     (image(tar({"models/a": b""}, member("models/b", tarfile.SYMTYPE, "../etc/passwd"))), "SourceUriInvalid",
      "models/b is a link to etc/passwd"),
 ])

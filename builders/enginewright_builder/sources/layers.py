@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
+
+from backports import zstd
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
@@ -26,9 +28,10 @@ from enginewright_builder.sources.remote import MOST_FILES, check_names
 MOST_MEMBERS = 2_000_000
 MOST_LINKS = 40
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# What a frame may ask for of memory, as logarithm: 128 MiB, the most that zstd itself takes without `--long`.
+_ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 27}
 # How an image's layer says that something of those below it is gone: one entry, or all that is in a folder.
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
-ZSTD_REMEDY = "push it with layers of type tar or tar+gzip: this builder's Python has no zstd"
 
 
 @dataclass(frozen=True)
@@ -198,20 +201,13 @@ class Layers:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except ZstdError as error:
-            raise UserError("FormatUnknown", f"{self._uri} has a layer that is compressed with zstd",
-                            field=self._context.field, value=self._uri, remedy=ZSTD_REMEDY) from error
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, zstd.ZstdError) as error:
             raise UserError("SourceCorrupt", f"{self._uri} has a layer that is no whole archive: {error}",
                             field=self._context.field, value=self._uri, remedy="push it again") from error
         except ValueError as error:
             raise UserError("SourceUriInvalid", f"{self._uri}: {error}", field=self._context.field, value=self._uri,
                             remedy="push it anew with plain files and folders, links replaced by what they lead to "
                                    "(cp -rL)") from error
-
-
-class ZstdError(Exception):
-    """Python before 3.14 does not read it."""
 
 
 def is_at(name: str, place: str) -> bool:
@@ -245,12 +241,15 @@ def _opened(blob: Path, limit: int, limited: Callable[[], UserError]) -> Iterato
     with blob.open("rb") as file:
         magic = file.read(4)
         file.seek(0)
-        if magic == _ZSTD:
-            raise ZstdError
-        source: Any = gzip.GzipFile(fileobj=file) if magic[:2] == _GZIP else file
-        forward: Any = _Forward(source, limit, limited)
+        forward: Any = _Forward(_unpacked(file, magic), limit, limited)
         with tarfile.TarFile(fileobj=forward, mode="r") as archive:
             yield archive
+
+
+def _unpacked(file: BinaryIO, magic: bytes) -> Any:
+    if magic[:2] == _GZIP:
+        return gzip.GzipFile(fileobj=file)
+    return zstd.ZstdFile(file, options=_ZSTD_OPTIONS) if magic == _ZSTD else file
 
 
 def _members(archive: Any) -> Iterator[tarfile.TarInfo]:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.base import FetchContext
-from enginewright_builder.sources.layers import ZSTD_REMEDY
 from enginewright_builder.sources.registry import Blob, Registry
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -26,7 +25,7 @@ _IMAGE_CONFIGS = ("application/vnd.oci.image.config.v1+json", "application/vnd.d
 _EMPTY_CONFIG = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 _TITLE, _UNPACK = "org.opencontainers.image.title", "io.deis.oras.content.unpack"
 _MODELPACK = ("org.cncf.model.filepath", "org.cnai.model.filepath")  # the latter before 2025
-_ARCHIVE = re.compile(r".*\.tar(?:[+.](?P<compression>\w+))?")
+_ARCHIVE = re.compile(r".*\.tar(?:[+.]\w+)?")
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,6 @@ def _layer(entry: Mapping[str, Any], image: bool, uri: str, context: FetchContex
         raise _unknown(uri, "has a layer without a size or a SHA-256 digest", context,
                        "push it with oras, modctl, podman or docker, which write both")
     archive = _ARCHIVE.fullmatch(media_type)
-    if archive and archive["compression"] == "zstd":
-        raise _unknown(uri, f"has a layer of type {media_type}", context, ZSTD_REMEDY)
     notes = entry.get("annotations")
     name, packed = _named(notes if isinstance(notes, dict) else {}, packed=archive is not None)
     if image and archive:

@@ -7,9 +7,11 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from backports import zstd
 
 MANIFEST, INDEX = "application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json"
 IMAGE_CONFIG, IMAGE_LAYER = "application/vnd.oci.image.config.v1+json", "application/vnd.oci.image.layer.v1.tar"
@@ -71,11 +73,14 @@ def modelpack(files: Mapping[str, bytes], *, raw: bool) -> Artifact:
                     artifactType="application/vnd.cncf.model.manifest.v1+json")
 
 
-def image(*layers: bytes, note: str = "") -> Artifact:
-    """``podman build`` of archives. ``note`` makes another image of the same layers."""
+def image(*layers: bytes, note: str = "", compression: str = "gzip") -> Artifact:
+    """``podman build`` of archives, with ``--compression-format`` as it is pushed. ``note`` makes another image of the
+    same layers."""
     config = json.dumps({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []},
                          "author": note}).encode()
-    return artifact([(gzip.compress(data), f"{IMAGE_LAYER}+gzip", {}) for data in layers], (config, IMAGE_CONFIG))
+    packed: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd.compress}
+    return artifact([(packed[compression](data), f"{IMAGE_LAYER}+{compression}", {}) for data in layers],
+                    (config, IMAGE_CONFIG))
 
 
 def index(*images: tuple[Artifact, str, str]) -> Artifact:

@@ -7,11 +7,12 @@ import gzip
 import io
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,13 +131,14 @@ def test_in_what_is_no_image_a_whiteout_is_a_file(tmp_path: Path) -> None:
     assert found == {"a": b"1", ".wh.a": b""}
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-def test_an_image_is_looked_through_for_what_is_wanted_alone(compressed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compressed", [bytes, gzip.compress, zstd.compress])
+def test_an_image_is_looked_through_for_what_is_wanted_alone(compressed: Callable[[bytes], bytes],
+                                                             tmp_path: Path) -> None:
     """Its devices and its links to itself are none of ours."""
     blob = tar({"./models/net/a": b"1", "/models/net/b": b"2", "models/other": b"3", "modelsnot": b"4"},
                member("dev/null", tarfile.CHRTYPE), member("bin", tarfile.SYMTYPE, "usr/bin"),
                member("lib/x", tarfile.LNKTYPE, "lib/y"))
-    found = laid_out(tmp_path, gzip.compress(blob) if compressed else blob, wanted="models/net")
+    found = laid_out(tmp_path, compressed(blob), wanted="models/net")
     assert found == {"models/net/a": b"1", "models/net/b": b"2"}
 
 
@@ -201,15 +203,17 @@ def test_names_that_are_no_text_can_be_told(tmp_path: Path) -> None:
     assert (found.names, found.tops) == ([], {"etc", "y?", "opt"})
 
 
-def test_more_than_there_is_room_for_is_not_unpacked(tmp_path: Path) -> None:
-    error = refused(tmp_path, gzip.compress(tar({"zeros": bytes(5 << 20)})))
+@pytest.mark.parametrize("compressed", [gzip.compress, zstd.compress])
+def test_more_than_there_is_room_for_is_not_unpacked(compressed: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    error = refused(tmp_path, compressed(tar({"zeros": bytes(5 << 20)})))
     assert (error.reason, "1,048,576 bytes, unpacked" in error.message) == ("SourceTooLarge", True)
     assert sum(path.stat().st_size for path in (tmp_path / "pool").iterdir()) < 1 << 20
 
 
-def test_nor_looked_through_without_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compressed", [gzip.compress, zstd.compress])
+def test_nor_looked_through_without_end(compressed: Callable[[bytes], bytes], tmp_path: Path) -> None:
     """What is not wanted takes no room, but time."""
-    error = refused(tmp_path, gzip.compress(tar({"etc/zeros": bytes(20 << 20)})), changes=True)
+    error = refused(tmp_path, compressed(tar({"etc/zeros": bytes(20 << 20)})), changes=True)
     assert error.reason == "SourceTooLarge"
 
 
@@ -230,11 +234,20 @@ def long_header() -> bytes:
     return gzip.compress(header.tobuf(tarfile.USTAR_FORMAT) + bytes(1 << 20))
 
 
+def wide_window() -> bytes:
+    """A sound frame, which whoever reads it must have 256 MiB of memory for."""
+    options: dict[int, int] = {zstd.CompressionParameter.window_log: 28, zstd.CompressionParameter.content_size_flag: 0}
+    packer = zstd.ZstdCompressor(options=options)
+    return packer.compress(tar({"a": b"x" * 5000})) + packer.flush()
+
+
 @pytest.mark.parametrize(("blob", "reason", "said"), [
     (b"no archive" * 100, "SourceCorrupt", "no whole archive"), (b"", "SourceCorrupt", "no whole archive"),
     (gzip.compress(tar({"a": b"x" * 5000}))[:-20], "SourceCorrupt", "no whole archive"),
     (tar({"a": b"x" * 5000})[:2000], "SourceCorrupt", "cut off"), (long_header(), "SourceCorrupt", "a header of"),
-    (b"\x28\xb5\x2f\xfd" + bytes(100), "FormatUnknown", "zstd"),
+    (zstd.compress(tar({"a": b"x" * 5000}))[:-20], "SourceCorrupt", "no whole archive"),
+    (b"\x28\xb5\x2f\xfd" + bytes(100), "SourceCorrupt", "no whole archive"),
+    (wide_window(), "SourceCorrupt", "no whole archive"),
 ])
 def test_what_is_no_archive_is_told(blob: bytes, reason: str, said: str, tmp_path: Path) -> None:
     error = refused(tmp_path, blob)

@@ -211,13 +211,6 @@ def test_pickles_are_refused_before_they_are_downloaded(names: tuple[str, ...], 
     assert not any("/blobs/" in one.path for one in fake.asked)
 
 
-def test_layers_that_cannot_be_read_are_refused_before_they_are_downloaded(fake: FakeRegistry, tmp_path: Path) -> None:
-    fake.artifacts = {"1": artifact([(b"x", "application/vnd.cncf.model.weight.v1.tar+zstd", {})])}
-    error = refused(fake, tmp_path)
-    assert (error.reason, "no zstd" in error.remedy) == ("FormatUnknown", True)
-    assert not any("/blobs/" in one.path for one in fake.asked)
-
-
 @pytest.mark.parametrize("pushed", [
     artifact([(b"onnx", IMAGE_LAYER, {TITLE: "model.onnx"})], (b"{}", IMAGE_CONFIG)),
     artifact([(b"onnx", IMAGE_LAYER, {TITLE: "model.onnx"})], (b'{"a": 1}', IMAGE_CONFIG), artifactType="a/b"),
