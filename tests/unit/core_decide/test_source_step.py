@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from enginewright.core import labels
+from enginewright.core.decide.build import FOLLOW
+from enginewright.core.decide.jobs import PODLESS_SECONDS
+from enginewright.core.decide.world import LOOK_AGAIN
 from enginewright.core.observed import PodView
 from support.cluster import Cluster, deeds, refused, resolved
 
@@ -204,6 +207,28 @@ def test_a_job_for_which_no_pod_can_be_made_is_told(cluster: Cluster) -> None:
     cluster.show(name, active=1)
     cluster.operate()
     assert cluster.says("SourceResolved") == "False/Resolving"
+
+
+@pytest.mark.parametrize("of", ["resolve", "build"])
+def test_it_is_told_when_its_time_is_up_whatever_happens_before(of: str, cluster: Cluster) -> None:
+    """Every event begins a pass, and each pass sets the time of the next anew."""
+    cluster.operate()
+    if of == "build":
+        cluster.finish(resolved(), of="resolve")
+        cluster.operate()
+    (job,) = cluster.running(of)
+    cluster.show(job.name, active=0, pods=())
+    condition = "SourceResolved" if of == "resolve" else "EngineBuilt"
+    for seconds in (0.0, 12.0, 7.0):
+        cluster.wait(seconds)
+        plan = cluster.operate()
+        assert "PodCannotStart" not in cluster.says(condition)
+    assert plan.requeue_after is not None
+    cluster.wait(plan.requeue_after)
+    assert (cluster.now - job.created).total_seconds() == PODLESS_SECONDS
+    plan = cluster.operate()
+    assert cluster.says(condition) == "False/PodCannotStart"
+    assert plan.requeue_after in (FOLLOW, LOOK_AGAIN), "no hurry after that"
 
 
 @pytest.mark.parametrize(("queue", "told"), [("", "False/PodCannotStart"), ("gpus", "False/BuildPending")])

@@ -18,6 +18,7 @@ from enginewright.core.decide.jobs import (
     pod_end,
     pod_trouble,
     podless,
+    podless_in,
     ran_out,
 )
 from enginewright.core.decide.room import room
@@ -200,7 +201,7 @@ def _where(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
         queue = build.world.spec.engine.queue_name
         where = f"Kueue queue {queue} admits it" if queue else "it is resumed"
         return build.says(Reason.WAITING_FOR_QUEUE, f"Job {job.name} is suspended until {where}.", memory)
-    return replace(_tell(build, job, memory), requeue=FOLLOW)
+    return replace(_tell(build, job, memory), requeue=earliest(FOLLOW, podless_in(job, build.world.now)))
 
 
 def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:

@@ -120,13 +120,24 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
 def podless(job: JobView, now: datetime, *, queued: bool = False) -> Trouble | None:
     """A Job for which no pod could be made: only its events say why, which the operator may not read. One that a queue
     lets in is older than its first pod may be."""
-    if queued or job.suspended or job.active or job.pods or (now - job.created).total_seconds() < PODLESS_SECONDS:
+    if queued or not _awaits_pod(job) or podless_in(job, now) is not None:
         return None
     return Trouble(
         reason=Reason.POD_CANNOT_START,
         message=f"Job {job.name} has no pod: kubectl describe job {job.name} says why, such as a quota, an admission "
         f"webhook, or a ServiceAccount that is not there.",
     )
+
+
+def podless_in(job: JobView, now: datetime) -> float | None:
+    """Seconds until :func:`podless` is due: no watch tells of a pod that nobody makes, and every other event before
+    then would put off a look at a fixed distance."""
+    left = PODLESS_SECONDS - (now - job.created).total_seconds()
+    return left if left > 0 and _awaits_pod(job) else None
+
+
+def _awaits_pod(job: JobView) -> bool:
+    return not (job.suspended or job.active or job.pods)
 
 
 def newest(pods: Iterable[PodView]) -> PodView:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide import backoff
-from enginewright.core.decide.jobs import JobFailure, job_failure, live, pod_trouble, podless
-from enginewright.core.decide.world import LOOK_AGAIN, World
+from enginewright.core.decide.jobs import JobFailure, job_failure, live, pod_trouble, podless, podless_in
+from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
 from enginewright.core.manifests import request_configmap, resolve_job, resolve_job_name
 from enginewright.core.observed import JobView
 from enginewright.core.plan import Action, Create, Delete
@@ -163,7 +163,8 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
         if trouble
         else bad(Condition.SOURCE_RESOLVED, Reason.RESOLVING, f"Job {job.name} looks at {world.spec.source.uri}.")
     )
-    return SourceResult(verdict=verdict, memory=memory, requeue=None if job.pods else LOOK_AGAIN)
+    requeue = None if job.pods else earliest(LOOK_AGAIN, podless_in(job, world.now))
+    return SourceResult(verdict=verdict, memory=memory, requeue=requeue)
 
 
 def _count(world: World, job: JobView, memory: SourceStatus, failure: JobFailure) -> SourceResult:
