@@ -3,11 +3,14 @@ gap in what serves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
 
+from enginewright.core.conditions import find
+from enginewright.core.decide import decide
+from enginewright.core.reasons import Condition
 from support.cluster import SPEC, Cluster
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
@@ -77,6 +80,49 @@ def test_put_back_to_what_serves_the_half_rolled_one_is_dropped(step: str, strat
     cluster.edit(**FIRST, rollout={"strategy": strategy, "analysisSeconds": 10})
     last(cluster, replicas, second)
     assert cluster.revision == first
+
+
+def draining(cluster: Cluster, rounds: int = 120) -> list[str]:
+    """What is said while revisions stop, once each, in order."""
+    said: list[str] = []
+    for _ in range(rounds):
+        cluster.move()
+        message = cluster.condition("RolloutComplete")["message"]
+        if cluster.says("RolloutComplete") == "False/Draining" and message not in said:
+            said.append(message)
+    return said
+
+
+@pytest.mark.parametrize(("step", "strategy", "replicas"), [entry for entry in STEPS if entry[0] != "Switching"])
+def test_what_served_all_along_is_not_said_to_take_over(step: str, strategy: str, replicas: int) -> None:
+    cluster, first, second = in_step(step, strategy, replicas)
+    cluster.edit(**FIRST, rollout={"strategy": strategy, "analysisSeconds": 10})
+    said = draining(cluster)
+    assert said[-1] == f"Revision {first} serves; revision {second}, which is not asked for any more, stops."
+    assert not any(f"{first} took over" in message for message in said)
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "BlueGreen"])
+def test_what_takes_the_traffic_is_said_to_take_over(strategy: str) -> None:
+    cluster, first, second = in_step("Switching", strategy, 4)
+    assert draining(cluster)[-1] == f"Revision {second} took over; revision {first} stops."
+    cluster.edit(**FIRST, rollout={"strategy": strategy, "analysisSeconds": 10})
+    assert draining(cluster)[-1] == f"Revision {first} took over; revision {second} stops."
+
+
+def test_nor_does_a_candidate_take_over_from_one_that_never_served() -> None:
+    """Its Deployment is on its way out while the next one gets ready."""
+    cluster = SlowCluster(spec={**SPEC, **FIRST, "replicas": 2})
+    while not cluster.replicas():
+        cluster.move()
+    (first,) = cluster.replicas()
+    left = replace(cluster.observe().deployments[0], deleting=True)
+    cluster.edit(**SECOND)
+    cluster.settle()
+    late = replace(cluster.observe(), deployments=(left, *cluster.observe().deployments))
+    plan = decide(replace(cluster.view(), status={}), late, cluster.config)
+    told = find(plan.status["conditions"], Condition.ROLLOUT_COMPLETE)["message"]
+    assert told == f"Revision {cluster.revision} serves; revision {first}, which is not asked for any more, stops."
 
 
 @pytest.mark.parametrize(("step", "strategy", "replicas"), STEPS)

@@ -109,7 +109,9 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
         + children.resize(deployed, target.replicas, f"{count(target.replicas, 'replica')} wanted")
     )
     if _drained(world, serving, target.revision) and not _stays_until(world, target, serving, memory):
-        actions += remove_others(serving, {target.revision}, f"revision {target.revision} has taken over")
+        took_over = _taken_over_since(world, memory, target.revision)
+        why = f"revision {target.revision} {'has taken over' if took_over else 'is what is asked for'}"
+        actions += remove_others(serving, {target.revision}, why)
     return replace(_judge(world, target, serving, memory), actions=actions, traffic={target.revision: WHOLE})
 
 
@@ -200,14 +202,21 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
     if world.spec.rollout.strategy == "Recreate" and starting_trouble(world, deployed, revision):
         verdict = replace(verdict, message=f"{verdict.message}{_way_out(world, revision)}")
     if full:
-        stops = f"can take the traffic back until {timestamp(until)}, then it stops" if until else "stops"
-        verdict = bad(
-            Condition.ROLLOUT_COMPLETE,
-            Reason.DRAINING,
-            f"Revision {revision} took over; revision {', '.join(others)} {stops}.",
-        )
+        told = _draining(revision, others, wanted, took_over=since is not None, until=until)
+        verdict = bad(Condition.ROLLOUT_COMPLETE, Reason.DRAINING, told)
     left = (until - world.now).total_seconds() if until else PROGRESS_CHECK
     return RolloutResult(memory=memory, requeue=min(left, PROGRESS_CHECK), verdict=verdict)
+
+
+def _draining(revision: str, others: list[str], wanted: int, *, took_over: bool, until: datetime | None) -> str:
+    """Why ``others`` stop. Nothing takes over where a candidate is dropped for what has served all along, or for one
+    that came after it before anything has served."""
+    names = ", ".join(others)
+    if not took_over:
+        state = "serves" if wanted else "has no replica, as asked"
+        return f"Revision {revision} {state}; revision {names}, which is not asked for any more, stops."
+    stops = f"can take the traffic back until {timestamp(until)}, then it stops" if until else "stops"
+    return f"Revision {revision} took over; revision {names} {stops}."
 
 
 def _altered(deployed: DeploymentView | None) -> str:
