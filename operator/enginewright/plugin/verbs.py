@@ -20,6 +20,7 @@ from rich.live import Live
 from enginewright.clients.errors import NotFoundError, TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find
 from enginewright.core.reasons import Condition
 from enginewright.plugin import changes, history, screen, wishes
@@ -98,7 +99,8 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
     obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
     stable = ((obj.get("status") or {}).get("rollout") or {}).get("stable")
     if not stable:
-        raise wishes.WishError(f"{options.name} serves no engine yet; kubectl optimisedmodel explain {options.name}")
+        explain = kubectl(f"optimisedmodel explain {options.name}", options.namespace)
+        raise wishes.WishError(f"{options.name} serves no engine yet; {explain}")
     file = "build-report.json" if options.json else "report.html"
     now, measured = datetime.now(UTC), None
     if options.prometheus:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import ClassStatus, Status, read
@@ -51,7 +52,7 @@ def explain(obj: Mapping[str, Any], now: datetime) -> Explanation:
         return Explanation(headline=f"{name} was changed a moment ago; the operator has not looked at it since.",
                            facts=_facts(status), way=_way(raw, now))  # fmt: skip
     return Explanation(headline=_headline(name, status, raw), facts=_facts(status), way=_way(raw, now),
-                       next=_next(name, status, raw))  # fmt: skip
+                       next=_next(obj["metadata"], status, raw))  # fmt: skip
 
 
 def _headline(name: str, status: Status, raw: Mapping[str, Any]) -> str:
@@ -130,20 +131,23 @@ def age(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
-def _next(name: str, status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:
+def _next(meta: Mapping[str, Any], status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:
     """Commands for what waits for a person; everything else goes on by itself or says its remedy in its message."""
+    def plugin(verb: str, *more: str) -> str:
+        return kubectl(" ".join(("optimisedmodel", verb, meta["name"], *more)), meta["namespace"])
+
     found = []
     entries = {kind: find(raw.get("conditions"), kind) for kind in WAY}
     reasons = {str(entry.get("reason")) for entry in entries.values()}
     rollout = status.rollout
     if reasons & {Reason.WAITING_FOR_PROMOTION, Reason.WAITING_FOR_SAMPLES} and rollout and rollout.candidate:
-        found.append(f"Promote revision {rollout.candidate}: kubectl optimisedmodel promote {name}")
+        found.append(f"Promote revision {rollout.candidate}: {plugin('promote')}")
     if any(labels.RETRY in str(entry.get("message")) for entry in entries.values()):
-        found.append(f"Try again what failed, when its cause is mended: kubectl optimisedmodel retry {name}")
+        found.append(f"Try again what failed, when its cause is mended: {plugin('retry')}")
     drifted = entries[Condition.QUALITY_HELD].get("status") == "False"
     if drifted or find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True":
-        found.extend(f"Go back to revision {back.revision}, which served before: kubectl optimisedmodel rollback "
-                     f"{name} {back.revision}" for back in way_back(status)[:1])
+        found.extend(f"Go back to revision {back.revision}, which served before: "
+                     f"{plugin('rollback', back.revision)}" for back in way_back(status)[:1])
     if status.pin and not status.pin.released:
-        found.append(f"Follow the spec again: kubectl optimisedmodel rollback {name} --release")
+        found.append(f"Follow the spec again: {plugin('rollback', '--release')}")
     return tuple(found)

@@ -231,7 +231,7 @@ def test_a_person_may_have_the_last_word() -> None:
     fleet.run(20)
     assert fleet.says("Ready") == "False/WaitingForPromotion"
     revision = fleet.status["rollout"]["candidate"]
-    assert f"kubectl annotate om minilm {labels.PROMOTE}={revision}" in fleet.condition("Ready")["message"]
+    assert f"kubectl annotate om minilm {labels.PROMOTE}={revision} -n prod" in fleet.condition("Ready")["message"]
     assert {name: stable(fleet, name) for name in fleet.members} == old
     fleet.annotations[labels.PROMOTE] = revision
     fleet.run(20)

@@ -127,7 +127,7 @@ def test_what_the_others_may_not_carry_stays_and_is_said() -> None:
     assert fleet.condition("Ready")["message"] == (
         "Not in the spec any more: Class gpu serves on because the others cannot make up for it: with their "
         "maxReplicas (cpu 4, slice 1) they carry 700 of the 1300 inferences/s that all carry together. Raise "
-        "maxReplicas, or kubectl delete om minilm-gpu to do without.")
+        "maxReplicas, or kubectl delete om minilm-gpu -n prod to do without.")
     settled = fleet.status
     fleet.run(3)
     assert fleet.status == settled
@@ -152,7 +152,7 @@ def test_no_more_is_counted_on_than_schedules_and_prices_allow(limit: dict[str, 
         f"Not in the spec any more: Class gpu serves on because the others cannot make up for it: with their "
         f"maxReplicas (cpu {most}, slice {most}) they carry {400 * most} of the 1300 inferences/s that all carry "
         f"together. Raise maxReplicas, autoscaling.schedules or costCeilingPerHour, whichever limits them, or kubectl "
-        f"delete om minilm-gpu to do without.")
+        f"delete om minilm-gpu -n prod to do without.")
     settled = fleet.status
     fleet.wait(3600)
     fleet.run(3)
@@ -178,7 +178,7 @@ def test_without_a_price_nobody_grows_for_a_class_that_leaves() -> None:
         "Not in the spec any more: Class gpu serves on because the others cannot make up for it: with their "
         "maxReplicas (cpu 1, slice 1) they carry 400 of the 1300 inferences/s that all carry together. Add the price "
         "of cpu, slice to config.prices.perHour, raise maxReplicas, autoscaling.schedules or costCeilingPerHour, "
-        "whichever limits them, or kubectl delete om minilm-gpu to do without.")
+        "whichever limits them, or kubectl delete om minilm-gpu -n prod to do without.")
     settled = fleet.status
     fleet.run(3)
     assert fleet.status == settled

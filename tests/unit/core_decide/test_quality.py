@@ -65,7 +65,7 @@ def test_without_a_monitor_that_answers_it_is_not_measured_and_nobody_is_bothere
     assert cluster.says("QualityHeld") == "Unknown/NotMeasured"
     (pod,) = cluster.pods
     assert cluster.condition("QualityHeld")["message"].endswith(
-        f" The monitor of {pod} does not answer yet: kubectl logs {pod} -c quality says why.")
+        f" The monitor of {pod} does not answer yet: kubectl logs {pod} -c quality -n prod says why.")
     assert "quality" not in cluster.status
     assert not [line for line in cluster.log if "NotMeasured" in line]
 

@@ -63,8 +63,9 @@ def promote(cluster: Cluster) -> None:
 
 
 def raw(cluster: Cluster) -> dict[str, Any]:
-    return {"metadata": {"name": cluster.name, "annotations": cluster.annotations, "generation": cluster.generation},
-            "spec": cluster.spec, "status": cluster.status}
+    meta = {"name": cluster.name, "namespace": "prod", "annotations": cluster.annotations,
+            "generation": cluster.generation}
+    return {"metadata": meta, "spec": cluster.spec, "status": cluster.status}
 
 
 def said(cluster: Cluster) -> str:
@@ -83,14 +84,15 @@ class TestWaiting:
         assert cluster.says("Available") == "True/ServingPrevious"
         assert cluster.status["summary"]["reason"] == "WaitingForPromotion"
         for words in (f"engine of revision {new} is built", f"stops revision {old} before it starts",
-                      f"kubectl annotate om minilm {labels.PROMOTE}={new}", "kubectl optimisedmodel promote minilm",
+                      f"kubectl annotate om minilm {labels.PROMOTE}={new} -n prod",
+                      "kubectl optimisedmodel promote minilm -n prod",
                       f"Revision {old} goes on serving."):
             assert words in said(cluster)
         told = cluster.status["rollout"]
         assert (told["stable"], told["candidate"], told["step"]) == (old, new, "WaitingForPromotion")
         assert not cluster.plan().actions
         shown = str(explain(raw(cluster), cluster.now))
-        assert f"Promote revision {new}: kubectl optimisedmodel promote minilm" in shown
+        assert f"Promote revision {new}: kubectl optimisedmodel promote minilm -n prod" in shown
         for wrong in ("", "true", old, new[:4], cluster.status["fingerprint"]):
             cluster.annotations[labels.PROMOTE] = wrong
             cluster.wait(100000)

@@ -158,7 +158,7 @@ class TestGoingBack:
         assert cluster.says("Available") == "True/ServingPrevious"
         assert cluster.says("Ready") == cluster.says("RolloutComplete") == "False/Pinned"
         message = cluster.condition("Ready")["message"]
-        for word in (one, two, f"kubectl annotate om minilm {labels.ROLLBACK_TO}-"):
+        for word in (one, two, f"kubectl annotate om minilm {labels.ROLLBACK_TO}- -n prod"):
             assert word in message
         assert history(cluster) == [(one, "Serving"), (two, "Superseded")]
 

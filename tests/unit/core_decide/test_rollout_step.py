@@ -339,7 +339,7 @@ def test_readiness_that_comes_and_goes_rolls_back() -> None:
     readiness_goes(cluster, new)
     assert cluster.says("RolloutComplete") == "False/RolledBack"
     message = cluster.condition("RolloutComplete")["message"]
-    for word in ("ReplicasNotReady", "3 times", f"kubectl describe pod -l enginewright.io/revision={new}"):
+    for word in ("ReplicasNotReady", "3 times", f"kubectl describe pod -l enginewright.io/revision={new} -n prod"):
         assert word in message
     assert cluster.replicas() == {old: 1}
 

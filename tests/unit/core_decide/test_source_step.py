@@ -203,7 +203,7 @@ def test_a_job_for_which_no_pod_can_be_made_is_told(cluster: Cluster) -> None:
     cluster.wait(plan.requeue_after)
     cluster.operate()
     assert cluster.says("SourceResolved") == "False/PodCannotStart"
-    assert f"kubectl describe job {name}" in cluster.condition("SourceResolved")["message"]
+    assert f"kubectl describe job {name} -n prod" in cluster.condition("SourceResolved")["message"]
     cluster.show(name, active=1)
     cluster.operate()
     assert cluster.says("SourceResolved") == "False/Resolving"

@@ -92,7 +92,7 @@ def test_one_that_serves_and_answers_wrongly_is_not_said_to_be_well() -> None:
     said = told(cluster)
     assert said.headline == "minilm serves, but QualityHeld is False (QualityDrifted)."
     old = cluster.status["revisions"][2]["revision"]
-    command = f"kubectl optimisedmodel rollback minilm {old}"
+    command = f"kubectl optimisedmodel rollback minilm {old} -n prod"
     assert said.next == (f"Go back to revision {old}, which served before: {command}",)
     assert wishes.roll_back(seen(cluster))[0] == {labels.ROLLBACK_TO: old}, "what is told is what is done"
     assert screen.rows([seen(cluster)])[0]["REASON"] == "Serving, QualityDrifted"
@@ -141,7 +141,7 @@ def test_while_recreate_has_stopped_the_good_one_that_one_is_the_way_back() -> N
     conditions = [{**entry, "status": "False"} if entry["type"] == "Available" else entry
                   for entry in cluster.status["conditions"]]
     cluster.status = {**cluster.status, "conditions": conditions}
-    assert any(line.endswith(f"optimisedmodel rollback minilm {good}") for line in told(cluster).next)
+    assert any(line.endswith(f"optimisedmodel rollback minilm {good} -n prod") for line in told(cluster).next)
     assert wishes.roll_back(seen(cluster))[0] == {labels.ROLLBACK_TO: good}
 
 
@@ -208,7 +208,7 @@ def test_one_that_waits_for_a_person() -> None:
     for _ in range(30):
         cluster.step()
     candidate = cluster.status["rollout"]["candidate"]
-    assert f"Promote revision {candidate}: kubectl optimisedmodel promote minilm" in told(cluster).next
+    assert f"Promote revision {candidate}: kubectl optimisedmodel promote minilm -n prod" in told(cluster).next
     annotations, _ = wishes.promote(seen(cluster))
     cluster.annotations |= {key: value for key, value in annotations.items() if value}
     cluster.settle()

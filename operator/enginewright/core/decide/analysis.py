@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enginewright.core.commands import kubectl
 from enginewright.core.decide.jobs import Trouble, pod_trouble
 from enginewright.core.decide.repair import fetches, refusal, unreachable
 from enginewright.core.decide.room import room
@@ -29,11 +30,11 @@ def starting_trouble(world: World, deployment: DeploymentView | None, revision: 
     """Why the revision will not get ready, as far as anybody can tell."""
     pods = pods_of(world.observed, revision)
     record = world.observed.records.get(deployment.fingerprint) if deployment else None
-    if refused := refusal(pods, revision, record):
+    if refused := refusal(pods, revision, world.obj.namespace, record):
         return refused
     for pod in pods:
         if pod.restarts >= CRASHES and not pod.ready and not fetches(pod):
-            return _crash(pod)
+            return _crash(world, pod)
     if deployment and deployment.progress_deadline_exceeded:
         waits = waiting_trouble(world, None, revision)
         return Trouble(
@@ -48,14 +49,14 @@ def restarted(world: World, revision: str, before: int) -> Trouble | None:
     """A restart since there were ``before``: a revision under analysis must not need any."""
     if restarts(world.observed, revision) <= before:
         return None
-    return _crash(max(pods_of(world.observed, revision), key=_server_restarts))
+    return _crash(world, max(pods_of(world.observed, revision), key=_server_restarts))
 
 
 def waiting_trouble(world: World, placement: Placement | None, revision: str) -> Trouble | None:
     """Why replicas wait to start: nothing wrong with the revision itself. Without a ``placement`` it is another one
     than the spec asks for."""
     pods = pods_of(world.observed, revision)
-    if away := unreachable(pods):
+    if away := unreachable(pods, world.obj.namespace):
         return away
     deployed = world.observed.deployment(revision)
     record = world.observed.records.get(deployed.fingerprint) if deployed else None
@@ -80,11 +81,11 @@ def trouble(
     return starting_trouble(world, deployment, revision) or waiting_trouble(world, placement, revision)
 
 
-def _crash(pod: PodView) -> Trouble:
+def _crash(world: World, pod: PodView) -> Trouble:
     why = pod.terminated_reason or (f"exit code {pod.exit_code}" if pod.exit_code is not None else "no reason given")
     container = f", container {pod.failed_container}" if pod.failed_container else ""
     return Trouble(
         reason=Reason.CRASHING,
         message=f"Replica {pod.name} restarted {count(pod.restarts, 'time')} ({why}{container}); "
-        f"kubectl logs --previous {pod.name} says more.",
+        f"{kubectl(f'logs --previous {pod.name}', world.obj.namespace)} says more.",
     )

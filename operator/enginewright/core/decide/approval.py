@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, unknown
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
@@ -140,14 +141,15 @@ def _stable(world: World, serving: Serving, stays: str) -> str | None:
 
 
 def _waiting(goal: Goal, asked: EngineResult, serving: Serving, there: str) -> Verdict:
-    name, begun = goal.world.obj.name, serving.deployment(asked.revision)
+    world, begun = goal.world, serving.deployment(asked.revision)
     taken = f" What runs of revision {asked.revision} stops first." if begun else ""
     return bad(
         Condition.ROLLOUT_COMPLETE,
         Reason.WAITING_FOR_PROMOTION,
         f"The engine of revision {asked.revision} is built and proven. Strategy Recreate stops revision "
         f"{goal.engine.revision} before it starts, which spec.rollout.autoPromote false leaves to you: promote it with "
-        f"{promote_with(name, asked.revision)}, or kubectl optimisedmodel promote {name}. {there}{taken}",
+        f"{promote_with(world, asked.revision)}, or "
+        f"{kubectl(f'optimisedmodel promote {world.obj.name}', world.obj.namespace)}. {there}{taken}",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from enginewright.core.access import store_access
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.decide import attempts, backoff, build_lease, children
 from enginewright.core.decide.jobs import (
@@ -74,6 +75,10 @@ class _Build:
         return (self.memory.attempts or 0) + 1
 
     @property
+    def namespace(self) -> str:
+        return self.world.obj.namespace
+
+    @property
     def name(self) -> str:
         return build_job_name(self.world.obj.name, self.fingerprint, self.attempt)
 
@@ -111,7 +116,7 @@ def build_step(
         return _clear(build, job)
     if job.outcome and job.outcome.ok and job.outcome.engine:
         return _finish(build, job, job.outcome)
-    return _follow(build, job) if live(job) and not ran_out(job, TOO_SLOW) else _fail(build, job)
+    return _follow(build, job) if live(job) and not ran_out(job, TOO_SLOW, world.obj.namespace) else _fail(build, job)
 
 
 def _clear(build: _Build, job: JobView) -> BuildResult:
@@ -209,11 +214,11 @@ def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     image = f"builder image {build.world.config.images.builder}"
     if trouble := pod_trouble(job.pods, build.placement, image, room(build.world, build.placement, job.pods)):
         return build.says(trouble.reason, trouble.message, memory)
-    if none := podless(job, build.world.now, queued=bool(build.world.spec.engine.queue_name)):
+    if none := podless(job, build.world.now, build.namespace, queued=bool(build.world.spec.engine.queue_name)):
         return build.says(none.reason, none.message, memory)
     if job.progress:
         return _progress(build, job, job.progress, memory)
-    if ended := pod_end(job.pods, TOO_SLOW):
+    if ended := pod_end(job.pods, TOO_SLOW, build.namespace):
         return build.says(Reason.BUILD_RETRYING, f"{ended.message} Job {job.name} starts another pod.", memory)
     if any(pod.phase == "Running" for pod in job.pods):
         return build.says(Reason.BUILDING, f"Job {job.name} has begun.", memory)
@@ -226,13 +231,12 @@ def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStat
     if memory.step == progress.step and memory.percent is not None:
         percent = memory.percent
     memory = memory.model_copy(update={"step": progress.step, "percent": percent})
-    if ended := pod_end(job.pods, TOO_SLOW):
+    if ended := pod_end(job.pods, TOO_SLOW, build.namespace):
         return build.says(
             Reason.BUILD_RETRYING, f"{ended.message} Another pod builds again: {progress.step} ({percent} %).", memory
         )
-    return build.says(
-        Reason.BUILDING, f"{progress.step} ({percent} %); follow with kubectl logs -f job/{job.name}.", memory
-    )
+    follow = kubectl(f"logs -f job/{job.name}", build.namespace)
+    return build.says(Reason.BUILDING, f"{progress.step} ({percent} %); follow with {follow}.", memory)
 
 
 def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
@@ -299,7 +303,7 @@ def _fail(build: _Build, job: JobView) -> BuildResult:
     kubelet tells it as the pod's reason alone, without a condition."""
     waiting = attempts.never_started(build.world, build.memory)
     candidates = job.outcome.candidates if job.outcome else ()
-    failure = job_failure(job, never_started=waiting, too_slow=TOO_SLOW)
+    failure = job_failure(job, build.namespace, never_started=waiting, too_slow=TOO_SLOW)
     raised = 0 < job.deadline < build_deadline(build.world.spec, build.world.config)
     if raised and failure.reason == Reason.BUILD_DEADLINE_EXCEEDED:
         # Somebody raised the budget while it ran, for the same engine: the remedy is there already.

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import bad, parse_timestamp, timestamp
 from enginewright.core.decide.position import WAITING
 from enginewright.core.decide.rollout import RolloutResult
@@ -74,5 +75,6 @@ def _explain(world: World, held: Iterable[tuple[Action, DeploymentView]]) -> str
         f"was put back to what is wanted here ({action.replicas})."
         for action, view in held if isinstance(action, Scale))
     name = world.obj.name
+    again = kubectl(f"annotate om {name} {labels.RETRY}=<anything new>", world.obj.namespace)
     return (f"{said} It is left so. Remove that scaler, or point it at OptimisedModel {name}, which has /scale; then "
-            f"kubectl annotate om {name} {labels.RETRY}=<anything new>. Else it is tried again in an hour.")
+            f"{again}. Else it is tried again in an hour.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from enginewright.core.commands import kubectl
 from enginewright.core.observed import JobView, PodView
 from enginewright.core.placement import Placement
 from enginewright.core.reasons import Reason
@@ -117,15 +118,15 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
     return None
 
 
-def podless(job: JobView, now: datetime, *, queued: bool = False) -> Trouble | None:
+def podless(job: JobView, now: datetime, namespace: str, *, queued: bool = False) -> Trouble | None:
     """A Job for which no pod could be made: only its events say why, which the operator may not read. One that a queue
     lets in is older than its first pod may be."""
     if queued or not _awaits_pod(job) or podless_in(job, now) is not None:
         return None
     return Trouble(
         reason=Reason.POD_CANNOT_START,
-        message=f"Job {job.name} has no pod: kubectl describe job {job.name} says why, such as a quota, an admission "
-        f"webhook, or a ServiceAccount that is not there.",
+        message=f"Job {job.name} has no pod: {kubectl(f'describe job {job.name}', namespace)} says why, such as a "
+        f"quota, an admission webhook, or a ServiceAccount that is not there.",
     )
 
 
@@ -144,7 +145,7 @@ def newest(pods: Iterable[PodView]) -> PodView:
     return max(pods, key=lambda pod: (pod.created or datetime.min.replace(tzinfo=UTC), pod.name))
 
 
-def pod_end(pods: Iterable[PodView], too_slow: str) -> JobFailure | None:
+def pod_end(pods: Iterable[PodView], too_slow: str, namespace: str) -> JobFailure | None:
     """Why the newest pod that ended badly did so, as far as Kubernetes knows."""
     ended = [pod for pod in pods if pod.exit_code not in (None, 0) or pod.reason or pod.disrupted]
     if not ended:
@@ -178,25 +179,26 @@ def pod_end(pods: Iterable[PodView], too_slow: str) -> JobFailure | None:
             retry="spec",
             message=f"Pod {pod.name} did not finish in time; {too_slow}.",
         )
+    log = kubectl(f"logs {pod.name}", namespace)
     if pod.exit_code == EXIT_USER:
         return JobFailure(
             reason=Reason.BUILD_FAILED,
             retry="never",
-            message=f"Pod {pod.name} refused its input; kubectl logs {pod.name} says why.",
+            message=f"Pod {pod.name} refused its input; {log} says why.",
         )
     return JobFailure(
         reason=Reason.BUILD_FAILED,
         retry="limited",
-        message=f"Pod {pod.name} ended with exit code {pod.exit_code}; kubectl logs {pod.name} says why.",
+        message=f"Pod {pod.name} ended with exit code {pod.exit_code}; {log} says why.",
     )
 
 
-def ran_out(job: JobView, too_slow: str) -> JobFailure | None:
+def ran_out(job: JobView, too_slow: str, namespace: str) -> JobFailure | None:
     """That the newest pod that ended was stopped at its own deadline. The builder knows only that it was interrupted;
     whatever else it said is nearer to the cause."""
     if job.outcome and not (job.outcome.error and job.outcome.error.reason == _INTERRUPTED):
         return None
-    end = pod_end(job.pods, too_slow)
+    end = pod_end(job.pods, too_slow, namespace)
     return end if end and end.reason == Reason.BUILD_DEADLINE_EXCEEDED else None
 
 
@@ -208,10 +210,10 @@ def _no_start(job: JobView) -> JobFailure:
     )
 
 
-def job_failure(job: JobView, *, never_started: bool, too_slow: str) -> JobFailure:
+def job_failure(job: JobView, namespace: str, *, never_started: bool, too_slow: str) -> JobFailure:
     """Why a Job has no result. ``never_started`` says that its pod was last seen waiting, ``too_slow`` what to do about
     one that ran out of time."""
-    if late := ran_out(job, too_slow):
+    if late := ran_out(job, too_slow, namespace):
         # A pod's deadline counts from when a node took it, also while its image is on its way.
         ran = job.outcome is not None or any(pod.exit_code is not None for pod in job.pods)
         return late if ran or not never_started else _no_start(job)
@@ -230,7 +232,7 @@ def job_failure(job: JobView, *, never_started: bool, too_slow: str) -> JobFailu
         again: Retry = "always" if error.family == "transient" and error.reason != Reason.OUT_OF_MEMORY else "limited"
         device = error.reason == Reason.OUT_OF_MEMORY and bool(_DEVICE.search(error.message))
         return JobFailure(reason=error.reason, message=explain(error), retry=again, device=device)
-    if end := pod_end(job.pods, too_slow):
+    if end := pod_end(job.pods, too_slow, namespace):
         return end
     said = job.failure_message or "it left no result"
     return JobFailure(reason=Reason.BUILD_FAILED, retry="limited", message=f"Job {job.name} failed: {said}.")

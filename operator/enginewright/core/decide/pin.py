@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import bad, find
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.rollout import RolloutResult
@@ -162,7 +163,7 @@ def _served_key(spec: Spec) -> str:
 
 
 def _release(world: World) -> str:
-    return f"kubectl annotate om {world.obj.name} {labels.ROLLBACK_TO}-"
+    return kubectl(f"annotate om {world.obj.name} {labels.ROLLBACK_TO}-", world.obj.namespace)
 
 
 def _unknown(world: World, wish: str, why: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.comparison import Answer, Question, compare
 from enginewright.core.conditions import parse_timestamp, timestamp
 from enginewright.core.decide.evidence import figures, question
@@ -185,8 +186,8 @@ def named(world: World) -> tuple[str, str]:
     return promote, back
 
 
-def promote_with(name: str, revision: str) -> str:
-    return f"kubectl annotate om {name} {labels.PROMOTE}={revision}"
+def promote_with(world: World, revision: str) -> str:
+    return kubectl(f"annotate om {world.obj.name} {labels.PROMOTE}={revision}", world.obj.namespace)
 
 
 def flapping(moving: Shift) -> Trouble | None:
@@ -194,9 +195,9 @@ def flapping(moving: Shift) -> Trouble | None:
     that each switch breaks."""
     if moving.falls < FALLS:
         return None
+    look = kubectl(f"describe pod -l {labels.REVISION}={moving.target.revision}", moving.world.obj.namespace)
     return Trouble(
         reason=Reason.REPLICAS_NOT_READY,
         message=f"Replicas stopped being ready {moving.falls} times while they were analysed or after all traffic had "
-        f"moved to them: kubectl describe pod "
-        f"-l {labels.REVISION}={moving.target.revision} says what their readiness probe found.",
+        f"moved to them: {look} says what their readiness probe found.",
     )

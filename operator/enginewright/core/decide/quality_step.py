@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, find, good, parse_timestamp, timestamp, unknown
 from enginewright.core.decide.serving import Serving, pods_of
 from enginewright.core.decide.world import LOOK_AGAIN, World, count
@@ -46,7 +47,7 @@ def quality_step(world: World, serving: Serving) -> QualityResult:
     trouble = "".join(f" A monitor says: {one}." for one in problems(reports.values()))
     if stable is None or found is None:
         said = (f"No replica that serves measures agreement with the source model{_silence(reports)}.{trouble}"
-                f"{_mute(pods, reports)}")
+                f"{_mute(world, pods, reports)}")
         return QualityResult(verdict=unknown(Condition.QUALITY_HELD, Reason.NOT_MEASURED, said), requeue=LOOK_AGAIN)
     verdict = _verdict(world, stable.revision, found)
     verdict = replace(verdict, message=f"{verdict.message}{_worst(found)}{trouble}")
@@ -97,10 +98,11 @@ def _silence(reports: Mapping[str, QualityReport]) -> str:
     return f": no sampled traffic for more than {int(STALE_SECONDS / 60) << steps} minutes"
 
 
-def _mute(pods: Iterable[PodView], reports: Mapping[str, QualityReport]) -> str:
+def _mute(world: World, pods: Iterable[PodView], reports: Mapping[str, QualityReport]) -> str:
     """A monitor may want more memory than it has, and then only its log says so."""
     mute = min((pod.name for pod in pods if pod.ready and pod.name not in reports), default="")
-    return f" The monitor of {mute} does not answer yet: kubectl logs {mute} -c quality says why." if mute else ""
+    log = kubectl(f"logs {mute} -c quality", world.obj.namespace)
+    return f" The monitor of {mute} does not answer yet: {log} says why." if mute else ""
 
 
 def _remedy(world: World) -> str:

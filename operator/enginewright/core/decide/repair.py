@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, parse_timestamp
 from enginewright.core.decide.jobs import Trouble
 from enginewright.core.decide.world import World
@@ -65,24 +66,32 @@ def fetches(pod: PodView) -> bool:
     return failed and not pod.ready and not pod.deleting
 
 
-def unreachable(pods: tuple[PodView, ...]) -> Trouble | None:
+def unreachable(pods: tuple[PodView, ...], namespace: str) -> Trouble | None:
     waiting = next(filter(fetches, pods), None)
     if waiting is None:
         return None
-    said = waiting.terminated_message.strip() or f"kubectl logs {waiting.name} -c {CONTAINER_VERIFY} says why"
+    said = _said(waiting, namespace)
     return Trouble(reason=Reason.STORE_UNREACHABLE, message=f"Replica {waiting.name} waits for its engine: {said}")
 
 
-def refusal(pods: tuple[PodView, ...], revision: str, record: EngineRecord | None = None) -> Trouble | None:
+def refusal(
+    pods: tuple[PodView, ...], revision: str, namespace: str, record: EngineRecord | None = None
+) -> Trouble | None:
     """Why a replica will not serve: its engine is not what was published, or does not answer as it was proven to. One
     that looks for an engine that was there before ``record`` is about to be replaced, and says nothing of it."""
     found = refusing(pods, revision, record)
     if not found:
         return _misfit(pods, revision) or _wrong_answers(pods, revision)
-    said = found[0].terminated_message.strip() or f"kubectl logs {found[0].name} -c {CONTAINER_VERIFY} says why"
+    said = _said(found[0], namespace)
     return Trouble(
         reason=Reason.ENGINE_REFUSED, message=f"Replica {found[0].name} refuses the engine before loading it: {said}"
     )
+
+
+def _said(pod: PodView, namespace: str) -> str:
+    """What the verify container left as its last words, or where to look for them."""
+    log = kubectl(f"logs {pod.name} -c {CONTAINER_VERIFY}", namespace)
+    return pod.terminated_message.strip() or f"{log} says why"
 
 
 def _misfit(pods: tuple[PodView, ...], revision: str) -> Trouble | None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp, unknown
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
@@ -183,7 +184,7 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
             memory=RolloutStatus(stable=revision if known else None, step="Complete", analysis=analysis),
             verdict=good(
                 Condition.ROLLOUT_COMPLETE, Reason.COMPLETE,
-                f"Revision {revision} {state}; no other revision runs.{_altered(deployed)}",
+                f"Revision {revision} {state}; no other revision runs.{_altered(world, deployed)}",
             ),
         )  # fmt: skip
     # Without a replica that is wanted, none will answer later.
@@ -219,12 +220,13 @@ def _draining(revision: str, others: list[str], wanted: int, *, took_over: bool,
     return f"Revision {revision} took over; revision {names} {stops}."
 
 
-def _altered(deployed: DeploymentView | None) -> str:
+def _altered(world: World, deployed: DeploymentView | None) -> str:
     """A Deployment is written once, and left alone after that, so that nothing else would tell."""
     if deployed is None or not deployed.pods_manager:
         return ""
+    anew = kubectl(f"delete deployment {deployed.name}", world.obj.namespace)
     return (f" Field manager {deployed.pods_manager} has changed the pods of Deployment {deployed.name}, which are not "
-            f"those that were proven any more: kubectl delete deployment {deployed.name} has them made anew.")
+            f"those that were proven any more: {anew} has them made anew.")
 
 
 def _way_out(world: World, revision: str) -> str:
@@ -233,7 +235,8 @@ def _way_out(world: World, revision: str) -> str:
     kept = good_ones(world.memory.revisions, revision)
     if not kept:
         return ""
+    back = kubectl(f"annotate om {world.obj.name} {labels.ROLLBACK_TO}={kept[0].revision}", world.obj.namespace)
     return (
         f" Strategy Recreate keeps nothing running to roll back to; go back to revision {kept[0].revision} with "
-        f"kubectl annotate om {world.obj.name} {labels.ROLLBACK_TO}={kept[0].revision}, or change the spec."
+        f"{back}, or change the spec."
     )

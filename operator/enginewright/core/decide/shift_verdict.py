@@ -39,7 +39,7 @@ def verdict_of(moving: Shift, at: Position) -> Verdict:
 
 
 def _promote(moving: Shift) -> str:
-    return promote_with(moving.world.obj.name, moving.target.revision)
+    return promote_with(moving.world, moving.target.revision)
 
 
 def _analysing(moving: Shift, at: Position) -> Verdict:

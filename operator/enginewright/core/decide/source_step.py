@@ -144,7 +144,9 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
             found,
         )
     if not live(job):
-        failure = job_failure(job, never_started=False, too_slow="check that the source can be read")
+        failure = job_failure(
+            job, world.obj.namespace, never_started=False, too_slow="check that the source can be read"
+        )
         if failure.reason == Reason.BUILD_DEADLINE_EXCEEDED:
             # A volume may be slow for a while, and nothing in the spec gives it more time.
             failure = replace(failure, retry="limited")
@@ -157,7 +159,9 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
                 Condition.SOURCE_RESOLVED, Reason.SUSPENDED, "spec.suspend is true: the source is not looked at."
             ),
         )
-    trouble = pod_trouble(job.pods, None, f"builder image {world.config.images.builder}") or podless(job, world.now)
+    trouble = pod_trouble(job.pods, None, f"builder image {world.config.images.builder}") or podless(
+        job, world.now, world.obj.namespace
+    )
     verdict = (
         bad(Condition.SOURCE_RESOLVED, trouble.reason, trouble.message)
         if trouble

@@ -13,10 +13,12 @@ from datetime import timedelta
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide.fleet.standing import Member, Standing, told
 from enginewright.core.decide.fleet.turns import SLACK, in_turns, recreates, ways_back
 from enginewright.core.decide.pin import LIVE
+from enginewright.core.decide.position import promote_with
 from enginewright.core.decide.source_step import RETRY_HINT
 from enginewright.core.decide.world import World
 from enginewright.core.manifests.common import short_hash
@@ -55,9 +57,10 @@ def agree(world: World, members: tuple[Member, ...]) -> Agreement:
     wish = world.obj.annotations.get(labels.ROLLBACK_TO)
     if not wish:
         return agreed
+    remove = kubectl(f"annotate om {world.obj.name} {labels.ROLLBACK_TO}-", world.obj.namespace)
     said = (f"Annotation {labels.ROLLBACK_TO}={wish} has no effect on a fleet: set it on the object of a class "
-            f"({', '.join(member.name for member in members)}), or apply the earlier spec, and remove it with kubectl "
-            f"annotate om {world.obj.name} {labels.ROLLBACK_TO}-.")
+            f"({', '.join(member.name for member in members)}), or apply the earlier spec, and remove it with "
+            f"{remove}.")
     return replace(agreed, verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLBACK_TARGET_UNKNOWN,
                                        f"{said} {agreed.verdict.message}"))
 
@@ -93,8 +96,8 @@ def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, r
     wished = world.obj.annotations.get(labels.PROMOTE) == revision
     proven = any(member.standing is Standing.PROVEN for member in members)
     if proven and not (world.spec.rollout.auto_promote or wished or begun):
-        said = (f"Every class has a proven candidate of revision {revision}; promote them with kubectl annotate om "
-                f"{world.obj.name} {labels.PROMOTE}={revision}.")
+        said = (f"Every class has a proven candidate of revision {revision}; promote them with "
+                f"{promote_with(world, revision)}.")
         return Agreement(memory=_step(world, memory, revision, WAITING), wishes=_wishes(world, members),
                          verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_PROMOTION, said))
     left = [member for member in members if member.standing is not Standing.DONE]

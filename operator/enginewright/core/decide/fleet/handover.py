@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import parse_timestamp, timestamp
 from enginewright.core.decide.fleet.capacity import evenly, measured, ready_of
 from enginewright.core.decide.fleet.standing import Member
@@ -108,7 +109,7 @@ def _plan(world: World, members: tuple[Member, ...], going: tuple[MemberView, ..
         memory=HandoverStatus(classes=names, inferences_per_second=None if found is None else load,
                               replicas=round(load) if found is None else None),
         least={**least, **{heir.name: heir.replicas for heir in heirs}},
-        why=_why(staying, heirs, going, lack, load, unit="replicas" if found is None else "inferences/s"),
+        why=_why(world, staying, heirs, going, lack, load, unit="replicas" if found is None else "inferences/s"),
     )
 
 
@@ -148,18 +149,18 @@ def _growth(heir: _Heir) -> float:
     return (heir.replicas + 1) / max(1, heir.before)
 
 
-def _why(staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...], lack: float, load: float, *,
-         unit: str) -> str:  # fmt: skip
+def _why(world: World, staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...], lack: float,
+         load: float, *, unit: str) -> str:  # fmt: skip
     if lack:
         limits = ", ".join(f"{heir.name} {heir.most}" for heir in heirs)
-        objects = ", ".join(view.name for view in going)
+        without = kubectl(f"delete om {' '.join(view.name for view in going)}", world.obj.namespace)
         held = any(member.max_replicas != member.spec_max_replicas for member in staying)
         others = ", autoscaling.schedules or costCeilingPerHour, whichever limits them," if held else ","
         unpriced = ", ".join(member.entry.name for member in staying if member.unpriced)
         price = f"Add the price of {unpriced} to config.prices.perHour, raise" if unpriced else "Raise"
         return (f"because the others cannot make up for it: with their maxReplicas ({limits}) they carry "
                 f"{load - lack:.0f} of the {load:.0f} {unit} that all carry together. {price} maxReplicas{others} "
-                f"or kubectl delete om {objects} to do without")
+                f"or {without} to do without")
     wanted = {heir.name: heir.replicas for heir in heirs}
     short = [f"{member.entry.name} has {member.ready_replicas} of {wanted[member.entry.name]}" for member in staying
              if member.ready_replicas < wanted[member.entry.name]]  # fmt: skip
