@@ -48,6 +48,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
 
+{{/* Each key once: what reads YAML strictly, as Kustomize behind Helm does, refuses one that is there twice. */}}
+{{- define "enginewright.podLabels" -}}
+{{- $own := include "enginewright.labels" . | fromYaml }}
+{{- $selected := include "enginewright.selectorLabels" . | fromYaml }}
+{{- mergeOverwrite $own .Values.podLabels $selected | toYaml }}
+{{- end }}
+
 {{- define "enginewright.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "enginewright.fullname" .) .Values.serviceAccount.name }}

@@ -98,6 +98,21 @@ def test_a_default_does_not_win_over_false_or_nothing(objects: Objects) -> None:
     assert (settings["observe_nodes"], settings["server_args"]) == (False, [])
 
 
+def test_no_key_of_the_pod_is_there_twice(render: Callable[[Values], str], objects: Objects) -> None:
+    """Kustomize refuses such a file, and so do Argo CD and Flux where it patches what Helm makes. The newest label counts,
+    but for those that the Deployment selects by; a changed setting restarts the operator, whatever the annotations are."""
+    values = {"podLabels": {"app.kubernetes.io/name": "mine", "app.kubernetes.io/part-of": "mine", "team": "inference"},
+              "podAnnotations": {"checksum/config": "mine", "team": "inference"}}
+    (deployment,) = objects(values)["Deployment"]
+    pod = deployment["spec"]["template"]["metadata"]
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= pod["labels"].items()
+    assert (pod["labels"]["app.kubernetes.io/part-of"], pod["labels"]["team"]) == ("mine", "inference")
+    assert (len(pod["annotations"]["checksum/config"]), pod["annotations"]["team"]) == (64, "inference")
+    (text,) = (part for part in render(values).split("---\n") if "\nkind: Deployment\n" in part)
+    for key in ("app.kubernetes.io/name: ", "app.kubernetes.io/part-of: ", "checksum/config: "):
+        assert text.split("  template:")[1].split("    spec:")[0].count(key) == 1, key
+
+
 def without_crd(text: str) -> str:
     """Which test_crd_upgrade.py holds against the models; here it would be most of the text."""
     return "---\n".join(part for part in text.split("---\n") if "\nkind: CustomResourceDefinition\n" not in part)
