@@ -152,7 +152,8 @@ async def test_top_lists_this_namespace_or_all(operator: Operator, models: Model
 async def test_what_is_not_there_and_what_makes_no_sense(models: Models, plugin: Plugin, tmp_path: Path) -> None:
     missing = await plugin("explain", "nobody")
     assert (missing.returncode, missing.stdout) == (3, "")
-    assert "nobody" in missing.stderr
+    assert missing.stderr == (f"error: no OptimisedModel nobody in namespace {models.namespace}; "
+                              "kubectl get om -A lists those of all namespaces\n")
     await models.create(model())
     refused = await plugin("promote", "minilm")
     assert (refused.returncode, refused.stderr) == (

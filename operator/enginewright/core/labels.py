@@ -9,6 +9,7 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "OptimisedModel"
 PLURAL = "optimisedmodels"
+SHORT_NAMES = ("om",)
 
 # Field managers of server-side apply. The Deployment's replicas belong to the scaler alone.
 FIELD_MANAGER = "enginewright"

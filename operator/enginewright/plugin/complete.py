@@ -84,7 +84,7 @@ async def _of_the_cluster(kubeconfig: str | None, namespace: str | None, given: 
         namespace = namespace or current_namespace(kubeconfig)
         async with KubeClient(await load_configuration(kubeconfig), deadline=PATIENCE) as client:
             if given:
-                return revisions(await client.get(OPTIMISED_MODEL, namespace, given[0]))
+                return revisions(await client.get(OPTIMISED_MODEL, namespace, given[0].rpartition("/")[2]))
             return sorted(item["metadata"]["name"] for item in await client.list_metadata(OPTIMISED_MODEL, namespace))
     except ClientError:
         return []

@@ -18,6 +18,7 @@ from enginewright import __version__
 from enginewright.clients.credentials import current_namespace, load_configuration
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
+from enginewright.core.labels import GROUP, KIND, PLURAL, SHORT_NAMES
 from enginewright.plugin import verbs as does
 from enginewright.plugin.wishes import WishError
 from enginewright.validate_command import FileError, check_files
@@ -77,7 +78,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _verb(verbs: Any, name: str, text: str, act: Callable[..., Any]) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-    command.add_argument("name", metavar="NAME", help="of the OptimisedModel")
+    command.add_argument("name", metavar="NAME", type=object_name, help="of the OptimisedModel, or om/NAME")
     _cluster_arguments(command, act)
     return command
 
@@ -86,6 +87,14 @@ def _cluster_arguments(command: argparse.ArgumentParser, act: Callable[..., Any]
     command.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig's context")
     command.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
     command.set_defaults(act=act)
+
+
+def object_name(text: str) -> str:
+    """Also of what ``kubectl get -o name`` prints, and of ``om/NAME`` as one writes it for kubectl's own verbs."""
+    kind, slash, name = text.rpartition("/")
+    if slash and not (name and kind.removesuffix(f".{GROUP}") in (*SHORT_NAMES, KIND.lower(), PLURAL)):
+        raise argparse.ArgumentTypeError(f"{text}: is no OptimisedModel; write its name, or om/NAME")
+    return name
 
 
 def _hours(text: str) -> float:

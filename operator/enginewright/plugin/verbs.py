@@ -36,7 +36,7 @@ Object = dict[str, Any]
 
 
 async def explain(client: KubeClient, options: argparse.Namespace) -> int:
-    obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+    obj = await _get(client, options)
     said = explained(obj, datetime.now(UTC))
     _print(vars(said) if options.output != "text" else "\n".join(screen.lines(said)), options.output)
     return 0 if _ready(obj) else EXIT_REFUSED
@@ -48,7 +48,7 @@ async def watch(client: KubeClient, options: argparse.Namespace) -> int:
     with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as picture:
         while True:
             try:
-                obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+                obj = await _get(client, options)
             except TransientError:
                 await asyncio.sleep(WATCH_SECONDS)
                 continue
@@ -87,7 +87,7 @@ def _stamp() -> str:
 
 async def _wish(client: KubeClient, options: argparse.Namespace,
                 asked: Callable[[Object], tuple[wishes.Annotations, str]]) -> int:  # fmt: skip
-    obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+    obj = await _get(client, options)
     annotations, sentence = asked(obj)
     body = {"metadata": {"annotations": annotations, "resourceVersion": obj["metadata"]["resourceVersion"]}}
     await client.patch(OPTIMISED_MODEL, options.namespace, options.name, body)
@@ -96,7 +96,7 @@ async def _wish(client: KubeClient, options: argparse.Namespace,
 
 
 async def report(client: KubeClient, options: argparse.Namespace) -> int:
-    obj = await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+    obj = await _get(client, options)
     stable = ((obj.get("status") or {}).get("rollout") or {}).get("stable")
     if not stable:
         explain = kubectl(f"optimisedmodel explain {options.name}", options.namespace)
@@ -145,6 +145,16 @@ async def top(client: KubeClient, options: argparse.Namespace) -> int:
         where = "in any namespace" if options.all_namespaces else f"in namespace {options.namespace}"
         print(f"no OptimisedModel {where}", file=sys.stderr)
     return 0
+
+
+async def _get(client: KubeClient, options: argparse.Namespace) -> Object:
+    try:
+        return await client.get(OPTIMISED_MODEL, options.namespace, options.name)
+    except NotFoundError as error:
+        if error.reason != "NotFound":  # the whole API is not there: the apiserver's words say more
+            raise
+        raise NotFoundError(f"no OptimisedModel {options.name} in namespace {options.namespace}; "
+                            f"kubectl get om -A lists those of all namespaces") from error
 
 
 async def diff(client: KubeClient, options: argparse.Namespace) -> int:

@@ -29,6 +29,19 @@ def test_what_is_one_word_too_many_is_refused(words: list[str], capsys: pytest.C
     assert f"unrecognized arguments: {words[-1]}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("word", ["minilm", "om/minilm", "optimisedmodel/minilm", "optimisedmodels/minilm",
+                                  "optimisedmodel.enginewright.io/minilm", "optimisedmodels.enginewright.io/minilm"])
+def test_a_name_is_read_as_kubectl_writes_it(word: str) -> None:
+    assert parse(["explain", word, "-n", "team"]).name == "minilm"
+
+
+@pytest.mark.parametrize("word", ["pod/minilm", "team/minilm", "/minilm", "om/", "om/x/minilm"])
+def test_what_is_of_another_kind_is_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["explain", word])
+    assert f"{word}: is no OptimisedModel; write its name, or om/NAME" in capsys.readouterr().err
+
+
 def test_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
     """``kubectl optimisedmodel … | head``."""
     manifest = tmp_path / "model.yaml"

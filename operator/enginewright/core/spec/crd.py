@@ -27,7 +27,7 @@ def crd() -> dict[str, Any]:
                 "listKind": f"{labels.KIND}List",
                 "plural": labels.PLURAL,
                 "singular": labels.KIND.lower(),
-                "shortNames": ["om"],
+                "shortNames": list(labels.SHORT_NAMES),
                 # all: an OptimisedModel runs pods, and whoever lists what runs in a namespace should see it.
                 "categories": ["all", labels.PRODUCT],
             },
