@@ -6,7 +6,7 @@ node placement (``spec.placement`` has it, because engines are built for a devic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from enginewright.core import labels
@@ -23,6 +23,11 @@ SERVER_KEYS = ("name", "env", "volumeMounts")
 # Of sidecars; what is missing here is the operator's.
 SIDECAR_KEYS = ("name", "image", "imagePullPolicy", "command", "args", "env", "envFrom", "ports", "resources",
                 "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe", "workingDir")
+# Where something is set that people look for here first: of a pod, and of the server's own container.
+POD_ELSEWHERE = {"nodeSelector": "spec.placement.nodeSelector", "tolerations": "spec.placement.tolerations",
+                 "runtimeClassName": "config.runtimeClassName of the operator's chart"}
+SERVER_ELSEWHERE = {"resources": "spec.serving.resources", "image": "images.server of the operator's chart",
+                    "args": "config.serverArgs of the operator's chart"}
 RESERVED_CONTAINERS = (labels.CONTAINER_VERIFY, labels.CONTAINER_FITS)
 RESERVED_VOLUMES = ("engine", "tmp", "shm", "smoke-test")
 RESERVED_PATHS = ("/models", "/smoke-test", "/tmp", "/dev/shm")  # noqa: S108  (in the pod)
@@ -48,7 +53,7 @@ def _pod(spec: Mapping[str, Any]) -> Iterator[Problem]:
     for key, value in spec.items():
         if key not in POD_KEYS:
             yield _problem(f"spec.{key}", value, "cannot be set here",
-                           f"remove it; allowed are {', '.join(sorted(POD_KEYS))}")
+                           _remedy(POD_ELSEWHERE.get(key), sorted(POD_KEYS)))
             continue
         wanted = list if key in LISTS else dict if key in OBJECTS else str
         if not isinstance(value, wanted):
@@ -56,6 +61,10 @@ def _pod(spec: Mapping[str, Any]) -> Iterator[Problem]:
             yield _problem(f"spec.{key}", value, f"is not {kind}", f"write {kind}, as in a pod")
         elif key in LISTS:
             yield from _entries(key, list(value))
+
+
+def _remedy(elsewhere: str | None, allowed: Iterable[str]) -> str:
+    return f"set {elsewhere} in its place" if elsewhere else f"remove it; allowed are {', '.join(allowed)}"
 
 
 def _entries(key: str, entries: list[Any]) -> Iterator[Problem]:
@@ -91,7 +100,7 @@ def _container(field: str, name: str, container: Mapping[str, Any]) -> Iterator[
         if key not in allowed:
             what = "of the server's container" if own else "of a sidecar"
             yield _problem(f"{field}.{key}", value, f"{what} cannot be set here",
-                           f"remove it; allowed are {', '.join(allowed)}")
+                           _remedy(SERVER_ELSEWHERE.get(key) if own else None, allowed))
         elif key in ("env", "envFrom", "ports", "volumeMounts") and not _objects(value):
             yield _problem(f"{field}.{key}", value, "is not a list of objects", "write a list, as in a pod")
     if not own and not isinstance(container.get("image"), str):
