@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from enginewright.core.spec import Spec
+from enginewright.core.spec import Spec, StoreSpec
 from enginewright.core.spec.base import in_bucket
 from enginewright_builder.contract import STORE_VARIABLES
 
@@ -15,9 +15,13 @@ SECRET, ACCOUNT = "secret", "serviceAccount"
 def store_access(spec: Spec) -> dict[str, str]:
     """Names of a Secret and of a ServiceAccount; neither where the node's own identity has to do, or where the store is
     a volume."""
-    secret = spec.store.credentials_from
-    named = {SECRET: secret.name if secret else "", ACCOUNT: spec.store.service_account_name}
-    return {key: name for key, name in named.items() if name} if in_bucket(spec.store.uri) else {}
+    return access_of(spec.store)
+
+
+def access_of(store: StoreSpec) -> dict[str, str]:
+    secret = store.credentials_from
+    named = {SECRET: secret.name if secret else "", ACCOUNT: store.service_account_name}
+    return {key: name for key, name in named.items() if name} if in_bucket(store.uri) else {}
 
 
 def store_variables(access: Mapping[str, str]) -> list[dict[str, Any]]:

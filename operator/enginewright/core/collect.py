@@ -14,7 +14,7 @@ Whoever refers to it in steps 1 and 2 takes the mark away; from step 3 on the st
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +25,8 @@ from enginewright.core.observed import RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord
 from enginewright.core.spec.base import in_bucket
 
+# Names of a Secret and of a ServiceAccount, as sorted pairs.
+Access = tuple[tuple[str, str], ...]
 # Longer than any pass: what one saw of a record is history by then.
 SETTLE = timedelta(seconds=600)
 # Of one Job: its arguments stay short.
@@ -47,7 +49,8 @@ class CollectorJob:
 class Shelves:
     """The stores of one namespace. ``referenced`` are the fingerprints that any object, revision or build names,
     whichever store it uses; ``settled`` says that every object has said what its newest spec wants. A bucket may be the
-    store of several namespaces: for it count those of ``everywhere``, and ``all_settled``."""
+    store of several namespaces: for it count those of ``everywhere``, and ``all_settled``. ``asked`` has as whom the
+    objects of this namespace use each bucket that they name, by its URI."""
 
     namespace: str
     now: datetime
@@ -56,6 +59,7 @@ class Shelves:
     settled: bool = True
     everywhere: frozenset[str] = frozenset()
     all_settled: bool = True
+    asked: Mapping[str, frozenset[Access]] = field(default_factory=dict)
     jobs: tuple[CollectorJob, ...] = ()
 
     def wanted(self, record: RecordMark) -> bool:
@@ -65,6 +69,16 @@ class Shelves:
     def told(self, record: RecordMark) -> bool:
         """Whether everybody who could want it has said so."""
         return self.settled and (self.all_settled or not in_bucket(record.store_uri))
+
+    def access(self, record: RecordMark) -> Access:
+        """As whom the store of ``record`` is used. A Secret that was given another name since is gone under the one
+        that the record knows. Where objects differ, the record's counts as long as one of them says the same; then the
+        first by name of those that ask for the same kinds of it, and of all."""
+        asked = self.asked.get(record.store_uri)
+        if not asked or record.access in asked:
+            return record.access
+        kinds = [kind for kind, _ in record.access]
+        return min(asked, key=lambda access: ([kind for kind, _ in access] != kinds, access))
 
 
 def named(status: Mapping[str, Any]) -> set[str]:
@@ -119,11 +133,11 @@ def _finish(seen: Shelves) -> Iterator[Action]:
 def _start(seen: Shelves, config: OperatorConfig) -> Iterator[Action]:
     """One Job a store at a time."""
     busy = {job.store_uri for job in seen.jobs}
-    due: dict[tuple[str, tuple[tuple[str, str], ...]], list[RecordMark]] = {}
+    due: dict[tuple[str, Access], list[RecordMark]] = {}
     for record in seen.records:
         settled = record.unreferenced is not None and retired(record.unreferenced, seen.now - SETTLE, config)
         if seen.told(record) and settled and not seen.wanted(record) and record.store_uri not in busy:
-            due.setdefault((record.store_uri, record.access), []).append(record)
+            due.setdefault((record.store_uri, seen.access(record)), []).append(record)
     # In another order each round: a Job whose Secret is gone fails for ever, and must not be in the way of the others.
     for (store_uri, access), records in sorted(due.items(), key=lambda item: short_hash([str(seen.now), *item[0]], 16)):
         if store_uri in busy:  # as another, which has its turn

@@ -8,14 +8,18 @@ from dataclasses import replace
 from datetime import datetime
 
 import structlog
+from pydantic import ValidationError
 
 from enginewright.clients.errors import RefusedError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
-from enginewright.core.collect import CollectorJob, Shelves, named
+from enginewright.core.access import access_of
+from enginewright.core.collect import Access, CollectorJob, Shelves, named
 from enginewright.core.decide.jobs import live
 from enginewright.core.manifests import record_mark
+from enginewright.core.spec import StoreSpec
+from enginewright.core.spec.base import in_bucket
 from enginewright.observe.fields import Raw, annotations_of, is_deleting, labels_of, name_of, section, uid_of
 from enginewright.observe.views import job_view
 
@@ -62,6 +66,7 @@ class ShelfReader:
                 records=tuple(mark for raw in records[name] if (mark := record_mark(raw)) is not None),
                 referenced=referenced(models[name], [*deployments[name], *leases[name], *jobs[name]]),
                 settled=all(map(has_spoken, models[name])),
+                asked=asked(models[name]),
                 jobs=tuple(map(collector_job, filter(is_collector, jobs[name]))),
             )
             for name in sorted({*records, *jobs, *deployments, *leases, *models})
@@ -81,6 +86,20 @@ def referenced(models: Iterable[Raw], carriers: Iterable[Raw]) -> frozenset[str]
     for raw in models:
         found |= named(section(raw, "status"))
     return frozenset(found - {""})
+
+
+def asked(models: Iterable[Raw]) -> dict[str, frozenset[Access]]:
+    """As whom the specs use each bucket that they name, by its URI. One that makes no sense, or is on its way out with
+    its Secret perhaps, has no say."""
+    found: defaultdict[str, set[Access]] = defaultdict(set)
+    for raw in models:
+        try:
+            store = StoreSpec.model_validate(section(raw, "spec", "store"))
+        except ValidationError:
+            continue
+        if in_bucket(store.uri) and not is_deleting(raw):
+            found[store.uri].add(tuple(sorted(access_of(store).items())))
+    return {uri: frozenset(ways) for uri, ways in found.items()}
 
 
 def has_spoken(model: Raw) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright.core import labels
-from enginewright.core.collect import ENGINES_AT_ONCE, CollectorJob, Shelves, collect
+from enginewright.core.collect import ENGINES_AT_ONCE, Access, CollectorJob, Shelves, collect
 from enginewright.core.config import OperatorConfig
 from enginewright.core.observed import RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord
@@ -72,6 +72,38 @@ def test_engines_in_a_bucket_are_removed_as_who_built_them_one_after_the_other()
 
 
 BUCKET = "s3://engines"
+OLD, NEW, OTHER, CLOUD = (("secret", "old"),), (("secret", "new"),), (("secret", "other"),), (("serviceAccount", "a"),)
+
+
+@pytest.mark.parametrize(("asked", "expected"), [
+    ({}, OLD),
+    ({"s3://engines/team": {NEW}}, OLD),
+    ({BUCKET: {NEW}}, NEW),
+    ({BUCKET: {NEW, OLD}}, OLD),
+    ({BUCKET: {OTHER, NEW}}, NEW),
+    ({BUCKET: {(), CLOUD, OTHER}}, OTHER),
+    ({BUCKET: {CLOUD}}, CLOUD),
+    ({BUCKET: {()}}, ()),
+], ids=["nobody names the bucket", "another prefix", "renamed", "renamed in some", "they differ",
+        "of the same kind first", "an identity in place of a Secret", "the node's own identity"])  # fmt: skip
+def test_a_bucket_is_used_as_those_ask_who_name_it_now(asked: dict[str, set[Access]], expected: Access) -> None:
+    mark = replace(record(since=9 * DAY, store=BUCKET), access=OLD, claim_uid="")
+    now = {uri: frozenset(ways) for uri, ways in asked.items()}
+    (made,) = collect(seen(mark, asked=now), CONFIG)
+    assert isinstance(made, Create)
+    pod = made.manifest["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    secrets = [("secret", entry["secretRef"]["name"]) for entry in container.get("envFrom", ())]
+    accounts = [("serviceAccount", pod["serviceAccountName"])] if "serviceAccountName" in pod else []
+    assert (*secrets, *accounts) == expected
+
+
+def test_engines_of_two_names_that_became_one_go_together() -> None:
+    old, new = (replace(record(fingerprint, since=9 * DAY, store=BUCKET), access=access, claim_uid="")
+                for fingerprint, access in ((A, OLD), (B, NEW)))
+    (made,) = collect(seen(old, new, asked={BUCKET: frozenset({NEW})}), CONFIG)
+    assert isinstance(made, Create)
+    assert made.manifest["metadata"]["annotations"][labels.ENGINES] == f"{A},{B}"
 
 
 @pytest.mark.parametrize(("store", "fields", "expected"), [

@@ -1,0 +1,29 @@
+"""What the collector of unused engines sees of the objects of a namespace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from enginewright.observe.shelves import asked
+
+
+def model(*, deleting: bool = False, **store: Any) -> dict[str, Any]:
+    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
+    return {"metadata": meta, "spec": {"store": store}}
+
+
+def test_as_whom_buckets_are_used_is_what_specs_say_now() -> None:
+    keys, account = {"name": "keys"}, "writer"
+    assert asked([
+        model(uri="s3://engines/a", credentialsFrom=keys),
+        model(uri="s3://engines/a", credentialsFrom=keys),
+        model(uri="s3://engines/a", credentialsFrom=keys, serviceAccountName=account),
+        model(uri="s3://engines/b"),
+        model(uri="s3://engines/b", credentialsFrom={"name": "going"}, deleting=True),
+        model(uri="pvc://store"),
+        model(uri="S3://nonsense", credentialsFrom=keys),
+        {"metadata": {}, "spec": {}},
+    ]) == {
+        "s3://engines/a": {(("secret", "keys"),), (("secret", "keys"), ("serviceAccount", "writer"))},
+        "s3://engines/b": {()},
+    }  # fmt: skip
