@@ -11,7 +11,7 @@ from enginewright.core.commands import kubectl
 
 ROOT = Path(enginewright.__file__).parent
 PLACES = [*(ROOT / "core" / "decide").rglob("*.py"), ROOT / "plugin" / "words.py", ROOT / "plugin" / "verbs.py"]
-COMMAND = re.compile(r"kubectl (?!describe nodes|get deploy -A)[a-z]")
+COMMAND = re.compile(r"kubectl (?!describe nodes|get (?:deploy|om) -A)[a-z]")
 
 
 def texts(source: str) -> list[str]:
