@@ -99,9 +99,9 @@ def test_a_default_does_not_win_over_false_or_nothing(objects: Objects) -> None:
 
 
 def test_no_key_of_the_pod_is_there_twice(render: Callable[[Values], str], objects: Objects) -> None:
-    """Kustomize refuses such a file, and so do Argo CD and Flux where it patches what Helm makes. The user's label counts,
-    but for those that the Deployment selects by; a changed setting restarts the operator, whatever the annotations
-    are."""
+    """Kustomize refuses such a file, and so do Argo CD and Flux where it patches what Helm makes. The user's label
+    counts, but for those that the Deployment selects by; a changed setting restarts the operator, whatever the
+    annotations are."""
     values = {"podLabels": {"app.kubernetes.io/name": "mine", "app.kubernetes.io/part-of": "mine",
                             "team": "inference"},
               "podAnnotations": {"checksum/config": "mine", "team": "inference"}}
