@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from enginewright.core.access import Access
 from enginewright.core.placement import Placement
 from enginewright.core.routing import GatewayView
 from enginewright_builder.contract import Outcome, Progress, QualityReport
@@ -101,7 +102,8 @@ class DeploymentView:
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
     64 digits. ``batcher``: its pods have that container. ``manifest_digest`` is that of the engine that they serve.
     ``refused`` is what the apiserver said when it let no pod be made, empty when it did. ``pods_manager`` is a field
-    manager other than the operator that has written into the pod template, empty when there is none."""
+    manager other than the operator that has written into the pod template, empty when there is none. ``access`` is as
+    whom its pods use a store in a bucket, None where that is not known."""
 
     name: str
     uid: str
@@ -121,6 +123,7 @@ class DeploymentView:
     manifest_digest: str = ""
     refused: str = ""
     pods_manager: str = ""
+    access: Access | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +183,7 @@ class RecordMark:
     fingerprint: str
     store_uri: str
     claim_uid: str
-    access: tuple[tuple[str, str], ...] = ()
+    access: Access = ()
     unreferenced: datetime | None = None
 
 
