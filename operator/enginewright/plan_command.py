@@ -39,6 +39,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
                               "default: those of the cluster")  # fmt: skip
     command.add_argument("--namespace", metavar="NAME", help="plan for models of this namespace only; default: all")
     command.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
+    command.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(act=act)
 
@@ -117,7 +118,8 @@ async def _cluster(options: argparse.Namespace) -> tuple[Objects, Objects]:
     from enginewright.clients.kube import KubeClient
     from enginewright.clients.resources import NODE, OPTIMISED_MODEL, POD
 
-    configuration = await load_configuration(str(options.kubeconfig) if options.kubeconfig else None)
+    kubeconfig = str(options.kubeconfig) if options.kubeconfig else None
+    configuration = await load_configuration(kubeconfig, options.context)
     async with KubeClient(configuration) as client:
         models = [] if options.filename else await client.list_all(OPTIMISED_MODEL, options.namespace)
         if options.nodes:

@@ -8,19 +8,20 @@ from kubernetes.aio.client.configuration import Configuration
 from enginewright.clients.errors import RefusedError
 
 
-async def load_configuration(kubeconfig: str | None = None) -> Configuration:
-    """In-cluster credentials when the process runs in a pod and no ``kubeconfig`` is named, else the kubeconfig file
-    (``KUBECONFIG`` or ``~/.kube/config`` by default). Raises :class:`RefusedError` naming what is missing."""
+async def load_configuration(kubeconfig: str | None = None, context: str | None = None) -> Configuration:
+    """In-cluster credentials when the process runs in a pod and neither ``kubeconfig`` nor ``context`` is named, else
+    the kubeconfig file (``KUBECONFIG`` or ``~/.kube/config`` by default), of its current context by default. Raises
+    :class:`RefusedError` naming what is missing."""
     configuration = _fresh()
     try:
-        if kubeconfig is None:
+        if kubeconfig is None and context is None:
             try:
                 kube_config.load_incluster_config(client_configuration=configuration)
                 return configuration
             except kube_config.ConfigException:
                 configuration = _fresh()
         await kube_config.load_kube_config(
-            config_file=kubeconfig, client_configuration=configuration, persist_config=False
+            config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
         )
     except (kube_config.ConfigException, OSError) as error:
         where = kubeconfig or "the service account, KUBECONFIG and ~/.kube/config"
@@ -28,13 +29,15 @@ async def load_configuration(kubeconfig: str | None = None) -> Configuration:
     return configuration
 
 
-def current_namespace(kubeconfig: str | None = None) -> str:
-    """The namespace of the kubeconfig's current context, ``default`` where it names none or there is no kubeconfig."""
+def current_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace of that context, or of the kubeconfig's current one; ``default`` where it names none, or there is
+    no such context or kubeconfig."""
     try:
-        _, context = kube_config.list_kube_config_contexts(config_file=kubeconfig)
+        contexts, current = kube_config.list_kube_config_contexts(config_file=kubeconfig)
     except (kube_config.ConfigException, OSError):
         return "default"
-    return str(context["context"].get("namespace") or "default")
+    named = current if context is None else next((one for one in contexts if one["name"] == context), {})
+    return str(named.get("context", {}).get("namespace") or "default")
 
 
 def _fresh() -> Configuration:

@@ -51,8 +51,8 @@ def suggest(words: Sequence[str]) -> tuple[list[str], int]:
     given = _positional(verb, words[1:-1])
     if given is None or (given and words[0] != "rollback") or len(given) > 1 or words[0] == "top":
         return [], NO_FILES
-    kubeconfig, namespace = _value(words, "--kubeconfig"), _value(words, "-n", "--namespace")
-    return asyncio.run(_of_the_cluster(kubeconfig, namespace, given)), NO_FILES
+    where = _value(words, "--kubeconfig"), _value(words, "--context")
+    return asyncio.run(_of_the_cluster(where, _value(words, "-n", "--namespace"), given)), NO_FILES
 
 
 def _verbs() -> dict[str, argparse.ArgumentParser]:
@@ -78,11 +78,13 @@ def _value(words: Sequence[str], *names: str) -> str | None:
     return next((after for word, after in pairwise(words) if word in names), None)
 
 
-async def _of_the_cluster(kubeconfig: str | None, namespace: str | None, given: Sequence[str]) -> list[str]:
-    """Names of objects, or the revisions of the one that is given. Nothing where the cluster does not answer."""
+async def _of_the_cluster(where: tuple[str | None, str | None], namespace: str | None,
+                          given: Sequence[str]) -> list[str]:
+    """``where`` is kubeconfig and context. Names of objects, or the revisions of the one that is given. Nothing where
+    the cluster does not answer."""
     try:
-        namespace = namespace or current_namespace(kubeconfig)
-        async with KubeClient(await load_configuration(kubeconfig), deadline=PATIENCE) as client:
+        namespace = namespace or current_namespace(*where)
+        async with KubeClient(await load_configuration(*where), deadline=PATIENCE) as client:
             if given:
                 return revisions(await client.get(OPTIMISED_MODEL, namespace, given[0].rpartition("/")[2]))
             return sorted(item["metadata"]["name"] for item in await client.list_metadata(OPTIMISED_MODEL, namespace))

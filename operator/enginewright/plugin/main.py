@@ -86,6 +86,7 @@ def _verb(verbs: Any, name: str, text: str, act: Callable[..., Any]) -> argparse
 def _cluster_arguments(command: argparse.ArgumentParser, act: Callable[..., Any]) -> None:
     command.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig's context")
     command.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
+    command.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
     command.set_defaults(act=act)
 
 
@@ -131,8 +132,8 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    configuration = await load_configuration(options.kubeconfig)
-    options.namespace = options.namespace or current_namespace(options.kubeconfig)
+    configuration = await load_configuration(options.kubeconfig, options.context)
+    options.namespace = options.namespace or current_namespace(options.kubeconfig, options.context)
     async with KubeClient(configuration) as client:
         result: int = await options.act(client, options)
         return result

@@ -203,11 +203,14 @@ class FakeClient:
 def test_models_nodes_and_pods_of_the_cluster(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def no_configuration(_: object) -> None: ...
+    asked: list[tuple[object, ...]] = []
+
+    async def no_configuration(*where: object) -> None:
+        asked.append(where)
 
     monkeypatch.setattr("enginewright.clients.kube.KubeClient", FakeClient)
     monkeypatch.setattr("enginewright.clients.credentials.load_configuration", no_configuration)
-    code, out, _ = run(capsys, "-o", "json")
-    assert code == 0
+    code, out, _ = run(capsys, "-o", "json", "--context", "far")
+    assert (code, asked) == (0, [(None, "far")])
     assert [(seat["node"], seat["start"]) for seat in json.loads(out)["placements"]] == [("n", 6)]
     assert [one["why"] for one in json.loads(out)["doesNotFit"]] == ["kept"]
