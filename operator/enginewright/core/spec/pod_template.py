@@ -26,7 +26,7 @@ SIDECAR_KEYS = ("name", "image", "imagePullPolicy", "command", "args", "env", "e
 # Where something is set that people look for here first: of a pod, and of the server's own container.
 POD_ELSEWHERE = {"nodeSelector": "spec.placement.nodeSelector", "tolerations": "spec.placement.tolerations",
                  "runtimeClassName": "config.runtimeClassName of the operator's chart"}
-SERVER_ELSEWHERE = {"resources": "spec.serving.resources", "image": "images.server of the operator's chart",
+SERVER_ELSEWHERE = {"resources": "spec.serving.resources", "image": "spec.serving.image",
                     "args": "config.serverArgs of the operator's chart"}
 RESERVED_CONTAINERS = (labels.CONTAINER_VERIFY, labels.CONTAINER_FITS)
 RESERVED_VOLUMES = ("engine", "tmp", "shm", "smoke-test")
