@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from enginewright.core.spec import Spec, StoreSpec
 from enginewright.core.spec.base import in_bucket
-from enginewright.core.spec.source import CredentialsReference
-from enginewright_builder.contract import STORE_VARIABLES, canonical
+from enginewright_builder.contract import STORE_VARIABLES
 
 SECRET, ACCOUNT = "secret", "serviceAccount"
-# Names by kind, as sorted pairs.
-Access = tuple[tuple[str, str], ...]
-_ACCESS = TypeAdapter(dict[str, str])
 
 
 def store_access(spec: Spec) -> dict[str, str]:
@@ -39,27 +33,3 @@ def store_variables(access: Mapping[str, str]) -> list[dict[str, Any]]:
 def account_of(name: str) -> dict[str, str]:
     """Of a pod's spec. Its token stays unmounted: what gives a pod its identity brings one of its own."""
     return {"serviceAccountName": name} if name else {}
-
-
-def pairs(access: Mapping[str, str]) -> Access:
-    return tuple(sorted(access.items()))
-
-
-def write_access(access: Mapping[str, str]) -> str:
-    """For an annotation."""
-    return canonical(dict(access))
-
-
-def read_access(text: str | None) -> Access:
-    try:
-        return pairs(_ACCESS.validate_json(text)) if text else ()
-    except ValidationError:
-        return ()
-
-
-def used_as(store: StoreSpec, access: Access) -> StoreSpec:
-    """The same store, used by those names."""
-    names = dict(access)
-    secret = names.get(SECRET)
-    return store.model_copy(update={"credentials_from": CredentialsReference(name=secret) if secret else None,
-                                    "service_account_name": names.get(ACCOUNT, "")})

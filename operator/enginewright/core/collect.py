@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from enginewright.core.access import Access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import gc_job
 from enginewright.core.manifests.common import short_hash
@@ -26,6 +25,8 @@ from enginewright.core.observed import RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord
 from enginewright.core.spec.base import in_bucket
 
+# Names of a Secret and of a ServiceAccount, as sorted pairs.
+Access = tuple[tuple[str, str], ...]
 # Longer than any pass: what one saw of a record is history by then.
 SETTLE = timedelta(seconds=600)
 # Of one Job: its arguments stay short.

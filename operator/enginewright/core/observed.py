@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from enginewright.core.access import Access
 from enginewright.core.placement import Placement
 from enginewright.core.routing import GatewayView
 from enginewright_builder.contract import Outcome, Progress, QualityReport
@@ -102,8 +101,7 @@ class DeploymentView:
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
     64 digits. ``batcher``: its pods have that container. ``manifest_digest`` is that of the engine that they serve.
     ``refused`` is what the apiserver said when it let no pod be made, empty when it did. ``pods_manager`` is a field
-    manager other than the operator that has written into the pod template, empty when there is none. ``access`` is as
-    whom its pods use a store in a bucket, None where that is not known."""
+    manager other than the operator that has written into the pod template, empty when there is none."""
 
     name: str
     uid: str
@@ -123,7 +121,6 @@ class DeploymentView:
     manifest_digest: str = ""
     refused: str = ""
     pods_manager: str = ""
-    access: Access | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +180,7 @@ class RecordMark:
     fingerprint: str
     store_uri: str
     claim_uid: str
-    access: Access = ()
+    access: tuple[tuple[str, str], ...] = ()
     unreferenced: datetime | None = None
 
 

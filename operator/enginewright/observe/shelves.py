@@ -14,8 +14,8 @@ from enginewright.clients.errors import RefusedError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
-from enginewright.core.access import Access, access_of, pairs
-from enginewright.core.collect import CollectorJob, Shelves, named
+from enginewright.core.access import access_of
+from enginewright.core.collect import Access, CollectorJob, Shelves, named
 from enginewright.core.decide.jobs import live
 from enginewright.core.manifests import record_mark
 from enginewright.core.spec import StoreSpec
@@ -98,7 +98,7 @@ def asked(models: Iterable[Raw]) -> dict[str, frozenset[Access]]:
         except ValidationError:
             continue
         if in_bucket(store.uri) and not is_deleting(raw):
-            found[store.uri].add(pairs(access_of(store)))
+            found[store.uri].add(tuple(sorted(access_of(store).items())))
     return {uri: frozenset(ways) for uri, ways in found.items()}
 
 

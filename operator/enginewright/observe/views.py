@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from enginewright.core import labels
-from enginewright.core.access import read_access
 from enginewright.core.manifests import proven_digest
 from enginewright.core.observed import (
     ClaimView,
@@ -79,7 +78,6 @@ def deployment_view(raw: Raw) -> DeploymentView:
     status = section(raw, "status")
     replicas = section(raw, "spec").get("replicas")
     failure = condition(raw, "ReplicaFailure")
-    access = annotations_of(raw).get(labels.STORE_ACCESS)
     return DeploymentView(
         name=name_of(raw),
         uid=uid_of(raw),
@@ -99,7 +97,6 @@ def deployment_view(raw: Raw) -> DeploymentView:
                     for container in entries(raw, "spec", "template", "spec", "containers")),
         manifest_digest=proven_digest(section(raw, "spec", "template", "spec")),
         pods_manager=_pods_manager(raw),
-        access=None if access is None else read_access(access),
         refused=str(failure.get("message") or "") if failure.get("status") == "True" else "",
     )  # fmt: skip
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from enginewright.core.access import store_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import revision_name
 from enginewright.core.placement import place
@@ -23,8 +22,6 @@ from enginewright_builder.contract import ResolvedSource
 
 NOTHING: Final = "nothing changes"
 NEW: Final = "it is new: the source is read, an engine is built unless the store has it, and it is served"
-RENAMED: Final = ("no build and no new revision: the store is tried by the names of now, then replicas are exchanged "
-                  "one after the other")
 _STANDS_FOR_ITSELF: Final = ResolvedSource(digest=f"sha256:{'0' * 64}", format="onnx", size_bytes=0)
 
 
@@ -79,9 +76,6 @@ def _value(value: Any) -> str:
 
 
 def _effect(before: Spec, after: Spec) -> str:
-    renamed = before.store.uri == after.store.uri and store_access(before) != store_access(after)
-    if renamed:
-        before = before.model_copy(update={"store": after.store})
     rolled_out = f"rolled out by {after.rollout.strategy}"
     if source_key(before) != source_key(after):
         return ("the source and its data are read again; where their content has changed, another engine is built "
@@ -91,7 +85,7 @@ def _effect(before: Spec, after: Spec) -> str:
         return f"another engine: built unless the store has it, then {rolled_out}"
     if revisions[0] != revisions[1]:
         return f"no build: the same engine in new pods, {rolled_out}"
-    return RENAMED if renamed else "no build and no new revision: it takes effect at once"
+    return "no build and no new revision: it takes effect at once"
 
 
 def _identities(spec: Spec) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from enginewright.core import labels
-from enginewright.core.access import SECRET, Access, read_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.decide.fall_back import needs_kept
@@ -163,9 +162,6 @@ REFUSED: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-NO_SECRET: Mapping[str, Any] = {"phase": "Pending", "waiting_reason": "CreateContainerConfigError"}
-
-
 class LostRaceError(Exception):
     """Somebody else wrote first."""
 
@@ -181,9 +177,8 @@ class Cluster:
     ``failing`` is the share of its requests that fail, ``similarity`` how alike it answers. ``scores`` are, by
     revision, what the monitor of each replica has in its window: live answers, and their mean score; ``told`` are
     whole reports, by pod, and ``mirrored`` says by candidate how many live requests each other replica has sent it
-    as well, and their mean score. ``access`` has by pod as whom it fetches its engine: not by one of
-    ``deleted_secrets``. ``backend`` is the revision that the activator's own Service selects, None before there is
-    one; while ``holding`` is False activators never get ready."""
+    as well, and their mean score. ``backend`` is the revision that the activator's own Service selects, None before
+    there is one; while ``holding`` is False activators never get ready."""
 
     spec: Mapping[str, Any] = field(default_factory=lambda: dict(SPEC))
     name: str = NAME
@@ -214,8 +209,6 @@ class Cluster:
     broken: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
     devices: int = 1000
-    access: dict[str, Access | None] = field(default_factory=dict)
-    deleted_secrets: set[str] = field(default_factory=set)
     rolling: dict[str, tuple[int, int]] = field(default_factory=dict)
     serial: int = 0
     log: list[str] = field(default_factory=list)
@@ -422,10 +415,8 @@ class Cluster:
         digest = proven_digest(manifest["spec"]["template"]["spec"])
         rolling = manifest["spec"]["strategy"].get("rollingUpdate") or {}
         self.rolling[name] = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-        marked = meta["annotations"].get(labels.STORE_ACCESS)
-        access = None if marked is None else read_access(marked)
         if name in self.deployments:
-            self._change(name, manifest_digest=digest, access=access)
+            self._change(name, manifest_digest=digest)
             return
         self.deployments[name] = DeploymentView(
             name=name,
@@ -438,7 +429,6 @@ class Cluster:
             spec_replicas=1,
             batcher=labels.CONTAINER_BATCHER in {container["name"] for container in containers},
             manifest_digest=digest,
-            access=access,
         )
 
     def _change(self, name: str, **fields: Any) -> None:
@@ -514,7 +504,7 @@ class Cluster:
                     del self.pods[pod.name]
                 del self.deployments[name]
                 continue
-            if any(self._made_of(pod) != (deployment.manifest_digest, deployment.access) for pod in mine):
+            if any(pod.manifest_digest != deployment.manifest_digest for pod in mine):
                 self._roll(deployment, mine)
                 continue
             for pod in sorted(mine, key=lambda pod: (pod.ready, pod.name))[
@@ -532,23 +522,18 @@ class Cluster:
                 name=name, phase="Pending", revision=deployment.revision, created=self.now, ip="10.0.0.1",
                 manifest_digest=deployment.manifest_digest,
             )  # fmt: skip
-            self.access[name] = deployment.access
-
-    def _made_of(self, pod: PodView) -> tuple[str, Access | None]:
-        """What of its Deployment's template may change."""
-        return pod.manifest_digest, self.access.get(pod.name)
 
     def _roll(self, deployment: DeploymentView, pods: list[PodView]) -> None:
         """As the Deployment controller does: new ones within the surge, then old ones that are not ready, then others,
         as far as enough are available (kubernetes pkg/controller/deployment/rolling.go)."""
         unavailable, surge = self.rolling[deployment.name]
-        wanted, template = deployment.spec_replicas, (deployment.manifest_digest, deployment.access)
-        new = sum(self._made_of(pod) == template for pod in pods)
+        wanted, digest = deployment.spec_replicas, deployment.manifest_digest
+        new = sum(pod.manifest_digest == digest for pod in pods)
         self._add(deployment, min(wanted - new, wanted + surge - len(pods)))
         pods = [pod for pod in self.pods.values() if pod.revision == deployment.revision]
-        waiting = sum(self._made_of(pod) == template and not pod.ready for pod in pods)
+        waiting = sum(pod.manifest_digest == digest and not pod.ready for pod in pods)
         spare = len(pods) - (wanted - unavailable) - waiting
-        old = sorted((pod for pod in pods if self._made_of(pod) != template), key=lambda pod: (pod.ready, pod.name))
+        old = sorted((pod for pod in pods if pod.manifest_digest != digest), key=lambda pod: (pod.ready, pod.name))
         for pod in old[: max(0, spare)]:
             if pod.ready and sum(one.ready for one in self.pods.values() if one in pods) <= wanted - unavailable:
                 break
@@ -566,7 +551,7 @@ class Cluster:
     def kubelet(self) -> None:
         self.activators = {name: replace(pod, ready=self.holding) for name, pod in self.activators.items()}
         for pod in list(self.pods.values())[: self.devices]:
-            wrong = self.broken.get(pod.revision) or self._refuses(pod) or self._lacks(pod)
+            wrong = self.broken.get(pod.revision) or self._refuses(pod)
             if wrong is not None and not (pod.ready and wrong is REFUSED):
                 self.pods[pod.name] = replace(pod, ready=False, **wrong)
             elif not pod.ready:
@@ -585,11 +570,6 @@ class Cluster:
         of = next((one.fingerprint for one in self.deployments.values() if one.revision == pod.revision), "")
         there = self.stored.get(of, pod.manifest_digest)
         return REFUSED if pod.manifest_digest not in ("", there) else None
-
-    def _lacks(self, pod: PodView) -> Mapping[str, Any] | None:
-        """Its Secret, which the kubelet looks for before the first container starts."""
-        secret = dict(self.access.get(pod.name) or ()).get(SECRET)
-        return NO_SECRET if secret in self.deleted_secrets and not pod.ready else None
 
     def endpoint_controller(self) -> None:
         self.slices = {revision: self._ready(revision) for revision in self._backends()}

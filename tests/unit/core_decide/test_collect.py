@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright.core import labels
-from enginewright.core.access import Access
-from enginewright.core.collect import ENGINES_AT_ONCE, CollectorJob, Shelves, collect
+from enginewright.core.collect import ENGINES_AT_ONCE, Access, CollectorJob, Shelves, collect
 from enginewright.core.config import OperatorConfig
 from enginewright.core.observed import RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord

@@ -230,13 +230,3 @@ def test_a_record_of_a_bucket_comes_back() -> None:
     assert (mark.claim_uid, mark.access) == ("", (("secret", "keys"),))
     made["metadata"]["annotations"][labels.STORE_ACCESS] = "[]"
     assert record_mark(made) == replace(mark, access=())
-
-
-@pytest.mark.parametrize(("store", "account"), [
-    ({"uri": "s3://engines", "serviceAccountName": "writer"}, "writer"),
-    # The deprecated field of the same meaning would keep the name that was there before.
-    ({"uri": "s3://engines"}, "default"),
-    ({"uri": "pvc://store"}, None),
-])
-def test_replicas_of_a_bucket_name_their_account(store: JSON, account: str | None) -> None:
-    assert deployment_of(store=store)["template"]["spec"].get("serviceAccountName") == account

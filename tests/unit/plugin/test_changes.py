@@ -45,19 +45,6 @@ def test_of_a_fleet_each_class_counts(changed: dict[str, Any], effect: str) -> N
     assert difference(before, after).effect == effect
 
 
-@pytest.mark.parametrize(("more", "effect"), [
-    ({}, "no build and no new revision: the store is tried by the names of now, then replicas are exchanged one after "
-         "the other"),
-    ({"nodeSelector": {"pool": "a"}}, "no build: the same engine in new pods, rolled out by Canary"),
-])  # fmt: skip
-def test_another_secret_of_the_store_makes_nothing_anew(more: dict[str, Any], effect: str) -> None:
-    before, after = ({"uri": "s3://engines", "credentialsFrom": {"name": name}} for name in ("old", "new"))
-    placement = {"accelerator": "cpu"}
-    told = difference(manifest(store=before, placement=placement),
-                      manifest(store=after, placement={**placement, **more}))
-    assert told.effect == effect
-
-
 def test_another_source_is_read_again() -> None:
     told = difference(manifest(), manifest(source={"uri": "pvc://models/other"}))
     assert told.effect.startswith("the source and its data are read again; where their content has changed, ")

@@ -156,13 +156,6 @@ def test_deployments() -> None:
         assert deployment_view({"metadata": META, "spec": {"template": {"spec": pod}}}).batcher == batcher
 
 
-@pytest.mark.parametrize(("said", "access"), [
-    ({}, None), ({labels.STORE_ACCESS: "{}"}, ()), ({labels.STORE_ACCESS: '{"secret":"keys"}'}, (("secret", "keys"),)),
-])  # fmt: skip
-def test_as_whom_pods_use_a_bucket(said: dict[str, str], access: object) -> None:
-    assert deployment_view({"metadata": {**META, "annotations": said}}).access == access
-
-
 @pytest.mark.parametrize(("status", "refused"), [("True", "exceeded quota: pods"), ("False", "")])
 def test_a_deployment_whose_pods_are_refused(status: str, refused: str) -> None:
     told = {"type": "ReplicaFailure", "status": status, "reason": "FailedCreate", "message": "exceeded quota: pods"}

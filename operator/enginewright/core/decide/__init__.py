@@ -32,7 +32,6 @@ from enginewright.core.decide.scale_step import scale_step
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.source_step import source_step
 from enginewright.core.decide.spec_step import read_spec
-from enginewright.core.decide.store_names import with_store_names
 from enginewright.core.decide.world import Memory, World
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
@@ -60,7 +59,6 @@ def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     goal = drift_back(ask(fall_back(wish, serving), serving), serving, quality)
     rollout = rollout_step(goal.world, goal.engine, serving, scale.wanted)
     rollout = say(goal, with_approval(goal, serving, scale.wanted, rollout))
-    rollout = with_store_names(world, engine, goal, serving, rollout)
     scale, rollout, contest = hold_back(world, scale, rollout)
     rollout = with_mirror(world, with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout)))
     rollout = steady(world, rollout)

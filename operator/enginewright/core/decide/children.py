@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from enginewright.core.access import pairs, store_access
 from enginewright.core.decide import repair
 from enginewright.core.decide.node_choice import preferred_nodes
-from enginewright.core.decide.serving import pods_of
 from enginewright.core.decide.world import World, apply_if_changed
 from enginewright.core.manifests import (
     claim_template,
@@ -16,7 +14,6 @@ from enginewright.core.manifests import (
 from enginewright.core.observed import DeploymentView, EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Apply, Delete, Scale
-from enginewright.core.spec import Spec
 
 # An empty revision in the Service's selector means every revision of the model.
 EVERY = ""
@@ -52,36 +49,16 @@ def run(world: World, revision: str, record: EngineRecord, placement: Placement,
 
     One that is there stays as it is: a revision was proven with the pods it has, so that what changes for the whole
     installation (an operator's upgrade, its settings) waits for the next revision and its analysis. Unless its replicas
-    look for an engine that has been built again since: they would refuse the new one for ever. Or the bucket is to be
-    used by other names: those of before may be gone, and no new replica would start.
+    look for an engine that has been built again since: they would refuse the new one for ever.
     """
     seen = world.observed.deployment(revision)
-
-    def written(why: str, *, again: bool = False) -> tuple[Action, ...]:
-        manifest = deployment(world.owner, world.spec, record, placement, world.config, again=again,
-                              preferred=preferred_nodes(world, record, placement))
-        return (*claim(world, placement), Apply(manifest=manifest, why=why, force=bool(seen)))
-
-    if seen is None:
-        return written(why)
-    if seen.deleting:
-        return ()
-    if repair.outdated(world.observed.pods, seen, record):
-        return written("its replicas look for an engine that has been built again since", again=True)
-    if renamed(world.spec, seen):
-        return written("spec.store names another Secret or ServiceAccount", again=_one_by_one(world, revision))
-    return claim(world, placement)
-
-
-def renamed(spec: Spec, deployed: DeploymentView) -> bool:
-    """Whether the pods of ``deployed`` use the bucket as somebody else than ``spec`` asks for."""
-    return deployed.access not in (None, pairs(store_access(spec)))
-
-
-def _one_by_one(world: World, revision: str) -> bool:
-    """Replicas that serve are not all to stop for a name, whatever the strategy; one that does not start makes room."""
-    return world.spec.rollout.strategy == "Recreate" or not all(
-        pod.ready for pod in pods_of(world.observed, revision))
+    if seen and (seen.deleting or not repair.outdated(world.observed.pods, seen, record)):
+        return () if seen.deleting else claim(world, placement)
+    preferred = preferred_nodes(world, record, placement)
+    manifest = deployment(world.owner, world.spec, record, placement, world.config, preferred=preferred,
+                          again=bool(seen))
+    why = "its replicas look for an engine that has been built again since" if seen else why
+    return (*claim(world, placement), Apply(manifest=manifest, why=why, force=bool(seen)))
 
 
 def resize(deployed: DeploymentView | None, replicas: int, why: str) -> tuple[Action, ...]:

@@ -18,21 +18,19 @@ from enginewright.core.decide.rollout import put_aside
 from enginewright.core.decide.serving import Serving
 from enginewright.core.observed import ObjectView
 from enginewright.core.reasons import Reason
-from enginewright.core.spec.base import in_bucket
 from enginewright.core.status import RolledBackStatus, RolloutStatus
 from enginewright.core.way_back import good_ones, served
 
 
 def needs_kept(obj: ObjectView) -> bool:
     """Whether a pass may ask for what was kept of earlier revisions. The spec may be any rubbish."""
-    rollout, quality, store = obj.spec.get("rollout"), obj.spec.get("quality"), obj.spec.get("store")
+    rollout, quality = obj.spec.get("rollout"), obj.spec.get("quality")
     rollout = rollout if isinstance(rollout, dict) else {}
     recreate, asks = rollout.get("strategy") == "Recreate", rollout.get("autoPromote") is False
     drifting = isinstance(quality, dict) and quality.get("rollback") is True
     if labels.ROLLBACK_TO in obj.annotations or (recreate and asks):
         return True
-    fetched = isinstance(store, dict) and in_bucket(str(store.get("uri")))  # see store_names
-    return (recreate or drifting or fetched) and bool(obj.status.get("revisions"))
+    return (recreate or drifting) and bool(obj.status.get("revisions"))
 
 
 def fall_back(goal: Goal, serving: Serving) -> Goal:

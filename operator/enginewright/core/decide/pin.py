@@ -11,7 +11,6 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from enginewright.core import labels
-from enginewright.core.access import used_as
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import bad, find
 from enginewright.core.decide.engine_step import EngineResult
@@ -22,15 +21,12 @@ from enginewright.core.manifests import deployment_name, revision_name
 from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
-from enginewright.core.spec import Spec, StoreSpec, parse_spec
+from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.status import PinStatus, RolledBackStatus
 from enginewright_builder.contract import canonical
 
 # What goes on being the current spec's while another revision is pinned. All else makes a revision, or its engine.
 LIVE = ("replicas", "autoscaling", "rollout", "suspend", "revisionHistoryLimit")
-
-# Of source and store: by other names the same is read.
-_WHO_READS = ("credentialsFrom", "serviceAccountName")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +89,6 @@ def made_again(world: World, engine: EngineResult, kept: KeptRevision) -> Goal |
     if spec is None or revision_name(fingerprint, spec, kept.placement, world.config) != kept.revision:
         return None
     # The engine may have been built again since.
-    spec = spec.model_copy(update={"store": _store(world, engine, kept, spec.store)})
     known = world.observed.records.get(fingerprint)
     record = EngineRecord(fingerprint=fingerprint, store_claim=store_claim(spec),
                           outcome=known.outcome if known and known.store_uri == spec.store.uri else kept.outcome,
@@ -143,15 +138,6 @@ def _spec_of(world: World, kept: KeptRevision) -> Spec | None:
     return spec if isinstance(spec, Spec) else None
 
 
-def _store(world: World, engine: EngineResult, kept: KeptRevision, store: StoreSpec) -> StoreSpec:
-    """That of the kept revision, used as the current spec asks for: a Secret of then may be gone. Names that nobody has
-    tried yet, as ``engine`` waits for the Job that does, take no replica away."""
-    there = world.observed.deployment(kept.revision)
-    if there and there.access is not None and not engine.fingerprint:
-        return used_as(store, there.access)
-    return world.spec.store if world.spec.store.uri == store.uri else store
-
-
 def _remembered(world: World, wish: str, key: str) -> PinStatus:
     """What the wish was made for; ``key`` is the current spec's. It is written anew where the last pass followed the
     wish and nobody wrote the spec since: an earlier release may have made another key of the same spec."""
@@ -173,8 +159,6 @@ def _served_key(spec: Spec) -> str:
     written into it: a release that brings a field with one, which no user wrote, leaves the key as it is."""
     asked = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     served = {key: value for key, value in asked.items() if key not in LIVE}
-    for part in ("source", "store"):
-        served[part] = {key: value for key, value in served.get(part, {}).items() if key not in _WHO_READS}
     return hashlib.sha256(canonical(served).encode()).hexdigest()[:16]
 
 

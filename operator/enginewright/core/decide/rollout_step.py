@@ -172,8 +172,7 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
     deployed = serving.deployment(revision)
     others = [other.revision for other in world.observed.deployments if other.revision != revision]
     none = not wanted and deployed is None
-    exchanged = deployed is not None and wanted > 0 and children.renamed(world.spec, deployed)
-    full = none or (serving.full(deployed, wanted) and not exchanged)
+    full = none or serving.full(deployed, wanted)
     was_complete = memory.stable == revision and memory.step in ("Complete", "RolledBack")
     # After a way back the figures are of what was given up.
     analysed = memory.candidate or (memory.stable if memory.step == "Complete" else None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from enginewright.core import labels
-from enginewright.core.access import ACCOUNT, account_of, store_access, store_variables, write_access
+from enginewright.core.access import ACCOUNT, account_of, store_access, store_variables
 from enginewright.core.batching import SafeSet
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.batcher import adaptive, batcher, key_mounts, key_volumes
@@ -44,15 +44,13 @@ REVISION_VERSION = 2
 SMOKE_SIZE = "32Mi"
 SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
 _DIGEST = "--manifest-digest"
-DEFAULT_ACCOUNT = "default"
 ENGINE_SPARE_MIB = 1024
 IMAGE_PULL_SECONDS = 900  # server images weigh up to 10 GB
 
 
 def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: OperatorConfig) -> str:
     """8 hex digits over the engine and all that changes what a serving pod is: a new revision is proven before it takes
-    traffic. Replicas, autoscaling and rollout settings are not in it, nor as whom a bucket is used: it is the same
-    engine by whatever Secret it is fetched."""
+    traffic. Replicas, autoscaling and rollout settings are not in it."""
     return short_hash({
         **_quality_key(spec),
         # Off it is left out, so that revisions of before it was known keep their names.
@@ -61,6 +59,7 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
         "fingerprint": fingerprint,
         "image": server_image(spec, config),
         "store": spec.store.uri,
+        **({"access": access} if (access := store_access(spec)) else {}),
         "serving": spec.serving.model_dump(mode="json", exclude={"image"}),
         "placement": [dict(placement.limits), node_placement(_spot(placement, spec, config)),
                       device_claims("", placement)],
@@ -83,8 +82,7 @@ def deployment_name(owner_name: str, revision: str) -> str:
 def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig, *,
                preferred: Sequence[str] = (), again: bool = False) -> JSON:
     """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``preferred`` are
-    host names of nodes, the best first. ``again``: of one that is there, with replicas that will never start,
-    or that are not all to stop at once."""
+    host names of nodes, the best first. ``again``: of one that is there, with replicas that will never start."""
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
     placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
@@ -92,7 +90,6 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     extra = {labels.REVISION: revision, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
     if owner.fleet:
         extra[labels.FLEET] = owner.fleet
-    access = {labels.STORE_ACCESS: write_access(store_access(spec))} if in_bucket(spec.store.uri) else {}
     template = {
         "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
                      "annotations": {labels.FINGERPRINT_FULL: fingerprint}},
@@ -102,8 +99,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(owner, deployment_name(owner.name, revision), labels.COMPONENT_SERVER, extra=extra,
-                             annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri,
-                                          **access}),
+                             annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri}),
         "spec": {
             "selector": {"matchLabels": labels.revision_selector(owner.name, revision)},
             "strategy": _strategy(spec, again=again),
@@ -130,7 +126,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
     found = adaptive(spec, record, placement, config)
     safe = found if isinstance(found, SafeSet) else None
     return {
-        **account_of(_account(spec)),
+        **account_of(store_access(spec).get(ACCOUNT, "")),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         # Drain, then Triton's own time to finish what is in flight, and a margin before it is killed.
@@ -150,11 +146,6 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
                     *(trace_volumes() if spec.quality else []), *(key_volumes() if safe else [])],
     }
-
-
-def _account(spec: Spec) -> str:
-    """Of a bucket it is always named: one that is taken away later would stay, in the deprecated field beside it."""
-    return store_access(spec).get(ACCOUNT) or DEFAULT_ACCOUNT if in_bucket(spec.store.uri) else ""
 
 
 def _engine_volume(spec: Spec, record: EngineRecord) -> JSON:

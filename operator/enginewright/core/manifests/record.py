@@ -6,16 +6,18 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from enginewright.core import labels
-from enginewright.core.access import read_access, write_access
 from enginewright.core.conditions import parse_timestamp
 from enginewright.core.manifests.common import JSON, sealed, short_hash
 from enginewright.core.observed import ClaimView, EngineRecord, RecordMark
 from enginewright.core.request import claim_of
 from enginewright.core.spec.base import in_bucket
-from enginewright_builder.contract import ContractError, Outcome
+from enginewright_builder.contract import ContractError, Outcome, canonical
 
 OUTCOME_FILE = "outcome.json"
+_ACCESS = TypeAdapter(dict[str, str])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -40,7 +42,7 @@ def engine_record(namespace: str, claim: ClaimView | None, store_uri: str, outco
                        labels.PART_OF: labels.PRODUCT, labels.MANAGED_BY: labels.PRODUCT,
                        labels.ENGINE: "true", labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
             "annotations": {labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: store_uri,
-                            **({labels.STORE_ACCESS: write_access(access)} if access else {})},
+                            **({labels.STORE_ACCESS: canonical(dict(access))} if access else {})},
             **({"ownerReferences": [claim_owner(claim.name, claim.uid)]} if claim else {}),
         },
         "data": {OUTCOME_FILE: outcome.to_json()},
@@ -80,8 +82,15 @@ def record_mark(manifest: Mapping[str, Any]) -> RecordMark | None:
         return None
     return RecordMark(name=meta["name"], version=meta["resourceVersion"], fingerprint=fingerprint, store_uri=store_uri,
                       claim_uid=owners[0], unreferenced=parse_timestamp(annotations.get(labels.UNREFERENCED)),
-                      access=read_access(annotations.get(labels.STORE_ACCESS)))
+                      access=_access(annotations.get(labels.STORE_ACCESS)))
 
 
 def _known(store_uri: str) -> bool:
     return store_uri.startswith("pvc://") or in_bucket(store_uri)
+
+
+def _access(text: str | None) -> tuple[tuple[str, str], ...]:
+    try:
+        return tuple(sorted(_ACCESS.validate_json(text).items())) if text else ()
+    except ValidationError:
+        return ()
