@@ -110,6 +110,9 @@ class Reconciler:
             plan = parts.decide(view, observed, parts.config)
             note(Attribute.ACTIONS, len(plan.actions))
         self._remember(key, view, plan)
+        if plan.actions and not await self._stays(view):
+            log.info("object goes: nothing is done for it any more")
+            return None
         building, serving = await self._act(view, plan, log)
         failure = building.error or serving.error
         if isinstance(failure, LostRaceError):
@@ -120,6 +123,13 @@ class Reconciler:
         if failure is not None:
             raise failure
         return next_look(observed, plan)
+
+    async def _stays(self, view: ObjectView) -> bool:
+        """Asked after the children were read, as Kubernetes' own controllers do before they adopt: a deletion with
+        ``--cascade=orphan`` takes the owner off them, and given one that goes they would be collected along with it.
+        Its event wakes the key again."""
+        now = await self._parts.world.find(view.namespace, view.name)
+        return now is not None and now.uid == view.uid and not now.deleting
 
     async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> tuple[Acted, Acted]:
         """What came of building and of serving. Failures are returned, not raised: status is written all the same, for

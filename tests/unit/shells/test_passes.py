@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import pytest
 from enginewright.clients.errors import ClientError, ConflictError, TransientError
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.children import remove
+from enginewright.core.observed import ObjectView
 from enginewright.core.plan import Action, Create, Delete, Event, Plan, Scale
 from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
@@ -48,19 +50,24 @@ class Pass:
 
 
 def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True, plan: Plan | None = None,
-             error: type[ClientError] = TransientError) -> Pass:  # fmt: skip
-    """A pass whose actions fail with ``error`` where ``fails`` says so."""
+             error: type[ClientError] | None = TransientError,
+             later: Callable[[ObjectView], ObjectView | None] = lambda view: view) -> Pass:  # fmt: skip
+    """A pass whose actions fail with ``error`` where ``fails`` says so; None where nothing is to be tried. ``later`` is
+    what the object is once its children were read."""
     came = Pass([], {}, [])
+    observed = False
 
     async def find(_namespace: str, _name: str) -> object:
-        return cluster.view()
+        return later(cluster.view()) if observed else cluster.view()
 
     async def observe(_view: object, _signals: object) -> object:
+        nonlocal observed
+        observed = True
         return cluster.observe()
 
     async def execute(_namespace: str, actions: Iterable[Action], _log: object) -> None:
         for action in actions:
-            if fails(action):
+            if error is not None and fails(action):
                 raise error("no", call="POST")
             came.done.append(action)
 
@@ -81,7 +88,7 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
         decide=lambda *_: plan or cluster.plan())
-    with pytest.raises(error):
+    with pytest.raises(error) if error is not None else contextlib.nullcontext():
         asyncio.run(Reconciler(cast(Parts, parts)).reconcile(Key("prod", "minilm")))
     return came
 
@@ -155,3 +162,18 @@ def test_a_deployment_that_another_one_was_made_in_place_of_is_nothing_to_tell()
     came = one_pass(cluster, plan=late, error=ConflictError)
     assert came.status == json.loads(json.dumps(before.status))
     assert Reason.API_REFUSED not in came.told
+
+
+@pytest.mark.parametrize("later", [
+    lambda view: replace(view, deleting=True), lambda _: None, lambda view: replace(view, uid="of another"),
+], ids=["deleting", "gone", "made again"])  # fmt: skip
+def test_nothing_is_done_for_an_object_that_goes_while_its_children_are_read(
+    later: Callable[[ObjectView], ObjectView | None]
+) -> None:
+    """They may be read after ``--cascade=orphan`` took the owner off them, and look as if they had to be made."""
+    came = one_pass(Cluster(spec=SPEC), error=None, later=later)
+    assert came == Pass([], {}, [])
+
+
+def test_what_stays_is_acted_for() -> None:
+    assert one_pass(Cluster(spec=SPEC), error=None).done
