@@ -213,3 +213,22 @@ async def test_a_service_of_somebody_else_is_not_taken_over(
     assert "ownerReferences" not in kept["metadata"]
     await models.kube.delete(SERVICE, models.namespace, "minilm")
     await models.wait("Ready", "True")
+
+
+async def test_a_build_for_which_no_node_has_room_is_mended_in_the_spec_alone(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    kubelet.script.build = "unschedulable"
+    await models.create(model(engine={"resources": {"limits": {"memory": "900Gi"}}}))
+    await models.wait("EngineBuilt", "False", "Unschedulable")
+    await models.patch({"spec": {"engine": {"resources": {"limits": {"memory": "2Gi"}}}}})
+
+    async def made_anew() -> bool:
+        jobs = await models.kube.list_all(JOB, models.namespace)
+        builds = [job for job in jobs if "-build-" in job["metadata"]["name"]]
+        containers = [job["spec"]["template"]["spec"]["containers"][0] for job in builds]
+        return [container["resources"]["limits"]["memory"] for container in containers] == ["2Gi"]
+
+    await eventually(made_anew)
+    kubelet.script.build = "succeed"
+    await models.wait("Ready", "True")

@@ -75,7 +75,7 @@ class JobView:
     ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended said, if it said anything;
     ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run. ``fingerprint`` has all
     64 digits (the annotation, not the label) and is empty for a resolve Job; so is ``store_uri``, of the store that it
-    builds into."""
+    builds into. ``manifest_hash`` is of what it was made from."""
 
     name: str
     uid: str
@@ -89,6 +89,7 @@ class JobView:
     deadline: int = 0
     fingerprint: str = ""
     store_uri: str = ""
+    manifest_hash: str = ""
     deleting: bool = False
     pods: tuple[PodView, ...] = ()
     outcome: Outcome | None = None

@@ -67,6 +67,7 @@ def job_view(raw: Raw, pods: Iterable[PodView], outcome: Outcome | None, progres
         deadline=int(section(raw, "spec", "template", "spec").get("activeDeadlineSeconds") or 0),
         fingerprint=_fingerprint(raw),
         store_uri=annotations_of(raw).get(labels.STORE_URI, ""),
+        manifest_hash=annotations_of(raw).get(labels.MANIFEST_HASH, ""),
         deleting=is_deleting(raw),
         pods=tuple(pods),
         outcome=outcome,

@@ -454,6 +454,7 @@ class Cluster:
                 deadline=manifest["spec"]["template"]["spec"]["activeDeadlineSeconds"],
                 fingerprint=meta["annotations"].get(labels.FINGERPRINT_FULL, ""),
                 store_uri=meta["annotations"].get(labels.STORE_URI, ""),
+                manifest_hash=meta["annotations"][labels.MANIFEST_HASH],
             )
 
     def _delete(self, kind: str, name: str) -> None:

@@ -379,6 +379,7 @@ def test_a_budget_that_was_raised_while_the_build_ran_is_given_to_another_one(se
     """The fingerprint has no budget in it, so that the Job runs on with the old one."""
     cluster = building()
     name = build_job(cluster)
+    cluster.show(name, pods=(pod(phase="Running"),))
     cluster.edit(engine={"buildBudgetSeconds": seconds})
     cluster.operate()
     assert build_job(cluster) == name

@@ -16,6 +16,7 @@ from enginewright.core.decide.jobs import (
     JobFailure,
     job_failure,
     live,
+    outdated,
     pod_end,
     pod_trouble,
     podless,
@@ -35,7 +36,7 @@ from enginewright.core.manifests import (
 )
 from enginewright.core.observed import EngineRecord, JobView
 from enginewright.core.placement import Placement
-from enginewright.core.plan import Action, Create, Delete
+from enginewright.core.plan import Action, Create, Delete, Manifest
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
 from enginewright.core.spec.base import in_bucket
@@ -122,10 +123,20 @@ def build_step(
 def _clear(build: _Build, job: JobView) -> BuildResult:
     """The same engine was built for another store: what that Job says, ended or not, is not of this one."""
     why = f"it builds into {job.store_uri}, and spec.store.uri is another now"
-    request = Delete(api_version="v1", kind="ConfigMap", name=job.name, why="the request of a build for another store")
+    return _take_away(build, job, why, f"which built into {job.store_uri}")
+
+
+def _renew(build: _Build, job: JobView) -> BuildResult:
+    why = "it has not begun, and would be made otherwise now"
+    told = _take_away(build, job, why, "which had not begun, and is made anew as it is wanted now")
+    return replace(told, holds=True)
+
+
+def _take_away(build: _Build, job: JobView, why: str, told: str) -> BuildResult:
+    request = Delete(api_version="v1", kind="ConfigMap", name=job.name, why=f"the request of a Job that goes: {why}")
     return build.says(
         Reason.BUILD_PENDING,
-        f"Waits for Job {job.name} to go, which built into {job.store_uri}.",
+        f"Waits for Job {job.name} to go, {told}.",
         build.memory.model_copy(update={"job": None, "step": None, "percent": None}),
         actions=(_stop(job, why), request),
         requeue=1.0,
@@ -168,14 +179,14 @@ def _create(build: _Build, memory: BuildStatus) -> BuildResult:
             Create(
                 manifest=request_configmap(world.owner, build.name, build.request), why="the request of the build Job"
             ),
-            Create(
-                manifest=build_job(
-                    world.owner, world.spec, build.placement, build.fingerprint, build.attempt, world.config
-                ),
-                why=f"no engine {build.fingerprint[:8]} in the store",
-            ),
+            Create(manifest=_job(build), why=f"no engine {build.fingerprint[:8]} in the store"),
         ),
     )
+
+
+def _job(build: _Build) -> Manifest:
+    world = build.world
+    return build_job(world.owner, world.spec, build.placement, build.fingerprint, build.attempt, world.config)
 
 
 def _follow(build: _Build, job: JobView) -> BuildResult:
@@ -184,6 +195,8 @@ def _follow(build: _Build, job: JobView) -> BuildResult:
     if world.spec.suspend:
         stop = _stop(job, "spec.suspend is true")
         return build.says(Reason.SUSPENDED, "spec.suspend is true: the build was stopped.", memory, actions=(stop,))
+    if outdated(job, _job(build)):
+        return _renew(build, job)
     return _keep_hold(build, job, _where(build, job, memory))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
+from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.observed import JobView, PodView
 from enginewright.core.placement import Placement
@@ -66,6 +67,14 @@ class JobFailure:
 def live(job: JobView) -> bool:
     """Whether its pods run or will."""
     return not (job.succeeded or job.failed or job.deleting)
+
+
+def outdated(job: JobView, manifest: Mapping[str, Any]) -> bool:
+    """Whether it waits to begin as something else than ``manifest``, what would be made now: of less memory, in another
+    queue. One that has begun is let finish, for what it makes does not depend on that."""
+    begun = job.progress or job.outcome or any(pod.phase != "Pending" for pod in job.pods)
+    wanted = manifest["metadata"]["annotations"][labels.MANIFEST_HASH]
+    return live(job) and not begun and job.manifest_hash not in ("", wanted)
 
 
 def explain(error: ErrorReport) -> str:

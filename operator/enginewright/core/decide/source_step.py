@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide import backoff
-from enginewright.core.decide.jobs import JobFailure, job_failure, live, pod_trouble, podless, podless_in
+from enginewright.core.decide.jobs import JobFailure, job_failure, live, outdated, pod_trouble, podless, podless_in
 from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
 from enginewright.core.manifests import request_configmap, resolve_job, resolve_job_name
 from enginewright.core.observed import JobView
@@ -159,6 +159,8 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
                 Condition.SOURCE_RESOLVED, Reason.SUSPENDED, "spec.suspend is true: the source is not looked at."
             ),
         )
+    if outdated(job, resolve_job(world.owner, world.spec, world.config)):
+        return _renew(job, memory)
     trouble = pod_trouble(job.pods, None, f"builder image {world.config.images.builder}") or podless(
         job, world.now, world.obj.namespace
     )
@@ -169,6 +171,14 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
     )
     requeue = None if job.pods else earliest(LOOK_AGAIN, podless_in(job, world.now))
     return SourceResult(verdict=verdict, memory=memory, requeue=requeue)
+
+
+def _renew(job: JobView, memory: SourceStatus) -> SourceResult:
+    why = "it has not begun, and would be made otherwise now"
+    told = f"Waits for Job {job.name} to go, which had not begun, and is made anew as it is wanted now."
+    request = Delete(api_version="v1", kind="ConfigMap", name=job.name, why=f"the request of a Job that goes: {why}")
+    verdict = bad(Condition.SOURCE_RESOLVED, Reason.RESOLVING, told)
+    return SourceResult(memory=memory, verdict=verdict, actions=(_delete(job, why), request), requeue=1.0)
 
 
 def _count(world: World, job: JobView, memory: SourceStatus, failure: JobFailure) -> SourceResult:
