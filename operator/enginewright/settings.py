@@ -12,6 +12,7 @@ import yaml
 
 from enginewright.core.config import OperatorConfig, Prices
 from enginewright.core.server_args import bad_arguments
+from enginewright.core.spec.pod_template_rules import JOBS, RESERVED_ENV
 from enginewright.core.spec.quality_rules import ENOUGH, TOO_LITTLE, too_little
 from enginewright_builder.contract import ContractError, load
 
@@ -39,6 +40,7 @@ def read_settings(path: Path | None) -> OperatorConfig:
     _refuse_negative(path, config)
     _refuse_senseless_prices(path, config.prices)
     _refuse_a_monitor_that_cannot_start(path, config)
+    _refuse_what_jobs_may_not_have(path, config)
     for bad in bad_arguments(config.server_args):
         raise SettingsError(f"{path}: server_args[{bad.index}]: got {bad.text!r}, {bad.message}; {bad.remedy}")
     return config
@@ -71,6 +73,18 @@ def _refuse_a_monitor_that_cannot_start(path: Path, config: OperatorConfig) -> N
         raise SettingsError(f"{field}, expected a quantity such as 2Gi") from error
     if refused:
         raise SettingsError(f"{field}, {TOO_LITTLE}; {ENOUGH}")
+
+
+def _refuse_what_jobs_may_not_have(path: Path, config: OperatorConfig) -> None:
+    """As in an object's own template for Jobs: what the operator, Kubernetes and the builder image write themselves."""
+    for name, given in (("job_labels", config.job_labels), ("job_annotations", config.job_annotations)):
+        for key in given:
+            if key.startswith(JOBS.reserved_keys):
+                raise SettingsError(f"{path}: {name}: got {key!r}, which is not yours to set; choose a key with a "
+                                    "prefix of your own")
+    for variable in config.job_env:
+        if variable in RESERVED_ENV:
+            raise SettingsError(f"{path}: job_env: got {variable!r}, which is the image's; remove it")
 
 
 def _integers(config: OperatorConfig) -> list[tuple[str, int]]:

@@ -21,7 +21,21 @@ OBJECTS: dict[str, JSON] = {
     "cpu": {**BASE, "placement": {"accelerator": "cpu"}, "autoscaling": {"maxReplicas": 3},
             "engine": {"calibration": {"uri": "pvc://data/c.npz"}, "resources": {"limits": {"memory": "64Mi"}}}},
     "none": {**BASE, "placement": {"accelerator": "cpu"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 3}},
-    "gpus": {**BASE, "engine": {"queueName": "gpu"}, "rollout": {"strategy": "BlueGreen"},
+    "gpus": {**BASE, "engine": {"queueName": "gpu", "podTemplate": {
+        "metadata": {"labels": {"kueue.x-k8s.io/priority-class": "nightly"},
+                     "annotations": {"sidecar.istio.io/inject": "false"}},
+        "spec": {
+            "priorityClassName": "system-cluster-critical",
+            "schedulerName": "other",
+            "imagePullSecrets": [{"name": "mine"}],
+            "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["hub.example"]}],
+            "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"team": "search"}}}]}},
+            "volumes": [{"name": "ca", "configMap": {"name": "company-ca"}}],
+            "containers": [{"name": "build", "env": [{"name": "SSL_CERT_FILE", "value": "/ca/ca.crt"}],
+                            "volumeMounts": [{"name": "ca", "mountPath": "/ca"}]}]}}},
+             "rollout": {"strategy": "BlueGreen"},
              "placement": {"gpu": {"products": [H100, "NVIDIA-H200"], "count": 2},
                            "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoExecute",
                                             "tolerationSeconds": 60}]}},
@@ -48,7 +62,10 @@ OBJECTS: dict[str, JSON] = {
                  "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
                 {"name": "shipper", "image": "example/shipper:1", "ports": [{"containerPort": 9000}]}]}}}},
 }
-CONFIG = OperatorConfig(runtime_class_name="nvidia", image_pull_secrets=("registry",))
+CONFIG = OperatorConfig(
+    runtime_class_name="nvidia", image_pull_secrets=("registry",), job_labels={"cost-centre": "42"},
+    job_annotations={"example.com/note": "hello"}, job_env={"HTTPS_PROXY": "http://proxy.example:3128"},
+)
 
 
 @pytest.fixture(scope="module")

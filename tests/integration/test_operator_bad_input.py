@@ -232,3 +232,22 @@ async def test_a_build_for_which_no_node_has_room_is_mended_in_the_spec_alone(
     await eventually(made_anew)
     kubelet.script.build = "succeed"
     await models.wait("Ready", "True")
+
+
+async def test_a_pod_template_that_the_apiserver_refuses_is_told(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    volume: dict[str, Any] = {"name": "CA", "configMap": {"name": "company-ca"}}
+    spec = {"priorityClassName": "system-cluster-critical", "volumes": [volume]}
+    template: dict[str, Any] = {"metadata": {"labels": {"team": "search"}}, "spec": spec}
+    await models.create(model(engine={"podTemplate": template}))
+    told = await models.wait("Ready", "False", "ApiRefused")
+    assert '.name: Invalid value: "CA"' in told["message"]
+    assert await models.names(JOB, MINE) == []
+    volume["name"] = "ca"
+    await models.patch({"spec": {"engine": {"podTemplate": template}}})
+    await models.wait("Ready", "True")
+    for name in await models.names(JOB, MINE):
+        job = await models.kube.get(JOB, models.namespace, name)
+        assert job["metadata"]["labels"]["team"] == "search"
+        assert job["spec"]["template"]["spec"]["priorityClassName"] == "system-cluster-critical"

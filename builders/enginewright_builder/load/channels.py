@@ -20,6 +20,8 @@ METHOD = "/inference.GRPCInferenceService/ModelInfer"
 OPTIONS = (
     # Channels of one process otherwise share one connection to one address, and a Service balances connections.
     ("grpc.use_local_subchannel_pool", 1),
+    # What fetches sources may go by a proxy; what measures a server beside it must not.
+    ("grpc.enable_http_proxy", 0),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
 )

@@ -104,6 +104,10 @@ activator_resources: {{ .activatorResources | toJson }}
 activator_replicas: {{ .activatorReplicas | int64 }}
 collect_engines: {{ .collectEngines }}
 engine_grace: {{ .engineGraceSeconds | int64 }}
+job_labels: {{ .jobLabels | toJson }}
+job_annotations: {{ .jobAnnotations | toJson }}
+job_env: {{ .jobEnv | toJson }}
+job_priority_class_name: {{ .jobPriorityClassName | quote }}
 job_ttl: {{ .jobTtlSeconds | int64 }}
 job_backoff_limit: {{ .jobBackoffLimit | int64 }}
 job_pending_limit: {{ .jobPendingLimitSeconds | int64 }}

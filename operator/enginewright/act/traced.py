@@ -16,8 +16,15 @@ def traced(manifest: Manifest, environment: Mapping[str, str]) -> Manifest:
     kind, step = manifest["kind"], manifest["metadata"].get("labels", {}).get(labels.STEP)
     if not environment or kind != "Job" or step not in (labels.COMPONENT_RESOLVE, labels.COMPONENT_BUILD):
         return manifest
-    more = [{"name": name, "value": value} for name, value in sorted(environment.items())]
     template = manifest["spec"]["template"]
     containers: list[Mapping[str, Any]] = template["spec"]["containers"]
-    pod = {**template["spec"], "containers": [{**one, "env": [*one.get("env", ()), *more]} for one in containers]}
+    pod = {**template["spec"], "containers": [_with(one, environment) for one in containers]}
     return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
+
+
+def _with(container: Mapping[str, Any], environment: Mapping[str, str]) -> Manifest:
+    """A variable that the user or the installation gives, such as another receiver of traces, stays."""
+    given = container.get("env", ())
+    names = {variable["name"] for variable in given}
+    more = [{"name": name, "value": value} for name, value in sorted(environment.items()) if name not in names]
+    return {**container, "env": [*given, *more]}

@@ -59,6 +59,8 @@ class OperatorConfig:
     manager; a cluster that is partitioned by other means switches it off. ``observe_nodes`` lets the operator read
     nodes, and the pods on those with GPUs in all namespaces: without, or without the right to, it says and does nothing
     about where there is room. ``spot_labels`` tell spot nodes, each alone; taints of the same key and value are theirs.
+    ``job_labels`` and ``job_annotations`` are on all Jobs and their pods, ``job_env`` (names and values) in their
+    containers; what an object's ``spec.engine.podTemplate`` says comes before them.
     """
 
     images: Images = field(default_factory=Images)
@@ -84,6 +86,10 @@ class OperatorConfig:
     activator_replicas: int = 1
     collect_engines: bool = True
     engine_grace: int = 604_800  # that an engine is kept after the last that referred to it has gone
+    job_labels: Mapping[str, str] = field(default_factory=dict)
+    job_annotations: Mapping[str, str] = field(default_factory=dict)
+    job_env: Mapping[str, str] = field(default_factory=dict)
+    job_priority_class_name: str = ""
     job_ttl: int = 3600
     job_backoff_limit: int = 2
     job_pending_limit: int = 86_400  # that a Job may wait for a device that is free

@@ -43,7 +43,17 @@ CPU: dict[str, Any] = {
 GPU: dict[str, Any] = {
     "source": {"uri": "https://host.example/bert.onnx"},
     "engine": {"backend": "tensorrt", "precision": "fp16", "queueName": "gpu-builds",
-               "resources": {"limits": {"memory": "64Gi"}}},
+               "resources": {"limits": {"memory": "64Gi"}},
+               "podTemplate": {
+                   "metadata": {"labels": {"kueue.x-k8s.io/priority-class": "nightly"}},
+                   "spec": {
+                       "priorityClassName": "batch",
+                       "volumes": [{"name": "ca", "configMap": {"name": "company-ca"}}],
+                       "containers": [
+                           {"name": name, "env": [{"name": "SSL_CERT_FILE", "value": "/ca/ca.crt"}],
+                            "volumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}]}
+                           for name in ("resolve", "build")],
+                   }}},
     "placement": {"gpu": {"products": [H100, "NVIDIA-H200"], "count": 2},
                   "tolerations": [{"key": "spot", "operator": "Exists"}]},
     "rollout": {"strategy": "BlueGreen", "maxSurge": 2},

@@ -33,6 +33,10 @@ def _pod(**spec: Any) -> dict[str, Any]:
     return {**SOURCE, "serving": {"podTemplate": {"spec": spec}}}
 
 
+def _job(**spec: Any) -> dict[str, Any]:
+    return {**SOURCE, "engine": {"podTemplate": {"spec": spec}}}
+
+
 def _scheduled(**changed: Any) -> dict[str, Any]:
     given = {"name": "office", "start": "0 8 * * 1-5", "end": "0 18 * * 1-5", "minReplicas": 2, **changed}
     schedule = {name: value for name, value in given.items() if value is not None}
@@ -209,6 +213,12 @@ BROKEN = (
     Broken("a label of the operator's",
            {**SOURCE, "serving": {"podTemplate": {"metadata": {"labels": {"enginewright.io/model": "x"}}}}},
            "spec.serving.podTemplate.metadata.labels", "enginewright.io/model", "a prefix of your own"),
+    Broken("a label with spaces",
+           {**SOURCE, "serving": {"podTemplate": {"metadata": {"labels": {"team": "search and ads"}}}}},
+           "spec.serving.podTemplate.metadata.labels.team", "search and ads", "put it into an annotation"),
+    Broken("a key with spaces",
+           {**SOURCE, "serving": {"podTemplate": {"metadata": {"annotations": {"the team": "x"}}}}},
+           "spec.serving.podTemplate.metadata.annotations", "the team", "before them may stand a DNS name"),
     Broken("a pod on the host's network", _pod(hostNetwork=True),
            "spec.serving.podTemplate.spec.hostNetwork", "true", "allowed are affinity"),
     Broken("nodes of a pod", _pod(nodeSelector={"pool": "a"}),
@@ -243,6 +253,28 @@ BROKEN = (
            "spec.serving.podTemplate.spec.containers[0].name", "null", "add it"),
     Broken("an environment that is no list", _pod(containers=[{"name": "server", "env": {"A": "b"}}]),
            "spec.serving.podTemplate.spec.containers[0].env", '"A"', "write a list"),
+    Broken("a label of a Job that is Kubernetes' own",
+           {**SOURCE, "engine": {"podTemplate": {"metadata": {"labels": {"batch.kubernetes.io/job-name": "x"}}}}},
+           "spec.engine.podTemplate.metadata.labels", "batch.kubernetes.io/job-name", "a prefix of your own"),
+    Broken("a queue of a Job by its label",
+           {**SOURCE, "engine": {"podTemplate": {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}}},
+           "spec.engine.podTemplate.metadata.labels", "kueue.x-k8s.io/queue-name", "set spec.engine.queueName"),
+    Broken("nodes of a Job's pod", _job(nodeSelector={"pool": "a"}),
+           "spec.engine.podTemplate.spec.nodeSelector", "pool", "set spec.placement.nodeSelector in its place"),
+    Broken("spread of a Job's one pod", _job(topologySpreadConstraints=[]),
+           "spec.engine.podTemplate.spec.topologySpreadConstraints", "[]", "allowed are affinity, containers"),
+    Broken("a sidecar of a Job", _job(containers=[{"name": "mine", "image": "a"}]),
+           "spec.engine.podTemplate.spec.containers[0].name", "mine", "write resolve or build"),
+    Broken("resources of a Job's container", _job(containers=[{"name": "build", "resources": {}}]),
+           "spec.engine.podTemplate.spec.containers[0].resources", "{}", "set spec.engine.resources in its place"),
+    Broken("another library for a build",
+           _job(containers=[{"name": "build", "env": [{"name": "LD_LIBRARY_PATH", "value": "x"}]}]),
+           "spec.engine.podTemplate.spec.containers[0].env", "LD_LIBRARY_PATH", "remove it"),
+    Broken("a volume of a Job's own", _job(volumes=[{"name": "source-1", "emptyDir": {}}]),
+           "spec.engine.podTemplate.spec.volumes[0].name", "source-1", "another name"),
+    Broken("a mount over the store", _job(containers=[{"name": "build", "volumeMounts": [
+        {"name": "a", "mountPath": "/store/"}]}]),
+           "spec.engine.podTemplate.spec.containers[0].volumeMounts", "/store", "another path"),
     Broken("a class twice", _fleet({"name": "a", **CPU}, {"name": "a"}),
            "spec.placement.classes", '["a"]', "a name of its own", "Duplicate value"),
     Broken("classes and a GPU for all", _fleet(placement={"gpu": {"count": 2}}),

@@ -52,6 +52,12 @@ _pod_template = _optional(
                             {"name": "sidecar", "image": "example/sidecar:1"}]),
         affinity=st.just({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}}})))
+_job_template = _optional(
+    metadata=_optional(labels=st.just({"team": "search"}), annotations=st.just({"example.com/note": "a"})),
+    spec=_optional(
+        priorityClassName=_NAME,
+        volumes=st.just([{"name": "extra", "emptyDir": {}}]),
+        containers=st.just([{"name": "build", "env": [{"name": "A", "value": "b"}]}])))
 _serving = _optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/triton:1"))
 
 
@@ -85,7 +91,7 @@ def valid_specs(draw: st.DrawFn) -> Raw:
     engine: Raw = draw(_optional(
         backend=st.sampled_from(["auto", "onnxruntime", "torch"] if on_cpu else ["auto", "tensorrt", "onnxruntime"]),
         maxBatchSize=st.integers(1, 128), buildBudgetSeconds=st.integers(10, 7200), queueName=_NAME,
-        resources=_resources, calibration=_data("calibration")))
+        resources=_resources, calibration=_data("calibration"), podTemplate=_job_template))
     precisions = ["auto", "fp32", "int8"] if on_cpu else ["auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
     if not on_cpu and "calibration" not in engine:
         precisions = precisions[:5]

@@ -194,6 +194,16 @@ async def test_reconnecting_moves_to_new_connections_and_loses_nothing(backend: 
     assert len(backend.peers) >= 4
 
 
+@pytest.mark.parametrize("variable", ["grpc_proxy", "https_proxy", "http_proxy"])
+async def test_a_proxy_for_downloads_is_not_between_server_and_load(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    async with Channels(backend.url) as channels:
+        result = await closed_loop(channels, ONE, concurrency=1, seconds=60, max_requests=3)
+    assert (result.requests, result.failed) == (3, 0)
+
+
 @pytest.mark.parametrize("later", range(5))
 async def test_an_end_that_comes_as_a_connection_stands_is_an_end(monkeypatch: pytest.MonkeyPatch, later: int) -> None:
     """Renewal that was cancelled at that moment went on for ever, and so did the load generator."""

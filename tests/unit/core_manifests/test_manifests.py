@@ -64,6 +64,7 @@ def test_what_makes_a_new_revision(change: JSON) -> None:
 
 @pytest.mark.parametrize("change", [
     {"replicas": 4}, {"autoscaling": {"maxReplicas": 3}}, {"rollout": {"strategy": "Recreate", "maxSurge": 3}},
+    {"engine": {"podTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"priorityClassName": "p"}}}},
     {"suspend": True}, {"engine": {"buildBudgetSeconds": 99, "queueName": "q", "resources": {"limits": {"cpu": 4}}}},
 ])
 def test_what_makes_no_new_revision(change: JSON) -> None:

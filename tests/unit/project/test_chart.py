@@ -115,6 +115,9 @@ def test_a_default_that_the_schema_does_not_have_is_told() -> None:
     (("config", "prices"), {"currency": "EUR", "perHour": {"cpu": 0}}),
     (("config", "prices"), {"currency": "", "perHour": {"cpu": 1}}),
     (("config", "spotLabels"), {"example.com/spot": True}),
+    (("config", "jobEnv"), {"A B": "x"}),
+    (("config", "jobEnv"), {"HTTPS_PROXY": 1}),
+    (("config", "jobPriorityClassName"), "Batch"),
     (("config", "serverBackends"), ["pytorch"]),
     (("config", "serverPythonRuntimes"), ["pytorch"]),
     (("config", "buildResources"), {"requests": {"cpu": 1}}),
@@ -168,7 +171,9 @@ def test_the_defaults_are_the_operators_own() -> None:
         "resolveDeadlineSeconds": default.resolve_deadline, "buildDeadlineMarginSeconds": default.build_deadline_margin,
         "drainSeconds": default.drain_seconds, "exitTimeoutSeconds": default.exit_timeout,
         "prices": {"currency": default.prices.currency, "perHour": dict(default.prices.per_hour)},
-        "spotLabels": dict(default.spot_labels),
+        "spotLabels": dict(default.spot_labels), "jobLabels": dict(default.job_labels),
+        "jobAnnotations": dict(default.job_annotations), "jobEnv": dict(default.job_env),
+        "jobPriorityClassName": default.job_priority_class_name,
     }
     plain["activatorReplicas"] = default.activator_replicas
     for step in ("resolve", "build", "server", "verify", "quality", "batcher", "activator"):

@@ -17,6 +17,7 @@ from enginewright.core.manifests.common import (
     sealed,
     short_hash,
 )
+from enginewright.core.manifests.job_defaults import with_defaults
 from enginewright.core.manifests.record import claim_owner
 from enginewright.core.request import STORE_PATH, claim_of, folder_of
 
@@ -28,22 +29,24 @@ def gc_job(namespace: str, store_uri: str, claim_uid: str, engines: Sequence[str
     claim = claim_of(store_uri)
     common = {labels.NAME: labels.PRODUCT, labels.COMPONENT: labels.COMPONENT_GC, labels.PART_OF: labels.PRODUCT,
               labels.MANAGED_BY: labels.PRODUCT, labels.STEP: labels.COMPONENT_GC}
+    pod = _pod(store_uri, claim, engines, config, access or {})
+    template = with_defaults({"metadata": {"labels": common, "annotations": {}}, "spec": pod}, config)
+    marks = template["metadata"]
     return sealed({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
             "name": f"engines-gc-{short_hash([store_uri, *engines], 8)}",
             "namespace": namespace,
-            "labels": common,
-            "annotations": {labels.STORE_URI: store_uri, labels.ENGINES: ",".join(engines)},
+            "labels": dict(marks["labels"]),
+            "annotations": {**marks["annotations"], labels.STORE_URI: store_uri, labels.ENGINES: ",".join(engines)},
             **({"ownerReferences": [claim_owner(claim, claim_uid)]} if claim else {}),
         },
         "spec": {
             "backoffLimit": config.job_backoff_limit,
             "activeDeadlineSeconds": config.resolve_deadline,
             "ttlSecondsAfterFinished": config.job_ttl,
-            "template": {"metadata": {"labels": dict(common)},
-                         "spec": _pod(store_uri, claim, engines, config, access or {})},
+            "template": template,
         },
     })
 

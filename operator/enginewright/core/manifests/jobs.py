@@ -22,6 +22,8 @@ from enginewright.core.manifests.common import (
     scratch_volumes,
     sealed,
 )
+from enginewright.core.manifests.job_defaults import with_defaults
+from enginewright.core.manifests.pod_template import merge
 from enginewright.core.manifests.request_configmap import REQUEST_FILE
 from enginewright.core.placement import Placement
 from enginewright.core.request import SOURCES_PATH, STORE_PATH, source_claims, store_claim
@@ -51,12 +53,18 @@ class Step:
 
 
 def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
-    extra = {labels.STEP: step.kind, **step.extra_labels}
+    own = {**labels.common(owner.name, step.kind), labels.STEP: step.kind, **step.extra_labels}
+    template = merge({"metadata": {"labels": own, "annotations": dict(step.annotations)},
+                      "spec": _pod(owner, spec, step, config)}, spec.engine.pod_template)
+    template = with_defaults(template, config)
     queue = {labels.KUEUE_QUEUE: step.queue} if step.queue else {}
+    # Labels and annotations on the Job as well: there Kueue looks for a priority, and who sums up costs for a team.
+    marks = template["metadata"]
     return sealed({
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(owner, step.name, step.kind, extra={**extra, **queue}, annotations=step.annotations),
+        "metadata": metadata(owner, step.name, step.kind, extra={**marks["labels"], **queue},
+                             annotations=marks["annotations"]),
         "spec": {
             **({"suspend": True} if step.queue else {}),  # Kueue lets it run when its turn has come
             "backoffLimit": config.job_backoff_limit,
@@ -69,11 +77,7 @@ def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
                 {"action": "FailJob",
                  "onExitCodes": {"containerName": step.kind, "operator": "In", "values": [EXIT_USER]}},
             ]},
-            "template": {
-                "metadata": {"labels": {**labels.common(owner.name, step.kind), **extra},
-                             "annotations": dict(step.annotations)},
-                "spec": _pod(owner, spec, step, config),
-            },
+            "template": template,
         },
     })
 

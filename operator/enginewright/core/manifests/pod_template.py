@@ -1,25 +1,26 @@
-"""Adds what the user puts into ``serving.podTemplate``; ``core.spec.pod_template`` says what may stand there."""
+"""Adds what the user puts into a pod template; ``core.spec.pod_template_rules`` says what may stand there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from enginewright.core import labels
 from enginewright.core.manifests.common import JSON, container_security
-from enginewright.core.spec import PodTemplateSpec
+from enginewright.core.spec import JobPodTemplateSpec, PodTemplateSpec
+from enginewright.core.spec.pod_template_rules import JOBS, SERVING
 
 REPLACED = ("dnsConfig", "hostAliases", "priorityClassName", "schedulerName", "topologySpreadConstraints")
 
 
-def merge(template: JSON, additions: PodTemplateSpec) -> JSON:
+def merge(template: JSON, additions: PodTemplateSpec | JobPodTemplateSpec) -> JSON:
     """``template`` with ``additions``: the operator's labels, containers and volumes stand, the user's come after."""
     given, pod = additions.spec, template["spec"]
     meta = template["metadata"]
+    rules = SERVING if isinstance(additions, PodTemplateSpec) else JOBS
     merged = {
         **pod,
         **{key: given[key] for key in REPLACED if key in given},
-        "containers": _containers(pod["containers"], given.get("containers", [])),
+        "containers": _containers(pod["containers"], given.get("containers", []), rules.own),
         "volumes": [*pod["volumes"], *given.get("volumes", [])],
     }
     if secrets := [*pod.get("imagePullSecrets", []), *given.get("imagePullSecrets", [])]:
@@ -33,16 +34,22 @@ def merge(template: JSON, additions: PodTemplateSpec) -> JSON:
     }
 
 
-def _containers(own: list[JSON], given: list[Mapping[str, Any]]) -> list[JSON]:
-    server, *rest = own
-    added = next((container for container in given if container["name"] == labels.CONTAINER_SERVER), {})
-    if added.get("env"):
-        server = {**server, "env": [*server.get("env", []), *added["env"]]}
-    if added.get("volumeMounts"):
-        server = {**server, "volumeMounts": [*server["volumeMounts"], *added["volumeMounts"]]}
+def _containers(own: list[JSON], given: list[Mapping[str, Any]], addable: tuple[str, ...]) -> list[JSON]:
+    added = {container["name"]: container for container in given if container["name"] in addable}
     sidecars = [{**container, "securityContext": container_security(read_only_root=False)}
-                for container in given if container["name"] != labels.CONTAINER_SERVER]
-    return [server, *rest, *sidecars]
+                for container in given if container["name"] not in addable]
+    return [*(_with(container, added.get(container["name"], {})) for container in own), *sidecars]
+
+
+def _with(container: JSON, added: Mapping[str, Any]) -> JSON:
+    """A variable that the user gives is the user's."""
+    if env := added.get("env"):
+        names = {variable.get("name") for variable in env}
+        kept = [variable for variable in container.get("env", []) if variable["name"] not in names]
+        container = {**container, "env": [*kept, *env]}
+    if mounts := added.get("volumeMounts"):
+        container = {**container, "volumeMounts": [*container["volumeMounts"], *mounts]}
+    return container
 
 
 def _affinity(own: Mapping[str, Any], given: Mapping[str, Any]) -> JSON:

@@ -11,17 +11,18 @@ from enginewright.core.spec.placement import (
     PlacementSpec,
     TolerationSpec,
 )
+from enginewright.core.spec.pod_template import JobPodTemplateSpec, PodTemplateSpec
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.rollout import AutoscalingSpec, PrometheusSpec, RolloutSpec
 from enginewright.core.spec.scaling_limits import ScalingPolicySpec, ScheduleSpec
-from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, PodTemplateSpec, ServingSpec, StoreSpec
+from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, ServingSpec, StoreSpec
 from enginewright.core.spec.source import DataSpec, InterfaceSpec, SourceSpec, TensorSpec
 from enginewright.core.spec.validate import validate, validate_name
 
 __all__ = [
     "AccuracySpec", "AutoscalingSpec", "BatchingSpec", "DRASpec", "DataSpec", "EngineSpec", "GPUSpec", "InstancesSpec",
-    "InterfaceSpec", "LatencySpec", "MIGSpec", "ObjectiveSpec", "ParsedSpec", "PlacementClassSpec", "PlacementSpec",
-    "PodTemplateSpec", "PrometheusSpec", "ResourcesSpec", "RolloutSpec", "ScalingPolicySpec", "ScheduleSpec",
-    "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TensorSpec", "TolerationSpec", "parse_spec", "validate",
-    "validate_name",
+    "InterfaceSpec", "JobPodTemplateSpec", "LatencySpec", "MIGSpec", "ObjectiveSpec", "ParsedSpec",
+    "PlacementClassSpec", "PlacementSpec", "PodTemplateSpec", "PrometheusSpec", "ResourcesSpec", "RolloutSpec",
+    "ScalingPolicySpec", "ScheduleSpec", "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TensorSpec",
+    "TolerationSpec", "parse_spec", "validate", "validate_name",
 ]

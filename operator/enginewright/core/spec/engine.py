@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from enginewright.core.spec.base import Remedy, SpecModel
+from enginewright.core.spec.pod_template import JobPodTemplateSpec
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.source import DataSpec
 
@@ -48,6 +49,9 @@ class EngineSpec(SpecModel):
     """Data that 8-bit precisions are calibrated on. It must not be the evaluation data."""
     resources: ResourcesSpec = Field(default_factory=ResourcesSpec)
     """CPU and memory of the build Job's container. The accelerator is the one chosen under placement."""
+    pod_template: JobPodTemplateSpec = Field(default_factory=JobPodTemplateSpec)
+    """Additions to the Jobs that resolve the source and build, and to their pods. They are no part of what is asked of
+    the engine: a change builds nothing anew."""
 
 
 class AccuracySpec(SpecModel):

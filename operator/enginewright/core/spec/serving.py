@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from enginewright.core.spec.base import CLAIM_NAME, MAX_NAME, ImageName, LabelValue, SpecModel, StoreUri
-from enginewright.core.spec.placement import LabelKey
+from enginewright.core.spec.base import CLAIM_NAME, MAX_NAME, ImageName, SpecModel, StoreUri
+from enginewright.core.spec.pod_template import PodTemplateSpec
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.source import CredentialsReference
-
-Labels = Annotated[Mapping[LabelKey, LabelValue], Field(max_length=32)]
-Annotations = Annotated[Mapping[LabelKey, Annotated[str, Field(max_length=4096)]], Field(max_length=32)]
 
 
 class BatchingSpec(SpecModel):
@@ -40,27 +36,6 @@ class InstancesSpec(SpecModel):
     """auto measures and chooses; fixed takes count."""
     count: int | None = Field(default=None, ge=1, le=64)
     """With mode fixed: instances of the model in one replica (for each GPU)."""
-
-
-class PodMetadataSpec(SpecModel):
-    """Labels and annotations added to serving pods."""
-
-    labels: Labels = Field(default_factory=dict)
-    """Labels added to serving pods. Keys of app.kubernetes.io/ and enginewright.io/ are the operator's."""
-    annotations: Annotations = Field(default_factory=dict)
-    """Annotations added to serving pods. Keys of enginewright.io/ are the operator's."""
-
-
-class PodTemplateSpec(SpecModel):
-    """What may be added to a serving pod; the server's own container, probes and security stay the operator's."""
-
-    metadata: PodMetadataSpec = Field(default_factory=PodMetadataSpec)
-    """Labels and annotations."""
-    spec: Mapping[str, Any] = Field(
-        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
-    """Parts of a pod spec: affinity, topologySpreadConstraints, priorityClassName, schedulerName, imagePullSecrets,
-    hostAliases, dnsConfig, volumes, and containers. A container named server may add env and volumeMounts to the
-    server's; others are sidecars. All containers get the restricted security context."""
 
 
 class ServingSpec(SpecModel):

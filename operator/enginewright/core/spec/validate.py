@@ -14,7 +14,7 @@ from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
-from enginewright.core.spec.pod_template import check_pod_template
+from enginewright.core.spec.pod_template_rules import check_job_template, check_serving_template
 from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
@@ -267,11 +267,12 @@ def _request_within_limit(field: str, resources: ResourcesSpec) -> Iterator[Prob
                                                                                               "the limit")
 
 
-def _pod_template(spec: Spec) -> Iterator[Problem]:
-    yield from check_pod_template(spec.serving.pod_template)
+def _pod_templates(spec: Spec) -> Iterator[Problem]:
+    yield from check_serving_template(spec.serving.pod_template)
+    yield from check_job_template(spec.engine.pod_template)
 
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout,
-    _gateway, _interface, _uris, _resources, _pod_template, _signature, _store, quality_problems,
+    _gateway, _interface, _uris, _resources, _pod_templates, _signature, _store, quality_problems,
 )
