@@ -118,6 +118,9 @@ exit_timeout: {{ .exitTimeoutSeconds | int64 }}
 spot_labels: {{ .spotLabels | toJson }}
 prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson }}
 {{- end }}
+{{- if .Values.openshift.enabled }}
+openshift: true
+{{- end }}
 {{- end }}
 
 {{/* Ports of replicas that somebody asks; the operator looks again, at other forms and at its other ports, too. */}}

@@ -98,3 +98,4 @@ class OperatorConfig:
     drain_seconds: int = 5
     exit_timeout: int = 30
     prices: Prices = field(default_factory=Prices)
+    openshift: bool = False  # which gives pods their user and groups

@@ -227,7 +227,7 @@ def test_the_apiserver_admits_all_of_it(objects: Objects, control_plane: Path) -
     for name in ("team-a", "team-b"):
         kubectl("apply", "-f", "-", stdin=manifest("v1", "Namespace", name))
     kubectl("apply", "-f", "-", stdin=manifest("v1", "ServiceAccount", "probe"))
-    for values in CASES.values():
+    for values in (*CASES.values(), {"openshift": {"enabled": True}}):
         found = objects(values)
         # No Prometheus operator here, so nobody knows its kinds; the CRD is there already.
         for kind in ("CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule"):

@@ -47,7 +47,7 @@ def activator(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) ->
                     "enableServiceLinks": False,
                     # Drain, then as long as a request may be held, and a margin before it is killed.
                     "terminationGracePeriodSeconds": config.drain_seconds + scaling.hold_seconds + 5,
-                    "securityContext": pod_security(),
+                    "securityContext": pod_security(config),
                     **pull_secrets(config),
                     "topologySpreadConstraints": spread_over_nodes(labels.activator_selector(owner.name)),
                     "containers": [_container(owner, scaling, config)],

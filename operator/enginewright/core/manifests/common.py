@@ -66,8 +66,10 @@ def short_hash(value: Any, digits: int) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:digits]
 
 
-def pod_security() -> JSON:
-    return {"runAsNonRoot": True, "runAsUser": UID, "runAsGroup": UID, "fsGroup": UID,
+def pod_security(config: OperatorConfig) -> JSON:
+    """On OpenShift without ids: its security context constraint gives those of the namespace, and refuses others."""
+    ids = {} if config.openshift else {"runAsUser": UID, "runAsGroup": UID, "fsGroup": UID}
+    return {"runAsNonRoot": True, **ids,
             "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"}}
 
 

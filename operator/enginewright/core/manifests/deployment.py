@@ -131,7 +131,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         "enableServiceLinks": False,
         # Drain, then Triton's own time to finish what is in flight, and a margin before it is killed.
         "terminationGracePeriodSeconds": config.drain_seconds + config.exit_timeout + 5,
-        "securityContext": pod_security(),
+        "securityContext": pod_security(config),
         **pull_secrets(config),
         **node_placement(placement),
         **device_claims(owner.name, placement),

@@ -60,7 +60,7 @@ def _pod(store_uri: str, claim: str | None, engines: Sequence[str], config: Oper
         **account_of(access.get(ACCOUNT, "")),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": pod_security(),
+        "securityContext": pod_security(config),
         **pull_secrets(config),
         "containers": [{
             "name": labels.COMPONENT_GC,

@@ -95,7 +95,7 @@ def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
-        "securityContext": pod_security(),
+        "securityContext": pod_security(config),
         **pull_secrets(config),
         **node_placement(step.placement),
         **device_claims(owner.name, step.placement),
