@@ -63,16 +63,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
-{{/* One image reference: list of the root context and the image's values. */}}
+{{/* One image reference: list of the root context and the image's values. A first part with a dot or a port is a registry,
+as for what pulls it. */}}
 {{- define "enginewright.image" -}}
 {{- $root := index . 0 }}
 {{- $image := index . 1 }}
+{{- $repository := $image.repository }}
+{{- with $root.Values.global.imageRegistry }}
+{{- $repository = printf "%s/%s" . (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $repository "") }}
+{{- end }}
 {{- if $image.reference }}
 {{- $image.reference }}
 {{- else if $image.digest }}
-{{- printf "%s@%s" $image.repository $image.digest }}
+{{- printf "%s@%s" $repository $image.digest }}
 {{- else }}
-{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) }}
+{{- printf "%s:%s" $repository (default $root.Chart.AppVersion $image.tag) }}
 {{- end }}
 {{- end }}
 

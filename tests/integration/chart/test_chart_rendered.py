@@ -55,7 +55,8 @@ def test_golden(render: Callable[[Values], str], case: str) -> None:
 
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
-STRUCTURES = ("images", "crds", "rbac", "config", "serviceAccount", "metrics", "tracing", "networkPolicy")
+STRUCTURES = ("global", "images", "openshift", "crds", "rbac", "config", "serviceAccount", "metrics", "tracing",
+              "networkPolicy")
 
 
 @pytest.mark.parametrize("without", [

@@ -43,3 +43,24 @@ def test_openshift_gives_users_and_groups(objects: Objects, settings: Settings) 
     assert settings(values).openshift
     assert not settings({}).openshift
     assert "openshift" not in yaml.safe_load(objects({})["ConfigMap"][0]["data"]["config.yaml"])
+
+
+@pytest.mark.parametrize(("image", "expected"), [
+    ({}, "mirror.example.test:5000/team/enginewright-builder:0.1.0"),
+    ({"repository": "acme/builder", "tag": "7"}, "mirror.example.test:5000/team/acme/builder:7"),
+    ({"repository": "ghcr.io/acme/builder", "tag": "7"}, "mirror.example.test:5000/team/acme/builder:7"),
+    ({"repository": "localhost/builder", "tag": "7"}, "mirror.example.test:5000/team/builder:7"),
+    ({"repository": "registry:5000/builder", "digest": f"sha256:{'0' * 64}"},
+     f"mirror.example.test:5000/team/builder@sha256:{'0' * 64}"),
+    ({"reference": "ghcr.io/acme/builder:7"}, "ghcr.io/acme/builder:7"),
+])
+@pytest.mark.parametrize("name", ["operator", "builder", "server"])
+def test_one_registry_for_all_images(
+    objects: Objects, settings: Settings, name: str, image: Values, expected: str
+) -> None:
+    values = {"global": {"imageRegistry": "mirror.example.test:5000/team", "storageClass": "a parent chart's"},
+              "images": {name: image}}
+    expected = expected.replace("enginewright-builder", f"enginewright-{name}")
+    assert getattr(settings(values).images, name) == expected
+    if name == "operator":
+        assert pod_of(objects, values)["containers"][0]["image"] == expected
