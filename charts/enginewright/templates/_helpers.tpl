@@ -81,6 +81,19 @@ as for what pulls it. */}}
 {{- end }}
 {{- end }}
 
+{{/* Names of Secrets, each once, as JSON; given as names or as a pod has them. */}}
+{{- define "enginewright.pullSecrets" -}}
+{{- $names := list }}
+{{- range .Values.imagePullSecrets }}
+{{- if kindIs "map" . }}
+{{- $names = append $names .name }}
+{{- else }}
+{{- $names = append $names . }}
+{{- end }}
+{{- end }}
+{{- $names | uniq | toJson }}
+{{- end }}
+
 {{/* The operator's settings: field names of OperatorConfig. Numbers of a values file are floats, which are written with an
 exponent from a million on; the operator takes integers alone. */}}
 {{- define "enginewright.config" -}}
@@ -89,7 +102,7 @@ images:
   builder: {{ include "enginewright.image" (list . .Values.images.builder) | quote }}
   server: {{ include "enginewright.image" (list . .Values.images.server) | quote }}
 pull_policy: {{ .Values.imagePullPolicy }}
-image_pull_secrets: {{ .Values.imagePullSecrets | toJson }}
+image_pull_secrets: {{ include "enginewright.pullSecrets" . }}
 {{- with .Values.config }}
 {{- include "enginewright.serverArgs" .serverArgs }}
 {{- include "enginewright.qualityMemory" .qualityResources }}

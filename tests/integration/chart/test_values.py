@@ -64,3 +64,15 @@ def test_one_registry_for_all_images(
     assert getattr(settings(values).images, name) == expected
     if name == "operator":
         assert pod_of(objects, values)["containers"][0]["image"] == expected
+
+
+def test_pull_secrets_are_names_or_as_a_pod_has_them(objects: Objects, settings: Settings) -> None:
+    values = {"imagePullSecrets": ["pull", {"name": "other"}, {"name": "pull"}]}
+    assert pod_of(objects, values)["imagePullSecrets"] == [{"name": "pull"}, {"name": "other"}]
+    assert settings(values).image_pull_secrets == ("pull", "other")
+
+
+def test_the_longest_name_leaves_room_for_that_of_the_service(objects: Objects) -> None:
+    """Of a Service it has at most 63 characters."""
+    (service,) = objects({"fullnameOverride": f"{'n' * 54}-{'n' * 8}"})["Service"]
+    assert service["metadata"]["name"] == f"{'n' * 54}-metrics"

@@ -125,6 +125,19 @@ def test_a_default_that_the_schema_does_not_have_is_told() -> None:
     (("global", "imageRegistry"), "https://mirror.example.test"),
     (("imagePullPolicy",), "Sometimes"),
     (("watchNamespaces",), ["Team_A"]),
+    (("imagePullSecrets",), [{"secretName": "pull"}]),
+    (("imagePullSecrets",), [""]),
+    (("env",), {"NO_COLOR": "1"}),
+    (("env",), [{"name": "NO_COLOR", "value": 1}]),
+    (("env",), [{"name": "NO_COLOR", "valuefrom": {}}]),
+    (("tolerations",), {"key": "control"}),
+    (("tolerations",), [{"key": "control", "operator": "Exist"}]),
+    (("tolerations",), [{"key": "control", "value": True}]),
+    (("tolerations",), [{"key": "control", "effect": "NoRun"}]),
+    (("fullnameOverride",), "Enginewright"),
+    (("fullnameOverride",), "models-"),
+    (("nameOverride",), "my_operator"),
+    (("nameOverride",), "n" * 64),
     (("rbac", "nodes"), "yes"),
     (("crds", "keep"), "yes"),
     (("networkPolicy", "apiServerPorts"), [0]),
@@ -139,6 +152,20 @@ def test_the_schema_refuses(path: tuple[str, ...], value: object) -> None:
     holder[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values, SCHEMA)
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("imagePullSecrets", ["pull", {"name": "other"}]),
+    ("env", [{"name": "NO_COLOR", "value": "1"}, {"name": "EMPTY"},
+             {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "otel", "key": "token"}}}]),
+    ("tolerations", [{"operator": "Exists"}, {"key": "control", "value": "true", "effect": "NoSchedule"},
+                     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                      "tolerationSeconds": 300}]),
+    ("fullnameOverride", "n" * 63),
+    ("nameOverride", "models-2"),
+])
+def test_the_schema_takes_what_kubernetes_takes(name: str, value: object) -> None:
+    jsonschema.validate({**VALUES, name: value}, SCHEMA)
 
 
 def strict(node: dict[str, Any], path: str = "") -> list[str]:
