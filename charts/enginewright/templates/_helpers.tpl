@@ -40,12 +40,34 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
-{{- define "enginewright.labels" -}}
+{{- define "enginewright.ownLabels" -}}
 {{ include "enginewright.selectorLabels" . }}
 app.kubernetes.io/part-of: enginewright
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end }}
+
+{{/* The user's count, but for those that pods are selected by, and the one that Helm knows its objects by. */}}
+{{- define "enginewright.labels" -}}
+{{- if .Values.commonLabels }}
+{{- $own := include "enginewright.ownLabels" . | fromYaml }}
+{{- $fixed := include "enginewright.selectorLabels" . | fromYaml }}
+{{- $_ := set $fixed "app.kubernetes.io/managed-by" .Release.Service }}
+{{- mergeOverwrite $own .Values.commonLabels $fixed | toYaml }}
+{{- else }}
+{{- include "enginewright.ownLabels" . }}
+{{- end }}
+{{- end }}
+
+{{/* With further labels of one object: list of the root context and those. */}}
+{{- define "enginewright.labelsAnd" -}}
+{{- $labels := include "enginewright.labels" (index . 0) }}
+{{- with index . 1 }}
+{{- mergeOverwrite (fromYaml $labels) . | toYaml }}
+{{- else }}
+{{- $labels }}
+{{- end }}
 {{- end }}
 
 {{/* Each key once: what reads YAML strictly, as Kustomize behind Helm does, refuses one that is there twice. */}}

@@ -76,3 +76,43 @@ def test_the_longest_name_leaves_room_for_that_of_the_service(objects: Objects) 
     """Of a Service it has at most 63 characters."""
     (service,) = objects({"fullnameOverride": f"{'n' * 54}-{'n' * 8}"})["Service"]
     assert service["metadata"]["name"] == f"{'n' * 54}-metrics"
+
+
+MONITORED = {"serviceMonitor": {"enabled": True, "labels": {"team": "monitoring"}}, "podMonitor": {"enabled": True},
+             "prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}}
+
+
+@pytest.mark.parametrize("more", [
+    {"replicas": 2, "watchNamespaces": ["team-a"]}, {"metrics": MONITORED, "networkPolicy": {"enabled": True}},
+], ids=["namespaces", "cluster"])
+def test_common_labels_are_on_every_object(objects: Objects, more: Values) -> None:
+    fixed = {"app.kubernetes.io/name": "enginewright", "app.kubernetes.io/instance": "demo",
+             "app.kubernetes.io/component": "operator", "app.kubernetes.io/managed-by": "Helm"}
+    asked = {**dict.fromkeys(fixed, "mine"), "app.kubernetes.io/part-of": "platform", "team": "inference"}
+    found = objects({"commonLabels": asked, **more})
+    for item in (item for items in found.values() for item in items):
+        team = "monitoring" if item["kind"] == "ServiceMonitor" else "inference"
+        expected = {**fixed, "app.kubernetes.io/part-of": "platform", "team": team}
+        assert expected.items() <= item["metadata"]["labels"].items(), item["kind"]
+    (deployment,), (plain,) = found["Deployment"], objects(more)["Deployment"]
+    assert deployment["spec"]["selector"] == plain["spec"]["selector"]
+    assert deployment["spec"]["template"]["metadata"]["labels"]["team"] == "inference"
+
+
+def test_no_label_of_a_monitor_is_there_twice(render: Callable[[Values], str]) -> None:
+    text = render({"commonLabels": {"team": "inference"}, "metrics": MONITORED})
+    (monitor,) = (part for part in text.split("---\n") if "\nkind: ServiceMonitor\n" in part)
+    assert monitor.count("team: ") == 1
+
+
+def test_spread_is_the_charts_or_the_users(objects: Objects) -> None:
+    zones = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    others = {**zones, "topologyKey": "rack", "labelSelector": {"matchLabels": {"team": "inference"}}}
+    found = objects({"replicas": 2, "topologySpreadConstraints": [others, zones]})
+    selector = found["Deployment"][0]["spec"]["selector"]
+    spread = found["Deployment"][0]["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert spread == [others, {**zones, "labelSelector": selector}]
+    (own,) = pod_of(objects, {"replicas": 2})["topologySpreadConstraints"]
+    assert own["topologyKey"] == "kubernetes.io/hostname"
+    assert "topologySpreadConstraints" not in pod_of(objects, {})
+    assert pod_of(objects, {"topologySpreadConstraints": [zones]})["topologySpreadConstraints"] == spread[1:]
