@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.status import RevisionStatus, Status, read
 from enginewright.core.way_back import way_back
 
@@ -52,7 +53,20 @@ def release(obj: Mapping[str, Any]) -> tuple[Annotations, str]:
 
 def retry(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
     """``stamp`` is any value that was not there before."""
-    return {labels.RETRY: stamp}, f"what failed of {obj['metadata']['name']} is tried again"
+    name, status = _read(obj)
+    if not (_failed(status) or status.classes):  # what failed of a fleet may stand in the objects of its classes
+        raise WishError(f"nothing of {name} has failed, so there is nothing to try again; its engine is built anew by "
+                        + kubectl(f"optimisedmodel rebuild {name}", obj["metadata"].get("namespace") or ""))
+    return {labels.RETRY: stamp}, f"what failed of {name} is tried again"
+
+
+def _failed(status: Status) -> bool:
+    """Whether it remembers anything that another value of the annotation lets go."""
+    steps = any(step and (step.failure or step.last_failure) for step in (status.source, status.build))
+    given_up = status.rollout and status.rollout.rolled_back
+    passed_over = status.placement and status.placement.tried
+    told = any(labels.RETRY in entry.message for entry in status.conditions)
+    return bool(steps or given_up or passed_over or status.contest or told)
 
 
 def rebuild(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
