@@ -252,7 +252,7 @@ async def test_a_new_source_rolls_out_beside_the_old_engine(
     kubelet.script.build = "hold"
     kubelet.script.digest = f"sha256:{'c' * 64}"
     await models.patch({"spec": {"source": {"uri": "pvc://models/minilm-v2"}}})
-    await models.wait("EngineBuilt", "Unknown")
+    await models.wait("EngineBuilt", "False", "Building")
     assert (await models.condition("Available"))["status"] == "True"
     kubelet.script.build = "succeed"
     await models.wait("Ready", "True")
