@@ -22,19 +22,21 @@ demo-clean: venv ## Remove everything that the demo made
 test: ## Everything: static checks, unit, golden, property, integration and end-to-end tests
 	hack/dev/check.sh
 
-test-unit: venv ## Unit, golden and property tests (a minute on two cores; no server, no cluster, not the studies of make test)
-	$(VENV)/bin/pytest -q -n "$$(nproc)" --hypothesis-profile quick -m "not triton and not torch and not study" tests/unit tests/golden
+test-unit: venv ## Unit, golden, property and security tests (no server, no cluster, not the studies of make test)
+	$(VENV)/bin/pytest -q -n "$$(nproc)" --hypothesis-profile quick -m "not triton and not torch and not study and not integration" \
+	  tests/unit tests/golden tests/security tests/fuzz
 
 .PHONY: fuzz
-fuzz: venv ## The property tests with new examples, many more of them (ARGS="-k simulated")
-	$(VENV)/bin/pytest -q -n "$$(nproc)" --timeout 3600 --hypothesis-profile fuzz -m "not triton and not torch" tests/unit $(ARGS)
+fuzz: venv ## Parsers of foreign bytes and all property tests with new examples, many more of them (ARGS="-k manifests")
+	$(VENV)/bin/pytest -q -n "$$(nproc)" --timeout 3600 --hypothesis-profile fuzz -m "not triton and not torch and not integration" \
+	  tests/fuzz tests/security tests/unit $(ARGS)
 
 test-triton: venv ## Tests of the builder that export with PyTorch or start a real tritonserver
-	$(VENV)/bin/pytest -q -m "triton or torch" tests/unit tests/integration
+	$(VENV)/bin/pytest -q -m "triton or torch" tests/unit tests/integration tests/security
 
 test-integration: venv test-deps ## Tests against a real kube-apiserver, two files at a time
 	@hack/cluster/cluster build >/dev/null
-	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "not triton" tests/integration
+	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "integration and not triton" tests/integration tests/security
 
 test-e2e: venv test-deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every check, cheapest first, and ends with a table of times and pytest's own summaries.
 #
-# Static checks and unit tests all run even when one fails, so that one run shows all there is to mend; what starts
-# servers runs only when they pass. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
+# Every step runs even when another fails, so that one run shows all there is to mend; only without an environment nothing
+# can run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
 set -uo pipefail
 . "$(dirname "$0")/../lib/common.sh"
 cd "$REPO_ROOT" || exit 1
@@ -54,6 +54,18 @@ report() {
   done
   echo
   [[ ${#summaries[@]} -eq 0 ]] || printf '%s\n' "${summaries[@]}"
+  list_failures
+}
+
+# All that failed, once more at the end: pytest's own lines of the steps, and the last lines of every other step.
+list_failures() {
+  local i name
+  for i in "${!names[@]}"; do
+    name="${names[$i]}"
+    [[ "${results[$i]}" == FAILED && -f "$logs/$name.log" ]] || continue
+    printf '\n%s failed (build/test/%s.log):\n' "$name" "$name"
+    grep -E '^(FAILED|ERROR) ' "$logs/$name.log" || tail -5 "$logs/$name.log"
+  done
 }
 
 step environment hack/dev/bootstrap.sh
@@ -65,30 +77,22 @@ step lint "$VENV/bin/ruff" check .
 step types "$VENV/bin/mypy"
 step imports "$VENV/bin/lint-imports" --no-logo
 step generated make --no-print-directory verify
-tests unit -n "$(nproc)" -m "not triton and not torch" tests/unit tests/golden
-
-if ((failed)); then
-  warn "tests with servers and clusters not started: mend the above first"
-  note triton - "not run"
-  note integration - "not run"
-  note e2e - "not run"
+tests unit -n "$(nproc)" -m "not triton and not torch and not integration" tests/unit tests/golden tests/security tests/fuzz
+tests triton -m "triton or torch" tests/unit tests/integration tests/security
+step packages hack/bin-deps.sh --tests
+step programs hack/cluster/cluster build  # by a test it would be within its time limit
+# One at a time, where `make test-integration` runs two: this decides what lands, and two on two cores gain two minutes
+# and lose a run now and then.
+tests integration -m "integration and not triton" tests/integration tests/security
+if reason="$(hack/dev/can-run-node.sh)"; then
+  end_to_end
+elif [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
+  warn "end-to-end tests must run here and cannot: $reason"
+  note e2e - FAILED
+  failed=1
 else
-  tests triton -m "triton or torch" tests/unit tests/integration
-  step packages hack/bin-deps.sh --tests
-  step programs hack/cluster/cluster build  # by a test it would be within its time limit
-  # One at a time, where `make test-integration` runs two: this decides what lands, and two on two cores gain two minutes
-  # and lose a run now and then.
-  tests integration -m "not triton" tests/integration
-  if reason="$(hack/dev/can-run-node.sh)"; then
-    end_to_end
-  elif [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
-    warn "end-to-end tests must run here and cannot: $reason"
-    note e2e - FAILED
-    failed=1
-  else
-    warn "end-to-end tests skipped: $reason"
-    note e2e - "skipped: $reason"
-  fi
+  warn "end-to-end tests skipped: $reason"
+  note e2e - "skipped: $reason"
 fi
 
 report
