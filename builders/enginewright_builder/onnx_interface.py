@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 
@@ -10,6 +12,9 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import BATCH
 
 _FIELD = "spec.source.uri"
+_NUMBERS = frozenset(onnx.helper.get_all_tensor_dtypes()) - {onnx.TensorProto.STRING}
+# It becomes part of a file's name, and stands in Triton's configuration and in messages.
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 
 def graph_interface(model: onnx.ModelProto) -> Interface:
@@ -23,7 +28,11 @@ def graph_interface(model: onnx.ModelProto) -> Interface:
 
 def _spec(value: onnx.ValueInfoProto, side: str) -> TensorSpec:
     tensor = value.type.tensor_type
-    if not value.type.HasField("tensor_type") or tensor.elem_type == onnx.TensorProto.STRING:
+    if not isinstance(value.name, str) or not _NAME.fullmatch(value.name):  # bytes, where it is no UTF-8
+        raise UserError("InterfaceInvalid", f"{side} {value.name[:60]!r} has a name that is empty, longer than 200 "
+                        "characters or holds control characters", field=_FIELD, value=value.name[:200],
+                        remedy="export the model with plain names of inputs and outputs")
+    if not value.type.HasField("tensor_type") or tensor.elem_type not in _NUMBERS:
         raise UserError("InterfaceInvalid", f"{side} {value.name!r} is no tensor of numbers", field=_FIELD,
                         value=value.name, remedy="export a graph with numeric tensors only")
     dims = tensor.shape.dim

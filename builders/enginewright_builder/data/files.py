@@ -6,19 +6,23 @@
 
 from __future__ import annotations
 
-import json
+import io
+import math
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.errors import UserError
+from enginewright_builder.foreign_json import parsed
 from enginewright_builder.shapes import is_text_interface, numpy_dtype, shape_text, size_range
 from enginewright_builder.tensors import Array
 
@@ -26,6 +30,10 @@ _FORMATS = 'give .npz with one array an input, or .jsonl with {"text": …} or {
 _SAVEZ = "write it with numpy.savez, from numeric arrays"
 # NumPy's kinds.
 _NUMBERS = "biuf"
+# Of one file, unpacked, and of the samples in it: a gate that runs for days needs fewer.
+MOST_BYTES, MOST_SAMPLES = 64 << 30, 5_000_000
+# Of a header, in bytes: NumPy's own limit.
+_HEADER = 10_000
 # A larger share of samples in both sets than this, and they are one set; fewer are left out of the calibration.
 SHARED_LIMIT = 0.1
 
@@ -93,10 +101,13 @@ def read_samples(path: Path, where: DataField = EVALUATION) -> SampleFile:
 
 def _read_npz(path: Path, where: DataField) -> SampleFile:
     try:
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError,
-            KeyError) as error:  # TypeError of a bare array, NotImplementedError of an unknown compression
+    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError,
+            KeyError, RuntimeError, SyntaxError, tokenize.TokenError) as error:
+        # TypeError of a bare array, NotImplementedError of an unknown compression, RuntimeError of an encryption, and
+        # the last two of a header that is no Python.
         raise where.invalid(f"{path.name} cannot be read: {error}", path, _SAVEZ) from error
     if wrong := [name for name, array in arrays.items() if array.dtype.kind not in _NUMBERS]:
         raise where.invalid(f"{path.name}: {wrong[0]} holds {arrays[wrong[0]].dtype}, expected numbers", path,
@@ -112,9 +123,39 @@ def _read_npz(path: Path, where: DataField) -> SampleFile:
     return SampleFile(rows=tuple({name: array[index] for name, array in arrays.items()} for index in range(count)))
 
 
+def _check_sizes(path: Path) -> None:
+    """What headers promise is there: an array is made before it is read. Raises ``ValueError``, and what readers of
+    archives and headers do."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES >> 30} GiB, unpacked")
+        for member in members:
+            with archive.open(member) as file:
+                header = file.read(_HEADER + 12)
+            shape, size = _promised(header)
+            if size != member.file_size:
+                raise ValueError(f"{member.filename[:100]} promises {size} bytes, and has {member.file_size}")
+            if shape and (shape[0] > MOST_SAMPLES or (shape[0] and not math.prod(shape))):
+                raise ValueError(f"{member.filename[:100]} has {shape[0]} samples, of shape {list(shape[1:])}")
+
+
+def _promised(header: bytes) -> tuple[tuple[int, ...], int]:
+    """The shape, and the length of the member in bytes, with the header."""
+    file, library = io.BytesIO(header), cast(Any, np.lib.format)  # it has no types
+    version = library.read_magic(file)
+    read = library.read_array_header_1_0 if version == (1, 0) else library.read_array_header_2_0
+    shape, _, dtype = read(file, max_header_size=_HEADER)
+    if any(size < 0 for size in shape):
+        raise ValueError(f"a size below zero: {shape}")
+    return shape, file.tell() + math.prod(shape) * dtype.itemsize
+
+
 def _read_jsonl(path: Path, where: DataField) -> SampleFile:
     texts: list[str] = []
     rows: list[Mapping[str, Array]] = []
+    if path.stat().st_size > MOST_BYTES:
+        raise where.invalid(f"{path.name} has more than {MOST_BYTES >> 30} GiB", path, "give fewer samples")
     try:
         # Not splitlines: JSON's strings may hold other characters that end lines of text.
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -135,7 +176,7 @@ def _read_jsonl(path: Path, where: DataField) -> SampleFile:
 
 def _parse_line(line: str, at: str, path: Path, where: DataField) -> dict[str, object]:
     try:
-        entry = json.loads(line)
+        entry = parsed(line)
     except ValueError as error:
         raise where.invalid(f"{at}: not JSON: {error}", path, _FORMATS) from error
     if not isinstance(entry, dict) or not entry:
@@ -157,7 +198,7 @@ def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) 
     for name, value in entry.items():
         try:
             row[name] = np.asarray(value)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise where.invalid(f"{at}: {name}: {error}", path, "write a full, rectangular list of numbers") from error
         if row[name].dtype.kind not in _NUMBERS:
             raise where.invalid(f"{at}: {name}: expected numbers, got {str(value)[:60]!r}", path, _FORMATS)

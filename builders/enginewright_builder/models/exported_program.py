@@ -15,8 +15,9 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
+from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.shapes import BATCH, UNBOUNDED, checked
-from enginewright_builder.sources.exported_program import check_exported_program
+from enginewright_builder.sources.exported_program import check_exported_program, check_program
 
 _FIELD = "spec.source.uri"
 
@@ -25,6 +26,7 @@ def load_exported_program(path: Path, interface: Interface | None, device: str =
     """Raises :class:`UserError` ``SourceCorrupt``, ``PickleRefused``, ``UnsupportedModel``, ``BatchFixed`` or
     ``InterfaceInvalid``."""
     check_exported_program(path)
+    check_as_torch_reads(path, check_program)
     program = _load(path)
     # Guards are code: the graph answers without them.
     program._guards_code = []

@@ -13,7 +13,6 @@ os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from enginewright_builder.models.base import Tokenize
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.shapes import BATCH
-from enginewright_builder.sources.formats import check_config
+from enginewright_builder.sources.formats import check_config, read_settings
 from enginewright_builder.tensors import Tensors
 
 _FIELD = "spec.source.uri"
@@ -64,8 +63,9 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
 
 def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]]:
     architectures = config.get("architectures") or []
-    kind = getattr(transformers, str(architectures[0]), None) if architectures else transformers.AutoModel
-    if kind is None:
+    kind: Any = getattr(transformers, architectures[0], None) if architectures else transformers.AutoModel
+    # Of the library's names only models: it has programs, too.
+    if architectures and not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise UserError("UnsupportedModel", f"this builder does not know the architecture {architectures[0]!r}",
                         field=_FIELD, value=architectures[0],
                         remedy="export the model with torch.export.save or to ONNX")
@@ -145,9 +145,10 @@ def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
         limits[0] = model.config.max_position_embeddings - (model.config.pad_token_id or 0) - 1
     settings = path / "sentence_bert_config.json"
     if settings.is_file():
-        limits.append(json.loads(settings.read_text(encoding="utf-8")).get("max_seq_length"))
+        limits.append(read_settings(settings).get("max_seq_length"))
     # Tokenizers say 1e30 when nobody set a limit.
-    return min((int(limit) for limit in limits if limit and 0 < limit < 1_000_000), default=DEFAULT_TOKENS)
+    return min((int(limit) for limit in limits if isinstance(limit, int | float) and 1 <= limit < 1_000_000),
+               default=DEFAULT_TOKENS)
 
 
 def _image_inputs(model: Any) -> tuple[TensorSpec, ...]:

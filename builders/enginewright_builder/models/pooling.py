@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ import torch
 from torch import nn
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.foreign_json import parsed
+from enginewright_builder.sources.own_names import leads_astray
 
 _FIELD = "spec.source.uri"
 _MODES = ("mean", "cls", "max", "mean_sqrt_len")
@@ -33,10 +34,16 @@ def read_sentence_modules(path: Path) -> SentenceModules | None:
     if not (path / "modules.json").is_file():
         return None
     pooling, normalize = "", False
-    for entry in _read(path / "modules.json"):
+    modules = _read(path / "modules.json")
+    if not isinstance(modules, list) or not all(isinstance(entry, dict) for entry in modules):
+        raise _corrupt(path / "modules.json", "it is no list of steps")
+    for entry in modules:
         kind = str(entry.get("type", "")).rsplit(".", 1)[-1]
         if kind == "Pooling":
-            pooling = _pooling_mode(_read(path / str(entry.get("path", "")) / "config.json"))
+            step = str(entry.get("path", ""))
+            if leads_astray(step):
+                raise _corrupt(path / "modules.json", f"the step in {step[:100]!r} is no part of the folder")
+            pooling = _pooling_mode(_read(path / step / "config.json"))
         elif kind == "Normalize":
             normalize = True
         elif kind != "Transformer":
@@ -47,16 +54,21 @@ def read_sentence_modules(path: Path) -> SentenceModules | None:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError("SourceCorrupt", f"{path.name}: {error}", field=_FIELD, value=path,
-                        remedy="copy the folder again") from error
+        raise _corrupt(path, str(error)) from error
 
 
-def _pooling_mode(config: dict[str, Any]) -> str:
+def _corrupt(path: Path, what: str) -> UserError:
+    return UserError("SourceCorrupt", f"{path.name}: {what}", field=_FIELD, value=path, remedy="copy the folder again")
+
+
+def _pooling_mode(config: Any) -> str:
+    if not isinstance(config, dict):
+        config = {}
     modes = [mode for flag, mode in _FLAGS.items() if config.get(flag)]
     stated = config.get("pooling_mode")
-    modes = modes or ([stated] if isinstance(stated, str) else list(stated or ()))
+    modes = modes or (stated if isinstance(stated, list) else [stated])
     if len(modes) != 1 or modes[0] not in _MODES:
         raise UserError("UnsupportedModel", f"pooling {modes or 'of no kind'} is not supported", field=_FIELD,
                         value=modes, remedy=f"use one of {', '.join(_MODES)}, or export the model to ONNX")

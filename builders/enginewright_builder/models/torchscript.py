@@ -23,8 +23,10 @@ from enginewright_builder.models.torch_base import (
     with_free_sizes,
 )
 from enginewright_builder.models.torch_precision import flatten
+from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import checked, size_range
+from enginewright_builder.sources.torchscript import check_script, check_torchscript
 from enginewright_builder.tensors import Tensors
 
 
@@ -58,8 +60,10 @@ class TorchScriptModel(TorchModel):
 
 
 def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu") -> TorchScriptModel:
-    """Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt`` or
+    """Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt``, ``PickleRefused`` or
     ``UnsupportedModel``."""
+    check_torchscript(path)
+    check_as_torch_reads(path, check_script)
     module = _load(path)
     arguments = [argument.name for argument in module.forward.schema.arguments[1:]]  # type: ignore[attr-defined]
     if interface is None or not interface.inputs:

@@ -2,9 +2,9 @@
 
 A file's digest is the SHA-256 of its bytes, so ``sha256sum`` gives the same. A folder's is the SHA-256 of this text:
 the line ``enginewright-directory-v1``, then one line ``<sha256 of the file>  <path relative to the folder>`` for each
-file in order of the paths' UTF-8 bytes. Left out: ``.git``, ``lost+found``, and names that begin with ``..`` (the
-kubelet's time-stamped folders in projected volumes, whose content appears once more under plain names). Modes and times
-do not count.
+file in order of the paths' UTF-8 bytes. Left out are the kubelet's time-stamped folders in projected volumes and its
+links to them, whose content appears once more under plain names, and a ``lost+found`` that may not be listed: nothing
+in a source may lead there (``own_names.py``). Modes and times do not count.
 
 The digest of an ONNX file that takes tensors from files beside it is the SHA-256 of the line ``enginewright-onnx-v1``,
 then the line ``<sha256 of the graph>``, then one line ``<sha256 of the file>  <its name in the graph>`` for each of
@@ -21,10 +21,10 @@ from pathlib import Path
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.base import CHUNK_BYTES
 from enginewright_builder.sources.external_data import external_files
+from enginewright_builder.sources.own_names import LOST_FOUND, is_kubelets
 
 _HEADER, _GRAPH_HEADER = b"enginewright-directory-v1\n", b"enginewright-onnx-v1\n"
 _SOURCE = "spec.source.uri"
-_LEFT_OUT = frozenset({".git", "lost+found"})
 
 
 def content_digest(path: Path, field: str = _SOURCE) -> str:
@@ -65,7 +65,7 @@ def sorted_files(root: Path, field: str = "spec.source.uri") -> list[tuple[str, 
 
 def _files(root: Path, field: str) -> Iterator[tuple[str, Path]]:
     for folder, names, files in os.walk(root, onerror=_raise, followlinks=False):
-        names[:] = [name for name in names if not _left_out(name)]
+        names[:] = [name for name in names if not is_kubelets(Path(folder) / name)]
         # A linked folder is listed among the folders but not walked: take its files, if it stays inside.
         for name in [name for name in names if (Path(folder) / name).is_symlink()]:
             linked = _inside(root, Path(folder) / name, field)
@@ -74,18 +74,16 @@ def _files(root: Path, field: str) -> Iterator[tuple[str, Path]]:
             for relative, file in _files(linked, field):
                 yield f"{(Path(folder) / name).relative_to(root).as_posix()}/{relative}", file
         for name in files:
-            if not _left_out(name):
-                path = Path(folder) / name
+            path = Path(folder) / name
+            if not is_kubelets(path):
                 yield path.relative_to(root).as_posix(), _inside(root, path, field)
 
 
 def _raise(error: OSError) -> None:
-    """What may not be listed is not empty: a digest without it would be that of another folder."""
-    raise error
-
-
-def _left_out(name: str) -> bool:
-    return name in _LEFT_OUT or name.startswith("..")
+    """What may not be listed is not empty: a digest without it would be that of another folder. But of the file
+    system's own folder nothing is ever read."""
+    if not isinstance(error, PermissionError) or os.path.basename(error.filename) != LOST_FOUND:
+        raise error
 
 
 def _inside(root: Path, path: Path, field: str) -> Path:

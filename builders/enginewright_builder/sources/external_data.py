@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.sources.own_names import leads_astray
 
 _REMEDY = ("put all files of the model into one folder and name that; a file that is not on a volume is "
            "fetched alone")
+# Protobuf's own limit.
+MOST_GRAPH = 2 << 30
 # What other formats begin with: a ZIP archive (PyTorch's own are) and pickles of protocol 2 and later.
 _NO_GRAPH = (b"PK\x03\x04", *(bytes([0x80, protocol]) for protocol in range(2, 6)))
 
@@ -26,10 +29,11 @@ class ExternalFile:
 def external_files(graph: Path, field: str = "spec.source.uri") -> list[ExternalFile]:
     """Each once, in the order of the names' UTF-8 bytes; none for what is no ONNX graph.
 
-    Raises :class:`UserError` ``SourceCorrupt`` where one is missing, or lies outside the graph's folder.
+    Raises :class:`UserError` ``SourceCorrupt`` where one is missing, or lies outside the graph's folder or in what is
+    no part of it.
     """
     with graph.open("rb") as file:
-        if file.read(4).startswith(_NO_GRAPH):
+        if graph.stat().st_size > MOST_GRAPH or file.read(4).startswith(_NO_GRAPH):
             return []
     import onnx  # 0.3 s to import: only where there may be an ONNX to look at
 
@@ -38,11 +42,20 @@ def external_files(graph: Path, field: str = "spec.source.uri") -> list[External
         model = onnx.load(str(graph), load_external_data=False)
     except Exception:  # the parser raises classes of the protobuf implementation in use
         return []
-    locations = {entry.value for tensor in _tensors(model) for entry in tensor.external_data if entry.key == "location"}
-    return [_found(graph, location, field) for location in sorted(locations - {""}, key=str.encode)]
+    locations = {reference(tensor).get("location", "") for tensor in tensors(model)}
+    return [external_file(graph, location, field) for location in sorted(locations - {""}, key=str.encode)]
 
 
-def _tensors(message: Any) -> Iterator[Any]:
+def reference(tensor: Any) -> dict[str, str]:
+    """Where a tensor lies. What is no text, protobuf gives as bytes: no file has the name that is made of them."""
+    return {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode(errors="backslashreplace")
+
+
+def tensors(message: Any) -> Iterator[Any]:
     """All ``TensorProto`` in ``message``: initializers, sparse ones, and those in attributes, inner graphs and
     functions."""
     for descriptor, value in message.ListFields():
@@ -53,15 +66,17 @@ def _tensors(message: Any) -> Iterator[Any]:
             if kind.name == "TensorProto":
                 yield one
             else:
-                yield from _tensors(one)
+                yield from tensors(one)
 
 
-def _found(graph: Path, location: str, field: str) -> ExternalFile:
+def external_file(graph: Path, location: str, field: str = "spec.source.uri") -> ExternalFile:
+    """Raises as :func:`external_files`."""
     folder = graph.parent.resolve()
-    path = (folder / location).resolve()
-    if not path.is_relative_to(folder):
-        raise UserError("SourceCorrupt", f"{graph.name} takes weights from {location!r}, outside its folder",
-                        field=field, value=graph, remedy=_REMEDY)
+    astray = leads_astray(location)
+    path = folder if astray else (folder / location).resolve()
+    if astray or not path.is_relative_to(folder):
+        raise UserError("SourceCorrupt", f"{graph.name} takes weights from {location[:200]!r}, outside its folder "
+                        "or in what is no part of it", field=field, value=graph, remedy=_REMEDY)
     if not path.is_file():
         raise UserError("SourceCorrupt", f"{graph.name} takes weights from {location!r}, which is missing",
                         field=field, value=graph, remedy=_REMEDY)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.foreign_json import parsed
 from enginewright_builder.sources.exported_program import check_exported_program
 from enginewright_builder.sources.integrity import check_onnx, check_safetensors
+from enginewright_builder.sources.own_names import leads_astray
+from enginewright_builder.sources.torch_archive import without_folder
+from enginewright_builder.sources.torchscript import check_torchscript
 
 FORMATS = ("onnx", "huggingface", "exported-program", "torchscript")
 
@@ -18,6 +22,8 @@ FORMATS = ("onnx", "huggingface", "exported-program", "torchscript")
 METRIC_FILE = "metric.onnx"
 
 _FIELD = "spec.source.uri"
+# Of a file of settings, in bytes: weights' names of the largest models take a few MiB.
+MOST_SETTINGS = 64 << 20
 PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 PICKLE_REMEDY = ("a pickle can run any code when it is opened: convert the weights to safetensors "
                   "(model.save_pretrained(DIR) does), or export the model with torch.export.save or to ONNX")
@@ -108,6 +114,7 @@ def _locate_file(path: Path) -> Located:
 def _locate_archive(path: Path) -> Located:
     members = _members(path)
     if "constants.pkl" in members and any(name.startswith("code/") for name in members):
+        check_torchscript(path)
         return Located(path=path, format="torchscript")
     if "archive_format" in members or "serialized_exported_program.json" in members:
         check_exported_program(path)
@@ -134,41 +141,70 @@ def _members(path: Path) -> set[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise UserError("SourceCorrupt", f"{path.name} is a damaged archive: {error}", field=_FIELD, value=path,
                         remedy="copy the file again and state its digest") from error
-    roots = {name.split("/", 1)[0] for name in names}
-    wrapped = len(roots) == 1 and all("/" in name for name in names)
-    return {name.split("/", 1)[1] for name in names} if wrapped else set(names)
+    return set(without_folder(names))
 
 
 def check_config(path: Path) -> dict[str, Any]:
     """``config.json`` as a dict. Raises ``SourceCorrupt``, or ``UnsupportedModel`` where the model brings own code."""
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise UserError("SourceCorrupt", f"config.json: {error}", field=_FIELD, value=path,
-                        remedy="copy the folder again") from error
-    if not isinstance(config, dict):
-        raise UserError("SourceCorrupt", "config.json is not an object", field=_FIELD, value=path,
-                        remedy="copy the folder again")
-    if config.get("auto_map"):
-        raise UserError("UnsupportedModel", "the model needs Python code of its own (auto_map in config.json), which "
-                        "is "
+    config = read_settings(path)
+    architectures = config.get("architectures") or []
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise _unreadable(path, "architectures is no list of names")
+    if key := next(filter(_names_code, _keys(config)), None):
+        raise UserError("UnsupportedModel", f"the model needs Python code of its own ({key} in config.json), which is "
                         "never run", field=_FIELD, value=path, remedy="export it with torch.export.save or to ONNX")
     return config
 
 
+def _names_code(setting: tuple[str, Any]) -> bool:
+    """Of a model or one of its parts: classes in files beside it, or kernels that a hub has."""
+    key, value = setting
+    return bool(value) if key == "auto_map" else key.endswith("attn_implementation") and "/" in str(value)
+
+
+def _keys(config: Any) -> Iterator[tuple[str, Any]]:
+    stack = [config]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield from item.items()
+        if isinstance(item, dict | list):
+            stack.extend(item.values() if isinstance(item, dict) else item)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """A file of the folder that has one JSON object. Raises ``SourceCorrupt``."""
+    try:
+        if path.stat().st_size > MOST_SETTINGS:
+            raise ValueError(f"it is longer than {MOST_SETTINGS >> 20} MiB")
+        settings = parsed(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise _unreadable(path, str(error)) from error
+    if not isinstance(settings, dict):
+        raise _unreadable(path, "it is no object")
+    return settings
+
+
+def _unreadable(path: Path, what: str) -> UserError:
+    return UserError("SourceCorrupt", f"{path.name}: {what}", field=_FIELD, value=path, remedy="copy the folder again")
+
+
 def check_weight_index(path: Path) -> None:
-    """Every shard that the index names is there. Raises ``SourceCorrupt``."""
+    """Every shard that the index names is there, in the folder itself. Raises ``SourceCorrupt``."""
     index = path / "model.safetensors.index.json"
     if not index.is_file():
         return
-    try:
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError) as error:
-        raise UserError("SourceCorrupt", f"{index.name}: {error}", field=_FIELD, value=path,
-                        remedy="copy the folder again") from error
+    weights = read_settings(index).get("weight_map")
+    if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights.values()):
+        raise _unreadable(index, "weight_map is no table of files")
+    shards = set(weights.values())
+    # What is checked is what lies in the folder itself: a name that leads elsewhere would be opened unchecked.
+    if strange := sorted(name for name in shards if leads_astray(name) or "/" in name
+                         or not name.endswith(".safetensors")):
+        raise _unreadable(index, f"{strange[0][:100]!r} is no safetensors file of the folder")
     if missing := sorted(name for name in shards if not (path / name).is_file()):
         raise UserError("SourceCorrupt", f"{missing[0]} is named in {index.name} but not there", field=_FIELD,
                         value=path,

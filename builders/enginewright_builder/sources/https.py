@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import httpx
 
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
+from enginewright_builder.sources.remote import check_names, is_loopback, is_near
 
 ATTEMPTS = 4
 # Statuses worth another try: timeout, too early, throttled, and the server's own troubles.
@@ -31,6 +31,11 @@ class HttpsFetcher:
     def fetch(self, uri: str, context: FetchContext) -> Path:
         _check_transport(uri, context)
         name = PurePosixPath(unquote(urlsplit(uri).path)).name or "download"
+        try:
+            check_names([name])
+        except ValueError as error:
+            raise UserError("SourceUriInvalid", f"{uri!r}: {error}", field=context.field, value=uri,
+                            remedy="write an address that ends in the file's name") from error
         context.scratch.mkdir(parents=True, exist_ok=True)
         target, partial = context.scratch / name, context.scratch / f"{name}.part"
         try:
@@ -58,21 +63,23 @@ def _check_transport(uri: str, context: FetchContext) -> None:
     if not parts.hostname:
         raise UserError("SourceUriInvalid", f"{uri!r} names no host", field=context.field, value=uri,
                         remedy="write https://host/path")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme.lower() != "https" and (parts.scheme.lower() != "http" or not is_loopback(parts.hostname)):
         raise UserError("SourceUriInvalid", f"{uri!r} is not encrypted", field=context.field, value=uri,
                         remedy="use https://; plain http:// is taken from this machine only")
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _check_redirect(uri: str, following: str, context: FetchContext) -> None:
+    """Nothing is asked for in the clear; and who answers from elsewhere names no service of this machine or of the
+    node's, which would answer to the build Job alone."""
+    _check_transport(following, context)
+    if is_near(urlsplit(following).hostname or "") and not is_near(urlsplit(uri).hostname or ""):
+        raise UserError("SourceUriInvalid", f"{uri!r} is redirected to {following[:200]!r}, an address of the build "
+                        "Job's own machine", field=context.field, value=uri, remedy="name the file's own address")
 
 
 def _download(uri: str, partial: Path, context: FetchContext) -> None:
-    # Before every request, those that follow a redirect too: nothing is asked for in the clear.
-    hooks = {"request": [lambda request: _check_transport(str(request.url), context)]}
+    # Before every request, those that follow a redirect too.
+    hooks = {"request": [lambda request: _check_redirect(uri, str(request.url), context)]}
     try:
         with (httpx.Client(timeout=_TIMEOUT, follow_redirects=True, event_hooks=hooks) as client,
               client.stream("GET", uri) as response):

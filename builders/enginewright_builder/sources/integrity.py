@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import struct
@@ -10,13 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.foreign_json import parsed
+from enginewright_builder.sources.external_data import MOST_GRAPH, external_file, reference, tensors
 
 _FIELD = "spec.source.uri"
 _REMEDY = "copy the file again and state its digest in spec.source.digest"
 # The format's own limit (safetensors README, "100MB" header).
 _SAFETENSORS_HEADER_LIMIT = 100_000_000
+_MOST_DIMENSIONS = 64
 _BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16,
          "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64, "F4": 4}
+# Compiled elsewhere, and opened by path.
+_COMPILED = frozenset({"EPContext"})
 # Custom domains that ONNX Runtime itself implements.
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft",
                             "com.microsoft.nchwc", "ai.onnx.training"})
@@ -36,7 +40,7 @@ def check_safetensors(path: Path) -> None:
         if length > min(size - 8, _SAFETENSORS_HEADER_LIMIT):
             raise _corrupt(path, f"promises a header of {length} bytes, the file has {size}")
         try:
-            header = json.loads(file.read(length))
+            header = parsed(file.read(length))
             ends = [_tensor_end(name, entry) for name, entry in header.items() if name != "__metadata__"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _corrupt(path, f"has a header that cannot be read: {error}") from error
@@ -45,10 +49,13 @@ def check_safetensors(path: Path) -> None:
         raise _corrupt(path, f"promises {promised} bytes of tensors and has {size - 8 - length}")
 
 
-def _tensor_end(name: str, entry: dict[str, Any]) -> int:
-    start, end = entry["data_offsets"]
-    if (bits := _BITS.get(entry["dtype"])) and (end - start) * 8 != math.prod(entry["shape"]) * bits:
-        raise ValueError(f"tensor {name!r} of shape {entry['shape']} does not fit its {end - start} bytes")
+def _tensor_end(name: str, entry: Any) -> int:
+    (start, end), shape = entry["data_offsets"], entry["shape"]
+    numbers = (start, end, *shape[:_MOST_DIMENSIONS + 1])
+    if len(shape) > _MOST_DIMENSIONS or not all(type(one) is int and 0 <= one < 1 << 63 for one in numbers):
+        raise ValueError(f"tensor {name[:100]!r} has an offset or a size that is no number of bytes")
+    if (bits := _BITS.get(entry["dtype"])) and (end - start) * 8 != math.prod(shape) * bits:
+        raise ValueError(f"tensor {name[:100]!r} of shape {shape} does not fit its {end - start} bytes")
     return int(end)
 
 
@@ -57,6 +64,8 @@ def check_onnx(path: Path) -> None:
     operators."""
     import onnx  # 0.3 s to import: only where there is an ONNX to check
 
+    if path.stat().st_size > MOST_GRAPH:
+        raise _corrupt(path, "is longer than the 2 GiB that an ONNX graph can have")
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # the parser raises classes of the protobuf implementation in use
@@ -81,7 +90,7 @@ def _check_operators(path: Path, model: Any) -> None:
         if (node.domain, node.op_type) in functions:
             continue
         domain = "" if node.domain == "ai.onnx" else node.domain
-        if domain not in _KNOWN_DOMAINS:
+        if domain not in _KNOWN_DOMAINS or node.op_type in _COMPILED:
             raise _unsupported(path, node.op_type, node.domain)
         if domain in ("", "ai.onnx.ml") and not onnx.defs.has(node.op_type, versions.get(domain, 1), domain):
             raise _unsupported(path, node.op_type, node.domain or "ai.onnx")
@@ -99,16 +108,16 @@ def _all_nodes(graph: Any) -> list[Any]:
 
 def _check_external_data(path: Path, model: Any) -> None:
     """Weights beside the model are there, whole, and inside its folder."""
-    for tensor in model.graph.initializer:
-        entries = {entry.key: entry.value for entry in tensor.external_data}
+    for tensor in tensors(model):
+        entries = reference(tensor)
         if not (location := entries.get("location")):
             continue
-        file = (path.parent / location).resolve()
-        if not file.is_relative_to(path.parent.resolve()):
-            raise _corrupt(path, f"takes weights from {location!r}, outside its folder")
-        needed = int(entries.get("offset", 0)) + int(entries.get("length", 0))
-        if not file.is_file() or file.stat().st_size < needed:
-            raise _corrupt(path, f"needs {needed} bytes of weights in {location!r}, which is missing or shorter")
+        file = external_file(path, location).path
+        stated = [entries.get(key) or "0" for key in ("offset", "length")]
+        if not all(re.fullmatch(r"[0-9]{1,18}", number) for number in stated):
+            raise _corrupt(path, f"takes weights from {location[:200]!r} by an offset or length that is no number")
+        if file.stat().st_size < (needed := sum(map(int, stated))):
+            raise _corrupt(path, f"needs {needed} bytes of weights in {location[:200]!r}, which is shorter")
 
 
 def _unsupported(path: Path, operator: str, domain: str) -> UserError:

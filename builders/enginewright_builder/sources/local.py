@@ -28,7 +28,7 @@ class FileFetcher:
                             value=uri,
                             remedy="write file:///absolute/path with three slashes")
         path = Path(unquote(parts.path))
-        if ".." in path.parts:
+        if ".." in path.parts or "\0" in str(path):
             raise _escape(uri, context)
         return _existing(path.resolve(), uri, context)
 
@@ -49,7 +49,7 @@ class VolumeFetcher:
             raise UserError("SourceNotFound", f"volume claim {parts.netloc!r} is not mounted here (mounted: {known})",
                             field=context.field, value=uri, remedy="name a PersistentVolumeClaim of this namespace")
         relative = PurePosixPath(unquote(parts.path).lstrip("/"))
-        if ".." in relative.parts:
+        if ".." in relative.parts or "\0" in str(relative):
             raise _escape(uri, context)
         root = Path(mount).resolve()
         path = (root / relative).resolve()

@@ -9,8 +9,6 @@ redirected.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
-import json
 import os
 import re
 import time
@@ -25,9 +23,10 @@ from typing import Any, BinaryIO, Self, TypeVar
 import httpx
 
 from enginewright_builder.errors import BuilderError, TransientError, UserError
+from enginewright_builder.foreign_json import parsed
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
 from enginewright_builder.sources.registry_login import Login, login_for
-from enginewright_builder.sources.remote import bad_credentials, brief, denied
+from enginewright_builder.sources.remote import bad_credentials, brief, denied, is_loopback, is_near
 
 ATTEMPTS = 4
 MOST_REDIRECTS = 5
@@ -123,7 +122,7 @@ class Registry:
             if wanted.startswith("sha256:") and wanted != digest:
                 raise self.corrupt(f"the manifest that the registry gives is not {wanted}")
         try:
-            manifest = json.loads(content)
+            manifest = parsed(content)
         except ValueError as error:
             raise self.corrupt(f"the manifest {digest} is no JSON") from error
         if not isinstance(manifest, dict):
@@ -134,7 +133,7 @@ class Registry:
         """Some, for a hint; nothing where the registry does not tell."""
         try:
             with self._get("tags/list?n=8", {}) as response:
-                found = json.loads(_bounded(response, MANIFEST_BYTES)).get("tags") if response.is_success else None
+                found = parsed(_bounded(response, MANIFEST_BYTES)).get("tags") if response.is_success else None
         except (BuilderError, httpx.HTTPError, ValueError, AttributeError):
             return ""
         return f"; it has {', '.join(str(tag)[:128] for tag in found[:8])}" if isinstance(found, list) and found else ""
@@ -183,6 +182,10 @@ class Registry:
 
     def _next(self, url: httpx.URL, location: str) -> httpx.URL:
         following = url.join(location)
+        if is_near(following.host) and not is_near(self._base.host):
+            raise UserError("SourceUriInvalid", f"{self._uri} is redirected to {following.host}, an address of the "
+                            "build Job's own machine", field=self._context.field, value=self._uri,
+                            remedy="let the registry redirect to a name of its own")
         if following.scheme != "https" and (following.scheme, url.scheme) != ("http", "http"):
             raise UserError("SourceUriInvalid", f"{self._uri} is redirected to an address that is not encrypted, at "
                             f"{following.host}", field=self._context.field, value=self._uri,
@@ -211,7 +214,7 @@ class Registry:
             stream=True)
         try:
             self._check(response, "the registry's token service gives no token")
-            answer = json.loads(_bounded(response, ERROR_BYTES))
+            answer = parsed(_bounded(response, ERROR_BYTES))
             return str(answer.get("token") or answer["access_token"])
         except (ValueError, KeyError, AttributeError) as error:
             raise self._unreachable("the registry's token service gives no token") from error
@@ -273,14 +276,7 @@ def _goes_on(response: httpx.Response, start: int) -> bool:
 def _is_plain(host: str) -> bool:
     """Without TLS: this machine, and who is named so. Registries inside a cluster often have none."""
     name = httpx.URL(f"https://{host}").host
-    return _is_loopback(name) or host.lower() in re.split(r"[,\s]+", os.environ.get(PLAIN_HTTP, "").lower())
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
+    return is_loopback(name) or host.lower() in re.split(r"[,\s]+", os.environ.get(PLAIN_HTTP, "").lower())
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
@@ -300,7 +296,7 @@ def _bounded(response: httpx.Response, limit: int) -> bytes:
 def _code(response: httpx.Response) -> str:
     """The registry's own word for what is wrong."""
     try:
-        code = json.loads(_bounded(response, ERROR_BYTES))["errors"][0]["code"]
+        code = parsed(_bounded(response, ERROR_BYTES))["errors"][0]["code"]
     except (ValueError, LookupError, TypeError, httpx.HTTPError):
         return ""
     return f" {code}" if re.fullmatch(r"\w{1,64}", str(code)) else ""

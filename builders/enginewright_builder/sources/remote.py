@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,24 @@ def check_names(names: Iterable[str]) -> None:
             raise ValueError(f"{str(path)[:40]!r}… has a name of more than {LONGEST_NAME} bytes")
         if clash := next((folder for folder in path.parents if folder in paths), None):
             raise ValueError(f"{clash} is both a file and a folder")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def is_near(host: str) -> bool:
+    """Whether it is this machine, or an address that ends at its own network card, as those of the clouds' services
+    for credentials do. A name that leads there is not seen: those services have no certificate for it."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return is_loopback(host)
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return bool(mapped.is_loopback or mapped.is_link_local or mapped.is_unspecified)
 
 
 def check_model(names: Sequence[str], kept: Sequence[str], top: str, uri: str, context: FetchContext) -> None:

@@ -122,8 +122,6 @@ class TestDirectoryDigest:
 
     def test_changes_with_content_and_names_only(self, volume: Path) -> None:
         before = content_digest(volume)
-        (volume / ".git").mkdir()
-        (volume / ".git" / "HEAD").write_text("x")
         (volume / "net" / "weights").chmod(0o600)
         assert content_digest(volume) == before
         (volume / "net" / "weights").rename(volume / "net" / "other")
@@ -132,9 +130,10 @@ class TestDirectoryDigest:
     def test_of_a_projected_volume_is_that_of_its_files(self, volume: Path, tmp_path: Path) -> None:
         """The kubelet puts files behind a time-stamped folder and links."""
         projected = tmp_path / "projected"
-        (projected / "..2026_01_01" / "net").mkdir(parents=True)
-        (projected / "..2026_01_01" / "net" / "weights").write_bytes(b"abc")
-        (projected / "..data").symlink_to("..2026_01_01")
+        version = "..2026_01_01_00_00_00.123456789"
+        (projected / version / "net").mkdir(parents=True)
+        (projected / version / "net" / "weights").write_bytes(b"abc")
+        (projected / "..data").symlink_to(version)
         (projected / "net").symlink_to("..data/net")
         assert content_digest(projected) == content_digest(volume)
 

@@ -1,0 +1,26 @@
+"""A PyTorch archive as PyTorch itself reads it, for the checks of ``sources/``: see ``sources/torch_archive.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from enginewright_builder.sources.torch_archive import TorchArchive
+
+
+def check_as_torch_reads(path: Path, check: Callable[[TorchArchive], None]) -> None:
+    """Raises what ``check`` does, and :class:`UserError` ``SourceCorrupt`` for a member that cannot be read.
+
+    What PyTorch's reader does not take at all is not checked: ``torch.export.load`` then reads it as Python does,
+    ``torch.jit.load`` refuses it."""
+    try:
+        reader = torch._C.PyTorchFileReader(str(path))
+        archive = TorchArchive(path, reader.get_all_records(), reader.get_record, reader.get_record_size)
+    except RuntimeError:
+        return
+    try:
+        check(archive)
+    except RuntimeError as error:
+        raise archive.corrupt(str(error).strip().splitlines()[0][:200]) from error
