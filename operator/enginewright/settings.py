@@ -12,9 +12,11 @@ import yaml
 
 from enginewright.core.config import OperatorConfig, Prices
 from enginewright.core.server_args import bad_arguments
-from enginewright.core.spec.pod_template_rules import JOBS, RESERVED_ENV
+from enginewright.core.spec.pod_template_rules import JOBS
 from enginewright.core.spec.quality_rules import ENOUGH, TOO_LITTLE, too_little
 from enginewright_builder.contract import ContractError, load
+
+LIBRARIES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 
 
 class SettingsError(ValueError):
@@ -83,7 +85,7 @@ def _refuse_what_jobs_may_not_have(path: Path, config: OperatorConfig) -> None:
                 raise SettingsError(f"{path}: {name}: got {key!r}, which is not yours to set; choose a key with a "
                                     "prefix of your own")
     for variable in config.job_env:
-        if variable in RESERVED_ENV:
+        if variable in LIBRARIES:
             raise SettingsError(f"{path}: job_env: got {variable!r}, which is the image's; remove it")
 
 

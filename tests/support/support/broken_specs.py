@@ -8,6 +8,7 @@ from typing import Any
 SOURCE: dict[str, Any] = {"source": {"uri": "pvc://models/a"}}
 CPU = {"accelerator": "cpu"}
 H100 = "NVIDIA-H100-80GB-HBM3"
+MINE = [{"name": "mine", "emptyDir": {}}]
 
 
 @dataclass(frozen=True)
@@ -68,19 +69,16 @@ BROKEN = (
            "spec.store.serviceAccountName", "writer", "write one that may do both"),
     Broken("a window too short for the tolerance", {**SOURCE, "quality": {"window": 200}},
            "spec.quality.window", "200", "write at least 1376"),
-    Broken("a sidecar of the monitor's name", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {
-        "containers": [{"name": "quality", "image": "a"}]}}}},
-           "spec.serving.podTemplate.spec.containers", "quality", "choose another"),
-    Broken("a volume of the monitor's name", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {
-        "volumes": [{"name": "traces", "emptyDir": {}}]}}}},
-           "spec.serving.podTemplate.spec.volumes", "traces", "choose another"),
-    Broken("something else where traces lie", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {
-        "volumes": [{"name": "mine", "emptyDir": {}}],
-        "containers": [{"name": "server", "volumeMounts": [{"name": "mine", "mountPath": "/traces/"}]}]}}}},
-           "spec.serving.podTemplate.spec.containers", "/traces", "choose another"),
-    Broken("a sidecar on the monitor's port", {**SOURCE, "quality": {}, "serving": {"podTemplate": {"spec": {
-        "containers": [{"name": "mine", "image": "a", "ports": [{"containerPort": 8003}]}]}}}},
-           "spec.serving.podTemplate.spec.containers", "8003", "choose another"),
+    Broken("a sidecar of the monitor's name", _pod(containers=[{"name": "quality", "image": "a"}]),
+           "spec.serving.podTemplate.spec.containers[0].name", "quality", "choose another"),
+    Broken("a volume of the monitor's name", _pod(volumes=[{"name": "traces", "emptyDir": {}}]),
+           "spec.serving.podTemplate.spec.volumes[0].name", "traces", "choose another"),
+    Broken("something else where traces lie", _pod(volumes=MINE, containers=[{"name": "server", "volumeMounts": [
+        {"name": "mine", "mountPath": "/traces/"}]}]),
+           "spec.serving.podTemplate.spec.containers[0].volumeMounts", "/traces", "choose another"),
+    Broken("a sidecar on the monitor's port",
+           _pod(containers=[{"name": "mine", "image": "a", "ports": [{"containerPort": 8003}]}]),
+           "spec.serving.podTemplate.spec.containers[0].ports", "8003", "choose another"),
     Broken("a monitor that asks for more than its limit", {**SOURCE, "quality": {
         "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}},
            "spec.quality.resources.requests.cpu", "2", "raise the limit"),
@@ -171,12 +169,10 @@ BROKEN = (
            "spec.batching.adaptive", "true", "set spec.batching.mode to auto", "mode fixed measures nothing"),
     Broken("following without batches", {**SOURCE, "engine": {"maxBatchSize": 1}, "batching": {"adaptive": True}},
            "spec.batching.adaptive", "true", "remove adaptive", "spec.batching.adaptive needs batches"),
-    Broken("a sidecar of the batcher's name", {**_pod(containers=[{"name": "batcher", "image": "a"}]),
-                                               "batching": {"adaptive": True}},
-           "spec.serving.podTemplate.spec.containers", "batcher", "choose another"),
-    Broken("a volume of the batcher's name", {**_pod(volumes=[{"name": "model-control", "emptyDir": {}}]),
-                                              "batching": {"adaptive": True}},
-           "spec.serving.podTemplate.spec.volumes", "model-control", "choose another"),
+    Broken("a sidecar of the batcher's name", _pod(containers=[{"name": "batcher", "image": "a"}]),
+           "spec.serving.podTemplate.spec.containers[0].name", "batcher", "choose another"),
+    Broken("a volume of the batcher's name", _pod(volumes=[{"name": "model-control", "emptyDir": {}}]),
+           "spec.serving.podTemplate.spec.volumes[0].name", "model-control", "choose another"),
     Broken("count without fixed", {**SOURCE, "instances": {"count": 2}},
            "spec.instances.mode", "auto", "set mode to fixed", "mode fixed and count go together"),
     Broken("gpu on a cpu", {**SOURCE, "placement": {**CPU, "gpu": {"count": 2}}},
@@ -239,8 +235,8 @@ BROKEN = (
     Broken("another library for the server",
            _pod(containers=[{"name": "server", "env": [{"name": "LD_PRELOAD", "value": "x"}]}]),
            "spec.serving.podTemplate.spec.containers[0].env", "LD_PRELOAD", "remove it"),
-    Broken("a mount over the model", _pod(containers=[{"name": "server", "volumeMounts": [
-        {"name": "a", "mountPath": "/models/"}]}]),
+    Broken("a mount over the model", _pod(volumes=MINE, containers=[{"name": "server", "volumeMounts": [
+        {"name": "mine", "mountPath": "/models/"}]}]),
            "spec.serving.podTemplate.spec.containers[0].volumeMounts", "/models", "another path"),
     Broken("a container of the operator's", _pod(containers=[{"name": "verify", "image": "x"}]),
            "spec.serving.podTemplate.spec.containers[0].name", "verify", "another name"),
@@ -272,8 +268,8 @@ BROKEN = (
            "spec.engine.podTemplate.spec.containers[0].env", "LD_LIBRARY_PATH", "remove it"),
     Broken("a volume of a Job's own", _job(volumes=[{"name": "source-1", "emptyDir": {}}]),
            "spec.engine.podTemplate.spec.volumes[0].name", "source-1", "another name"),
-    Broken("a mount over the store", _job(containers=[{"name": "build", "volumeMounts": [
-        {"name": "a", "mountPath": "/store/"}]}]),
+    Broken("a mount over the store", _job(volumes=MINE, containers=[{"name": "build", "volumeMounts": [
+        {"name": "mine", "mountPath": "/store/"}]}]),
            "spec.engine.podTemplate.spec.containers[0].volumeMounts", "/store", "another path"),
     Broken("a class twice", _fleet({"name": "a", **CPU}, {"name": "a"}),
            "spec.placement.classes", '["a"]', "a name of its own", "Duplicate value"),

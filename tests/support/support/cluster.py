@@ -51,6 +51,7 @@ from enginewright.core.plan import (
     ClaimBuild,
     Create,
     Delete,
+    MakeKey,
     MarkRecord,
     Plan,
     ReleaseBuild,
@@ -746,6 +747,8 @@ def describe(action: Action) -> str:
     match action:
         case Apply(manifest=manifest) | Create(manifest=manifest):
             return f"{type(action).__name__} {manifest['kind']} {manifest['metadata']['name']}"
+        case MakeKey(manifest=manifest):
+            return f"MakeKey {manifest['metadata']['name']}"
         case Delete(kind=kind, name=name):
             return f"Delete {kind} {name}"
         case Scale(deployment=name, replicas=replicas):

@@ -48,7 +48,7 @@ _pod_template = _optional(
     spec=_optional(
         priorityClassName=_NAME,
         volumes=st.just([{"name": "extra", "emptyDir": {}}]),
-        containers=st.just([{"name": "server", "env": [{"name": "A", "value": "b"}]},
+        containers=st.just([{"name": "server", "env": [{"name": "TZ", "value": "UTC"}]},
                             {"name": "sidecar", "image": "example/sidecar:1"}]),
         affinity=st.just({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}}})))
@@ -57,7 +57,7 @@ _job_template = _optional(
     spec=_optional(
         priorityClassName=_NAME,
         volumes=st.just([{"name": "extra", "emptyDir": {}}]),
-        containers=st.just([{"name": "build", "env": [{"name": "A", "value": "b"}]}])))
+        containers=st.just([{"name": "build", "env": [{"name": "TZ", "value": "UTC"}]}])))
 _serving = _optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/triton:1"))
 
 

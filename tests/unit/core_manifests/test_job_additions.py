@@ -44,10 +44,10 @@ def test_labels_and_annotations_are_on_job_and_pod_beside_the_operators(step: st
 def test_a_container_gets_what_is_said_of_it_alone() -> None:
     template = {"spec": {
         "volumes": [{"name": "ca", "configMap": {"name": "ca"}}],
-        "containers": [{"name": "build", "env": [{"name": "A", "value": "b"}],
+        "containers": [{"name": "build", "env": [{"name": "TZ", "value": "UTC"}],
                         "volumeMounts": [{"name": "ca", "mountPath": "/ca"}]}]}}
     made = jobs(template)
-    assert (env(made["build"]), env(made["resolve"])) == ({"A": "b"}, {})
+    assert (env(made["build"]), env(made["resolve"])) == ({"TZ": "UTC"}, {})
     for step in STEPS:
         pod = made[step]["spec"]["template"]["spec"]
         assert [container["name"] for container in pod["containers"]] == [step]

@@ -139,7 +139,11 @@ def test_mounts_name_volumes_that_exist_and_engines_are_read_only(raw: Raw) -> N
             assert {mount["name"] for mount in mounts} <= set(names)
             assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
             writable = {mount["name"] for mount in mounts if not mount.get("readOnly")}
-            assert "engine" not in writable
+            assert ("engine" in writable) == (container["name"] == labels.CONTAINER_VERIFY)
+            assert "engine-store" not in writable
+            assert ("engine-store" in {mount["name"] for mount in mounts}) <= (
+                container["name"] == labels.CONTAINER_VERIFY)
+            assert ("signing-keys" in {mount["name"] for mount in mounts}) == (kind == "build_job")
             assert not any(name.startswith("source-") for name in writable)
             assert ("store" in writable) == (kind in {"build_job", "resolve_job"})
 

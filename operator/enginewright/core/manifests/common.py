@@ -80,6 +80,12 @@ def container_security(*, read_only_root: bool = True) -> JSON:
     return {**restricted, "readOnlyRootFilesystem": True} if read_only_root else restricted
 
 
+def no_devices() -> JSON:
+    """Of a container that was given none, of an image that the user chose: NVIDIA's runtime goes by this variable,
+    which images for GPUs set to ``all``."""
+    return {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+
+
 def resources(default: Resources, asked: ResourcesSpec | None = None, placement: Placement | None = None) -> JSON:
     """What the user asks, filled up from ``default`` where that does not contradict it, and the accelerator."""
     requests: dict[str, str] = {name: str(value) for name, value in (asked.requests if asked else {}).items()}

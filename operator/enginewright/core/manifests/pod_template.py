@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from enginewright.core.manifests.common import JSON, container_security
+from enginewright.core.manifests.common import JSON, container_security, no_devices
 from enginewright.core.spec import JobPodTemplateSpec, PodTemplateSpec
 from enginewright.core.spec.pod_template_rules import JOBS, SERVING
 
@@ -36,7 +36,8 @@ def merge(template: JSON, additions: PodTemplateSpec | JobPodTemplateSpec) -> JS
 
 def _containers(own: list[JSON], given: list[Mapping[str, Any]], addable: tuple[str, ...]) -> list[JSON]:
     added = {container["name"]: container for container in given if container["name"] in addable}
-    sidecars = [{**container, "securityContext": container_security(read_only_root=False)}
+    sidecars = [{**container, "env": [*container.get("env", []), no_devices()],
+                 "securityContext": container_security(read_only_root=False)}
                 for container in given if container["name"] not in addable]
     return [*(_with(container, added.get(container["name"], {})) for container in own), *sidecars]
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from enginewright.core import labels
 from enginewright.core.problems import Problem
-from enginewright.core.spec.beside import Beside, taken_names
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
-
-BATCHER = Beside(what="the batcher", asked_by="spec.batching.adaptive", container=labels.CONTAINER_BATCHER,
-                 volume=labels.VOLUME_KEY, path=labels.KEY_PATH, port=labels.BATCHING_PORT)  # fmt: skip
 
 
 def batching_problems(spec: Spec) -> Iterator[Problem]:
@@ -25,4 +20,3 @@ def batching_problems(spec: Spec) -> Iterator[Problem]:
     if spec.engine.max_batch_size < 2:
         yield Problem(field=field, value=show(True), message="needs batches, and spec.engine.maxBatchSize is 1",
                       remedy="raise that, or remove adaptive")  # fmt: skip
-    yield from taken_names(spec, BATCHER)

@@ -32,7 +32,9 @@ class PodTemplateSpec(SpecModel):
     spec: PodSpec = Field(default_factory=dict)
     """Parts of a pod spec: affinity, topologySpreadConstraints, priorityClassName, schedulerName, imagePullSecrets,
     hostAliases, dnsConfig, volumes, and containers. A container named server may add env and volumeMounts to the
-    server's; others are sidecars. All containers get the restricted security context."""
+    server's; others are sidecars. All containers get the restricted security context, and mount no other volumes than
+    those given here: configMap, secret, persistentVolumeClaim, emptyDir, ephemeral, downwardAPI, or projected from
+    these."""
 
 
 class JobMetadataSpec(SpecModel):
@@ -53,4 +55,4 @@ class JobPodTemplateSpec(SpecModel):
     spec: PodSpec = Field(default_factory=dict)
     """Parts of a pod spec: affinity, priorityClassName, schedulerName, imagePullSecrets, hostAliases, dnsConfig,
     volumes, and containers. Containers named resolve and build may add env and volumeMounts to those; there are no
-    others."""
+    others. Volumes are as those of serving.podTemplate."""

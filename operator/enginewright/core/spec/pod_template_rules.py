@@ -1,7 +1,7 @@
 """What pod templates may hold: a pod spec's parts that cannot weaken what the operator promises.
 
-Left out on purpose: probes, commands, ports, security contexts, service accounts, host namespaces, restart policies and
-node placement (``spec.placement`` has it, because engines are built for a device).
+:mod:`pod_shape` says which fields there are. Here is what may stand in them: no name, path, port or variable of the
+operator's own, and for containers of the operator none that changes which code or which device they use.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.problems import Problem
 from enginewright.core.spec.parse import show
+from enginewright.core.spec.pod_shape import (
+    POD,
+    SIDECAR,
+    VOLUME,
+    VOLUME_TYPES,
+    Shape,
+    departures,
+    of_object,
+    own_container,
+)
 from enginewright.core.spec.pod_template import JobPodTemplateSpec, PodTemplateSpec
 
-LISTS = ("containers", "hostAliases", "imagePullSecrets", "topologySpreadConstraints", "volumes")
-OBJECTS = ("affinity", "dnsConfig")
-TEXTS = ("priorityClassName", "schedulerName")
-# Of containers that the operator makes.
-OWN_KEYS = ("name", "env", "volumeMounts")
-# Of sidecars; what is missing here is the operator's.
-SIDECAR_KEYS = ("name", "image", "imagePullPolicy", "command", "args", "env", "envFrom", "ports", "resources",
-                "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe", "workingDir")
 # Where something is set that people look for here first.
 POD_ELSEWHERE = {"nodeSelector": "spec.placement.nodeSelector", "tolerations": "spec.placement.tolerations",
                  "runtimeClassName": "config.runtimeClassName of the operator's chart"}
@@ -31,32 +33,49 @@ POD_ELSEWHERE = {"nodeSelector": "spec.placement.nodeSelector", "tolerations": "
 KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 NAME_CHARACTERS = "letters, digits, '-', '_' and '.', a letter or digit first and last"
-RESERVED_ENV = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 RESERVED_KEYS = ("app.kubernetes.io/", f"{labels.GROUP}/")
+# By keys of these domains and those below them Kubernetes' own parts are told what to do with a pod, AppArmor for
+# instance; these two of them are harmless.
+KUBERNETES = re.compile(r"([^/]+\.)?(kubernetes|k8s)\.io/.*")
+HARMLESS_KEYS = ("cluster-autoscaler.kubernetes.io/safe-to-evict", "kubectl.kubernetes.io/default-container")
+
+# Variables of the operator's containers: none of them names a file that is run or loaded, or a device.
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+COMMON_ENV = (*_PROXIES, *(name.lower() for name in _PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+              "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "LANG", "LC_ALL", "TZ")
+# NVIDIA's runtime takes the node's devices from them, whatever the pod was given.
+DEVICE_ENV = "NVIDIA_"
+# What images run and read lies below these. Certificates alone may be put into them.
+IMAGE_FOLDERS = frozenset({"app", "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "opt", "proc",
+                           "root", "run", "sbin", "sys", "tmp", "usr", "var", "workspace"})
+CERTIFICATES = ("/etc/ssl/certs", "/etc/pki/tls/certs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """Of the field ``template``. Containers named in ``own`` may be added to, those of ``reserved_containers`` not;
-    others are ``sidecars``, if there may be any. ``own_elsewhere`` tells where other parts of the own ones are set.
-    ``reserved_keys`` are prefixes of labels and annotations that somebody else writes, ``keys_elsewhere`` where."""
+    others are ``sidecars``, if there may be any. ``own_elsewhere`` tells where other parts of the own ones are set;
+    ``own_env`` are the variables that those take, a name or the beginning of one. ``reserved_keys`` are prefixes of
+    labels and annotations that somebody else writes, ``keys_elsewhere`` where. Of a pod with several sets of containers
+    every name is reserved, whether this object's has them or not."""
 
     template: str
     own: tuple[str, ...]
     own_called: str
     sidecars: bool
+    own_env: tuple[str, ...]
     reserved_volumes: tuple[str, ...]
     reserved_paths: tuple[str, ...]
     reserved_containers: tuple[str, ...] = ()
+    reserved_ports: Mapping[str, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
-    pod_elsewhere: Mapping[str, str] = field(default_factory=lambda: POD_ELSEWHERE)
     own_elsewhere: Mapping[str, str] = field(default_factory=dict)
     reserved_keys: tuple[str, ...] = RESERVED_KEYS
     keys_elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pod_keys(self) -> tuple[str, ...]:
-        return tuple(key for key in LISTS + OBJECTS + TEXTS if key not in self.left_out)
+        return tuple(sorted(key for key in (*POD, "containers", "volumes") if key not in self.left_out))
 
     def problem(self, where: str, value: object, message: str, remedy: str) -> Problem:
         return Problem(field=f"{self.template}.{where}", value=show(value), message=message, remedy=remedy)
@@ -67,9 +86,15 @@ SERVING = Rules(
     own=(labels.CONTAINER_SERVER,),
     own_called="the server's container",
     sidecars=True,
-    reserved_containers=(labels.CONTAINER_VERIFY, labels.CONTAINER_FITS),
-    reserved_volumes=("engine", "tmp", "shm", "smoke-test"),
-    reserved_paths=("/models", "/smoke-test", "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
+    own_env=(*COMMON_ENV, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"),
+    reserved_containers=(labels.CONTAINER_VERIFY, labels.CONTAINER_FITS, labels.CONTAINER_QUALITY,
+                         labels.CONTAINER_BATCHER),
+    reserved_ports={labels.PORT_HTTP: labels.HTTP_PORT, labels.PORT_GRPC: labels.GRPC_PORT,
+                    labels.PORT_METRICS: labels.METRICS_PORT, labels.PORT_QUALITY: labels.QUALITY_PORT,
+                    labels.PORT_BATCHING: labels.BATCHING_PORT},
+    reserved_volumes=("engine", "engine-store", "tmp", "shm", "smoke-test", labels.VOLUME_TRACES, labels.VOLUME_KEY),
+    reserved_paths=("/models", "/smoke-test", "/tmp", "/dev/shm", "/engine", "/store",  # noqa: S108  (in the pod)
+                    "/reference", labels.TRACES_PATH, labels.KEY_PATH),
     own_elsewhere={"resources": "spec.serving.resources", "image": "spec.serving.image",
                    "args": "config.serverArgs of the operator's chart"},
 )
@@ -79,8 +104,12 @@ JOBS = Rules(
     own=(labels.COMPONENT_RESOLVE, labels.COMPONENT_BUILD),
     own_called="the containers of these Jobs",
     sidecars=False,
-    reserved_volumes=("request", "source-0", "source-1", "source-2", "store", "signature-key", "tmp", "shm"),
-    reserved_paths=("/request", "/sources", "/store", "/signature", "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
+    # The clients of sources know more variables of these clouds and registries than their documents.
+    own_env=(*COMMON_ENV, "HF_TOKEN", "HF_ENDPOINT", "AWS_*", "GOOGLE_*", "REGISTRY_*"),
+    reserved_volumes=("request", "source-0", "source-1", "source-2", "store", "signature-key", "signing-keys", "tmp",
+                      "shm"),
+    reserved_paths=("/request", "/sources", "/store", "/signature", "/signing-keys",
+                    "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
     left_out=("topologySpreadConstraints",),
     own_elsewhere={"resources": "spec.engine.resources", "image": "images.builder of the operator's chart",
                    "envFrom": "spec.source.credentialsFrom"},
@@ -109,7 +138,8 @@ def _check(rules: Rules, template: PodTemplateSpec | JobPodTemplateSpec) -> Iter
 
 
 def _key(rules: Rules, where: str, key: str) -> Iterator[Problem]:
-    if key.startswith(rules.reserved_keys):
+    kubernetes = KUBERNETES.fullmatch(key) and key not in HARMLESS_KEYS
+    if key.startswith(rules.reserved_keys) or kubernetes:
         elsewhere = rules.keys_elsewhere.get(key)
         remedy = f"set {elsewhere} in its place" if elsewhere else "choose a key with a prefix of your own"
         yield rules.problem(where, key, "cannot be set here", remedy)
@@ -119,31 +149,32 @@ def _key(rules: Rules, where: str, key: str) -> Iterator[Problem]:
 
 
 def _pod(rules: Rules, spec: Mapping[str, Any]) -> Iterator[Problem]:
+    volumes = {name for volume in of_object(spec, "volumes") if isinstance(name := volume.get("name"), str)}
     for key, value in spec.items():
         if key not in rules.pod_keys:
-            yield rules.problem(f"spec.{key}", value, "cannot be set here",
-                                _remedy(rules.pod_elsewhere.get(key), sorted(rules.pod_keys)))
-            continue
-        wanted = list if key in LISTS else dict if key in OBJECTS else str
-        if not isinstance(value, wanted):
-            kind = {list: "a list", dict: "an object", str: "a text"}[wanted]
-            yield rules.problem(f"spec.{key}", value, f"is not {kind}", f"write {kind}, as in a pod")
-        elif key in LISTS:
-            yield from _entries(rules, key, list(value))
+            elsewhere = POD_ELSEWHERE.get(key)
+            remedy = f"set {elsewhere} in its place" if elsewhere else (
+                f"remove it; allowed are {', '.join(rules.pod_keys)}")
+            yield rules.problem(f"spec.{key}", value, "cannot be set here", remedy)
+        elif key in POD:
+            yield from _shaped(rules, POD[key], value, f"spec.{key}")
+        elif isinstance(value, list):
+            yield from _entries(rules, key, value, volumes)
+        else:
+            yield rules.problem(f"spec.{key}", value, "is not a list", "write a list, as in a pod")
 
 
-def _remedy(elsewhere: str | None, allowed: Iterable[str]) -> str:
-    return f"set {elsewhere} in its place" if elsewhere else f"remove it; allowed are {', '.join(allowed)}"
+def _shaped(rules: Rules, shape: Shape, value: object, where: str) -> Iterator[Problem]:
+    for found in departures(shape, value, where):
+        yield rules.problem(found.where, found.value, found.message, found.remedy)
 
 
-def _entries(rules: Rules, key: str, entries: list[Any]) -> Iterator[Problem]:
+def _entries(rules: Rules, key: str, entries: list[Any], volumes: set[str]) -> Iterator[Problem]:
     names: set[str] = set()
     for index, entry in enumerate(entries):
         where = f"spec.{key}[{index}]"
         if not isinstance(entry, Mapping):
             yield rules.problem(where, entry, "is not an object", "write an object, as in a pod")
-            continue
-        if key not in ("containers", "volumes"):
             continue
         name = entry.get("name")
         if not isinstance(name, str) or not name:
@@ -152,15 +183,21 @@ def _entries(rules: Rules, key: str, entries: list[Any]) -> Iterator[Problem]:
         if name in names:
             yield rules.problem(f"{where}.name", name, "is there twice", "give each a name of its own")
         names.add(name)
-        yield from _container(rules, where, name, entry) if key == "containers" else _volume(rules, where, name)
+        yield from (_container(rules, where, name, entry, volumes) if key == "containers" else
+                    _volume(rules, where, name, entry))
 
 
-def _volume(rules: Rules, where: str, name: str) -> Iterator[Problem]:
+def _volume(rules: Rules, where: str, name: str, volume: Mapping[str, Any]) -> Iterator[Problem]:
     if name in rules.reserved_volumes:
         yield rules.problem(f"{where}.name", name, "is a volume of the operator's", "choose another name")
+    yield from _shaped(rules, VOLUME, volume, where)
+    kinds = [key for key in volume if key != "name"]
+    if len(kinds) != 1:
+        yield rules.problem(where, kinds, "is not one kind of volume", f"write one of {', '.join(VOLUME_TYPES)}")
 
 
-def _container(rules: Rules, where: str, name: str, container: Mapping[str, Any]) -> Iterator[Problem]:
+def _container(rules: Rules, where: str, name: str, container: Mapping[str, Any],
+               volumes: set[str]) -> Iterator[Problem]:
     own = name in rules.own
     if name in rules.reserved_containers:
         yield rules.problem(f"{where}.name", name, "is a container of the operator's", "choose another name")
@@ -168,30 +205,81 @@ def _container(rules: Rules, where: str, name: str, container: Mapping[str, Any]
         yield rules.problem(f"{where}.name", name, "is no container of these pods, which end with their own",
                             f"write {' or '.join(rules.own)}, to add env and volumeMounts to it")
         return
-    allowed = OWN_KEYS if own else SIDECAR_KEYS
-    for key, value in container.items():
-        if key not in allowed:
-            what = f"of {rules.own_called}" if own else "of a sidecar"
-            yield rules.problem(f"{where}.{key}", value, f"{what} cannot be set here",
-                                _remedy(rules.own_elsewhere.get(key) if own else None, allowed))
-        elif key in ("env", "envFrom", "ports", "volumeMounts") and not _objects(value):
-            yield rules.problem(f"{where}.{key}", value, "is not a list of objects", "write a list, as in a pod")
-    if not own and not isinstance(container.get("image"), str):
-        yield rules.problem(f"{where}.image", container.get("image"), "is required", "add it")
+    yield from _shaped(rules, own_container(rules.own_elsewhere) if own else SIDECAR, container, where)
+    for mount in of_object(container, "volumeMounts"):
+        yield from _mount(rules, where, mount, volumes, own=own)
     if own:
-        yield from _additions(rules, where, container)
+        yield from _own_env(rules, where, container)
+    else:
+        yield from _sidecar(rules, where, container)
 
 
-def _additions(rules: Rules, where: str, container: Mapping[str, Any]) -> Iterator[Problem]:
-    env, mounts = container.get("env", []), container.get("volumeMounts", [])
-    for variable in env if _objects(env) else []:
-        if variable.get("name") in RESERVED_ENV:
-            yield rules.problem(f"{where}.env", variable["name"], "is the image's", "remove it")
-    for mount in mounts if _objects(mounts) else []:
-        if str(mount.get("mountPath")).rstrip("/") in rules.reserved_paths:
-            yield rules.problem(f"{where}.volumeMounts", mount["mountPath"], "is where the operator mounts",
-                                "choose another path")
+def _sidecar(rules: Rules, where: str, container: Mapping[str, Any]) -> Iterator[Problem]:
+    if not isinstance(container.get("image"), str):
+        yield rules.problem(f"{where}.image", container.get("image"), "is required", "add it")
+    for port in of_object(container, "ports"):
+        for taken in (port.get("containerPort"), port.get("name")):
+            if taken in (*rules.reserved_ports, *rules.reserved_ports.values()):
+                yield rules.problem(f"{where}.ports", taken, "is a port of the operator's", "choose another")
+    given = [("env", variable.get("name")) for variable in of_object(container, "env")]
+    given += [("envFrom", source.get("prefix")) for source in of_object(container, "envFrom")]
+    for kind, name in given:
+        if str(name).startswith(DEVICE_ENV):
+            yield rules.problem(f"{where}.{kind}", name, "gives a container devices that the pod was not given",
+                                "remove it; devices are chosen under spec.placement")
 
 
-def _objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+def _own_env(rules: Rules, where: str, container: Mapping[str, Any]) -> Iterator[Problem]:
+    for variable in of_object(container, "env"):
+        name = str(variable.get("name"))
+        if not _is_one_of(name, rules.own_env):
+            yield rules.problem(f"{where}.env", variable.get("name"),
+                                f"may change which code or which device is used in {rules.own_called}",
+                                f"remove it; {_listed(rules.own_env)} may be set")
+
+
+def _is_one_of(name: str, allowed: Iterable[str]) -> bool:
+    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in allowed)
+
+
+def _listed(allowed: Iterable[str]) -> str:
+    return ", ".join(one for one in allowed if one.upper() == one)
+
+
+def _mount(rules: Rules, where: str, mount: Mapping[str, Any], volumes: set[str], *, own: bool) -> Iterator[Problem]:
+    where = f"{where}.volumeMounts"
+    name, path, sub_path = mount.get("name"), mount.get("mountPath"), mount.get("subPath", "")
+    if not isinstance(name, str) or name not in volumes:
+        yield rules.problem(where, name, f"is no volume of {rules.template}.spec.volumes",
+                            "name one of those; volumes of the operator are for its own containers alone")
+    if not isinstance(path, str) or not path.startswith("/") or not _plain(path):
+        yield rules.problem(where, path, "is no path that can be mounted at", "write an absolute path without '..'")
+    elif own and not _may_be_mounted(rules, path):
+        yield rules.problem(where, path, "is where the operator or the image has its own",
+                            "choose another path, such as /mnt/NAME; certificates may go below "
+                            f"{' and '.join(CERTIFICATES)}")
+    if isinstance(sub_path, str) and (sub_path.startswith("/") or not _plain(sub_path)):
+        yield rules.problem(where, sub_path, "may lead out of its volume", "write a relative path without '..'")
+
+
+def _plain(path: str) -> bool:
+    return not {".", ".."} & set(path.split("/")) and "\0" not in path
+
+
+def _may_be_mounted(rules: Rules, path: str) -> bool:
+    """Neither above nor below what is reserved: what is mounted later hides what is there, and what is mounted below
+    makes folders in it."""
+    parts = _parts(path)
+    if not parts or any(_one_in_the_other(parts, _parts(reserved)) for reserved in rules.reserved_paths):
+        return False
+    certificates = any(parts[:len(inside)] == inside for inside in map(_parts, CERTIFICATES))
+    return certificates or parts[0] not in IMAGE_FOLDERS
+
+
+def _one_in_the_other(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from enginewright.core import labels
 from enginewright.core.problems import Problem
 from enginewright.core.quality import samples_needed
 from enginewright.core.quantity import parse_quantity
-from enginewright.core.spec.beside import Beside, taken_names
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
-
-MONITOR = Beside(what="the quality monitor", asked_by="spec.quality", container=labels.CONTAINER_QUALITY,
-                 volume=labels.VOLUME_TRACES, path=labels.TRACES_PATH, port=labels.QUALITY_PORT)  # fmt: skip
 
 # ONNX Runtime, NumPy and what is left free (``enginewright_builder.quality``) take 210 MiB, without a model.
 LEAST_MEMORY = 256 << 20
@@ -40,4 +35,3 @@ def quality_problems(spec: Spec) -> Iterator[Problem]:
     if limit is not None and too_little(limit):
         yield Problem(field="spec.quality.resources.limits.memory", value=show(limit), message=TOO_LITTLE,
                       remedy=ENOUGH)  # fmt: skip
-    yield from taken_names(spec, MONITOR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from enginewright.core import mig
+from enginewright.core import labels, mig
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
@@ -267,12 +267,27 @@ def _request_within_limit(field: str, resources: ResourcesSpec) -> Iterator[Prob
                                                                                               "the limit")
 
 
-def _pod_templates(spec: Spec) -> Iterator[Problem]:
+def reach_problems(spec: Spec) -> Iterator[Problem]:
+    """Where ``spec`` reaches for what is not its author's."""
     yield from check_serving_template(spec.serving.pod_template)
     yield from check_job_template(spec.engine.pod_template)
+    yield from _secrets(spec)
+
+
+def _secrets(spec: Spec) -> Iterator[Problem]:
+    """With the Secret that engines are signed with, whoever has it could have any engine served."""
+    signature = spec.source.signature
+    key = signature.key_from if signature else None
+    named = {"spec.source.credentialsFrom": spec.source.credentials_from,
+             "spec.store.credentialsFrom": spec.store.credentials_from,
+             "spec.source.signature.keyFrom": key if key and key.kind == "Secret" else None}
+    for field, reference in named.items():
+        if reference is not None and reference.name == SIGNING_SECRET:
+            yield _problem(f"{field}.name", reference.name, "is the operator's alone",
+                           "name a Secret of your own, or remove it")
 
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout,
-    _gateway, _interface, _uris, _resources, _pod_templates, _signature, _store, quality_problems,
+    _gateway, _interface, _uris, _resources, reach_problems, _signature, _store, quality_problems,
 )

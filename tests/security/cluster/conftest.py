@@ -1,0 +1,18 @@
+"""Marks these tests, and gives them a real control plane."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.control_plane import control_plane, kube, kubelet, models, namespace, operator_kubeconfig
+
+__all__ = ["control_plane", "kube", "kubelet", "models", "namespace", "operator_kubeconfig"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.integration)

@@ -1,0 +1,83 @@
+"""Fixtures: a real control plane (etcd, kube-apiserver, controllers) for the session, and a namespace for each test.
+
+A ``conftest.py`` imports those that its tests use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster import pki
+from cluster.bare import running
+from cluster.paths import ClusterPaths
+from cluster.pki import Certificate
+from enginewright.clients.credentials import load_configuration
+from enginewright.clients.kube import KubeClient
+from support.apiserver import NAMESPACE, Models, grant, install_crd, manifest
+from support.fake_kubelet import FakeKubelet
+
+TESTS = Path(__file__).parents[2]
+CHART_GOLDEN = TESTS / "integration" / "chart" / "golden" / "default.yaml"
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a control plane with the CRD in it."""
+    with running(tmp_path_factory.mktemp("control-plane"), controllers=True) as kubeconfig:
+        asyncio.run(install_crd(kubeconfig))
+        yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def operator_kubeconfig(control_plane: Path) -> Path:
+    """Credentials that may do what the chart grants, and no more."""
+    paths = ClusterPaths(control_plane.parent, control_plane.parent / "run", control_plane.parent / "logs")
+    user = Certificate("operator", "enginewright-operator")
+    pki.create(paths.pki, [user])
+    server = json.loads(control_plane.read_text())["clusters"][0]["cluster"]["server"]
+    asyncio.run(grant(control_plane, chart_rules(), user.user))
+    return pki.write_kubeconfig(paths.config / "operator.kubeconfig", paths.pki, user.name, server)
+
+
+def chart_rules() -> list[dict[str, Any]]:
+    """Of the ClusterRole, as Helm makes it: the chart's own tests hold the golden file against Helm."""
+    rendered = [found for found in yaml.safe_load_all(CHART_GOLDEN.read_text()) if found]
+    (role,) = [found for found in rendered
+               if (found["kind"], found["metadata"]["name"]) == ("ClusterRole", "demo-enginewright")]
+    rules: list[dict[str, Any]] = role["rules"]
+    return rules
+
+
+@pytest.fixture
+async def kube(control_plane: Path) -> AsyncIterator[KubeClient]:
+    async with KubeClient(await load_configuration(str(control_plane))) as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(kube: KubeClient) -> str:
+    """It stays when the test ends: the control plane goes with the session."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=manifest("v1", "Namespace", name))
+    return name
+
+
+@pytest.fixture
+async def models(kube: KubeClient, namespace: str) -> Models:
+    """With the volumes that models name."""
+    found = Models(kube, namespace)
+    await found.claims()
+    return found
+
+
+@pytest.fixture
+async def kubelet(kube: KubeClient, namespace: str, tmp_path: Path) -> AsyncIterator[FakeKubelet]:
+    async with FakeKubelet(kube, namespace, tmp_path).running() as running_kubelet:
+        yield running_kubelet
