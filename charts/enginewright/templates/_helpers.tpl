@@ -85,6 +85,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
+{{/* Of the whole cluster: two releases of one name may stand in two namespaces. */}}
+{{- define "enginewright.admissionPolicyName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "enginewright.fullname" .) | trunc 253 | trimSuffix "-" }}
+{{- end }}
+
+{{/* With auto where Kubernetes has them (1.30), but not in a release that has nothing else of the whole cluster: who
+installs that may have rights in namespaces only. */}}
+{{- define "enginewright.hasAdmissionPolicy" -}}
+{{- $enabled := toString .Values.admissionPolicy.enabled }}
+{{- if ne $enabled "auto" }}
+{{- $enabled }}
+{{- else if and .Values.watchNamespaces (not .Values.crds.install) }}
+{{- "false" }}
+{{- else }}
+{{- semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}
+{{- end }}
+{{- end }}
+
 {{/* One image reference: list of the root context and the image's values. A first part with a dot or a port is a registry,
 as for what pulls it. */}}
 {{- define "enginewright.image" -}}
@@ -191,6 +209,115 @@ The schema has seen to the form of the quantity. */}}
 {{- end }}
 {{- end }}
 
+{{/* Of the pods of models in one namespace: list of the root context and the namespace. */}}
+{{- define "enginewright.modelPolicies" -}}
+{{- $root := index . 0 }}
+{{- with $root.Values.networkPolicy }}
+{{- $clients := .models.clientsFrom }}
+{{- $scrapers := .metricsFrom }}
+{{- $operator := dict
+  "namespaceSelector" (dict "matchLabels" (dict "kubernetes.io/metadata.name" $root.Release.Namespace))
+  "podSelector" (dict "matchLabels" (include "enginewright.selectorLabels" $root | fromYaml)) }}
+{{- $dns := list (dict "port" 53 "protocol" "UDP") (dict "port" 53 "protocol" "TCP") }}
+{{- $tracing := include "enginewright.tracingPort" $root }}
+---
+{{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "replicas") }}
+spec:
+  podSelector:
+    matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: server}
+  policyTypes: [Ingress, Egress]
+  ingress:
+    # Clients, by HTTP and gRPC.
+    - ports: [{port: 8000, protocol: TCP}, {port: 8001, protocol: TCP}]
+      {{- with $clients }}
+      from: {{ toJson . }}
+      {{- end }}
+    # What holds requests, and monitors that let another revision answer them, too.
+    - ports: [{port: 8000, protocol: TCP}, {port: 8001, protocol: TCP}]
+      from:
+        - podSelector:
+            matchLabels: {app.kubernetes.io/managed-by: enginewright}
+            matchExpressions:
+              - {key: app.kubernetes.io/component, operator: In, values: [server, activator]}
+    - ports: [{port: 8000, protocol: TCP}, {port: 8002, protocol: TCP}, {port: 8003, protocol: TCP}]
+      from: [{{ toJson $operator }}]
+    # Metrics of the server, the quality monitor and the batcher.
+    - ports: [{port: 8002, protocol: TCP}, {port: 8003, protocol: TCP}, {port: 8004, protocol: TCP}]
+      {{- with $scrapers }}
+      from: {{ toJson . }}
+      {{- end }}
+  egress:
+    - ports: {{ toJson $dns }}
+    - ports: [{port: 8000, protocol: TCP}]
+      to:
+        - podSelector:
+            matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: server}
+    {{- with .models.replicaEgress }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+---
+{{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "activators") }}
+spec:
+  podSelector:
+    matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: activator}
+  policyTypes: [Ingress, Egress]
+  ingress:
+    - ports: [{port: 8000, protocol: TCP}, {port: 8001, protocol: TCP}]
+      {{- with $clients }}
+      from: {{ toJson . }}
+      {{- end }}
+    - ports: [{port: 8002, protocol: TCP}]
+      from: [{{ toJson $operator }}]
+    - ports: [{port: 8002, protocol: TCP}]
+      {{- with $scrapers }}
+      from: {{ toJson . }}
+      {{- end }}
+  egress:
+    - ports: {{ toJson $dns }}
+    - ports: [{port: 8000, protocol: TCP}, {port: 8001, protocol: TCP}]
+      to:
+        - podSelector:
+            matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: server}
+---
+{{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "jobs") }}
+spec:
+  podSelector:
+    matchLabels: {app.kubernetes.io/managed-by: enginewright}
+    matchExpressions:
+      - {key: app.kubernetes.io/component, operator: In, values: [resolve, build, gc]}
+  policyTypes: [Ingress, Egress]
+  # Nobody asks a Job.
+  ingress: []
+  egress:
+    - ports: {{ toJson $dns }}
+    {{- with $tracing }}
+    - ports: [{port: {{ . }}, protocol: TCP}]
+    {{- end }}
+    {{- with .models.jobEgress }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{ end }}
+{{- end }}
+
+{{/* List of the root context, the namespace, and whose pods it is about. */}}
+{{- define "enginewright.modelPolicyHead" -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "enginewright.fullname" (index . 0) }}-{{ index . 2 }}
+  namespace: {{ index . 1 }}
+  labels:
+    {{- include "enginewright.labels" (index . 0) | nindent 4 }}
+{{- end }}
+
+{{/* Where traces go; empty where none are made. */}}
+{{- define "enginewright.tracingPort" -}}
+{{- with .Values.tracing.endpoint }}
+{{- $url := urlParse . }}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) }}
+{{- end }}
+{{- end }}
+
 {{/* What the operator may do: the table in operator/enginewright/clients/kube.py, and no more. */}}
 {{- define "enginewright.rules" -}}
 - apiGroups: [enginewright.io]
@@ -220,6 +347,9 @@ The schema has seen to the form of the quantity. */}}
 - apiGroups: [""]
   resources: [services, configmaps]
   verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch]

@@ -37,7 +37,9 @@ EVERYTHING = {
     "serviceAccount": {"annotations": {"note": "mine"}},
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
                 "podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
-    "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
+    "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}], "models": {
+        "enabled": True, "clientsFrom": [{"podSelector": {}}],
+        "replicaEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}]}},
     "tracing": {"endpoint": "http://collector.observability:4318"},
 }
 CASES: dict[str, dict[str, Any]] = {"default": {}, "everything": EVERYTHING}
@@ -197,6 +199,8 @@ def test_only_a_changed_setting_changes_the_checksum(objects: Objects) -> None:
        f'config.qualityResources.limits.memory: got "{memory}", is less than the monitor needs, whatever the model; '
        'write at least 256Mi') for memory in ("128Mi", "0.2Gi", "0", "256M", "268435455")),
     ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
+    ({"networkPolicy": {"models": {"enabled": True}}}, "networkPolicy.models.namespaces: is empty"),
+    ({"admissionPolicy": {"enabled": "yes"}}, "admissionPolicy"),
 ])
 def test_bad_values_are_refused_by_name(
     template: Callable[[Values], subprocess.CompletedProcess[str]], values: Values, message: str

@@ -87,7 +87,8 @@ async def test_without_nodes_the_scheduler_has_the_last_word(
 def test_it_may_not_do_more(limited: Path, namespace: str) -> None:
     kubectl = Kubectl(limited, namespace)
     models, roles = "optimisedmodels.enginewright.io", "roles.rbac.authorization.k8s.io"
-    refused = (("get", "secrets"), ("create", "pods"), ("create", "pods/exec"), ("update", models),
+    refused = (("get", "secrets"), ("list", "secrets"), ("patch", "secrets"), ("delete", "secrets"),
+               ("create", "pods"), ("create", "pods/exec"), ("update", models),
                ("deletecollection", models), ("create", roles))  # fmt: skip
     for verb, resource in refused:
         assert kubectl.run("auth", "can-i", verb, resource).stdout.strip() == "no", f"{verb} {resource}"
