@@ -37,6 +37,7 @@ from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.quality.reference import keep_reference
 from enginewright_builder.report import write_report
 from enginewright_builder.resolve import Resolved
+from enginewright_builder.signing import read_keys
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
 from enginewright_builder.sweep import SweepResult, sweep
 from enginewright_builder.system import available_cpus
@@ -130,6 +131,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], request: Build
                                max_batch_size=size, buckets=batch_buckets(size, request.batching.preferred_batch_sizes),
                                example=prepared.evaluation.typical, source=prepared.source,
                                timing_caches=Path(request.store_path) / store.TIMING_CACHES,
+                               keys=read_keys(request.signing_keys),
                                workspace=scratch / "candidates", progress=report)
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
                     budget=budget, worst_layers=prepared.drifts, metric=prepared.metric, fallback=fallback,

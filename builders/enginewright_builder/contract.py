@@ -16,10 +16,12 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Literal, Self
 
 CONTRACT_VERSION = 1
@@ -35,7 +37,13 @@ _REASON_CUTS = (200, 100)
 # Before the names of the variables that give a Job or replica the credentials of a store in a bucket.
 STORE_VARIABLES = "ENGINEWRIGHT_STORE_"
 
+# The Secret that build Jobs sign engines with, and its entries: one that signs and verifies, one that verifies only.
+SIGNING_SECRET = "enginewright-engine-signing"  # noqa: S105  (a name)
+SIGNING_KEY, SIGNING_KEY_PREVIOUS = "key", "previous"
+
 MANIFEST_FILE = "manifest.json"
+# No more of a manifest is read: one of a thousand files and twenty candidates has a few hundred KB.
+MANIFEST_BYTES = 8 << 20
 REPORT_FILE = "build-report.json"
 REPORT_PAGE = "report.html"
 # Recorded inputs and the source model's answers, which replicas are tried with. Engines of older builders have none.
@@ -202,7 +210,9 @@ class BuildRequest:
     claim of ``pvc://CLAIM/path`` to where it is mounted. ``keep_reference`` publishes the source model as ONNX beside
     the engine. ``signature`` is asked for of a resolve step, which records the digest that a build is held to.
     ``rebuild`` is any word of who wants another engine than the one that the store has. ``store_path`` is a folder;
-    where the store is a ``bucket``, one of this pod alone."""
+    where the store is a ``bucket``, one of this pod alone. ``signing_keys`` is the folder where the Secret of the
+    namespace's signing keys is mounted: what the store holds counts only if it bears a signature by one of them. It is
+    empty where the store is trusted as it is: a folder of the person's own."""
 
     model_name: str
     source: SourceRequest
@@ -221,14 +231,14 @@ class BuildRequest:
     signature: SignatureRequest | None = None
     rebuild: str = ""
     bucket: BucketRequest | None = None
+    signing_keys: str = ""
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
-        """Without ``bucket`` where there is none: a Job's request is as it was before buckets were known."""
+        """Without ``bucket`` and ``signing_keys`` where there are none: a Job's request is as it was before they were
+        known."""
         body = to_plain(self)
-        if self.bucket is None:
-            del body["bucket"]
-        return dumps(body)
+        return dumps({key: value for key, value in body.items() if value or key not in ("bucket", "signing_keys")})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -238,16 +248,17 @@ class BuildRequest:
     def fingerprint(self) -> str:
         """64 hex digits over everything that changes the engine or the proof, and nothing else.
 
-        Left out: who asks, who signed the source, where things are mounted, the store, the time budget, the URIs (their
-        digests count), and all that concerns only replicas. Where the source may be served for want of time, the budget
-        counts: more of it is another wish. An engine with its reference is another than one without. Raises
-        :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal content.
+        Left out: who asks, who signed the source, where things are mounted, the store and its signing keys, the time
+        budget, the URIs (their digests count), and all that concerns only replicas. Where the source may be served for
+        want of time, the budget counts: more of it is another wish. An engine with its reference is another than one
+        without. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal
+        content.
         """
         for name, digest in self._digests().items():
             if not digest:
                 raise ContractError(f"{name}: digest is not resolved yet, so there is no fingerprint")
         body = to_plain(self)
-        for key in ("model_name", "store_path", "bucket", "mounts", "signature", "version"):
+        for key in ("model_name", "store_path", "bucket", "mounts", "signature", "signing_keys", "version"):
             del body[key]
         if self.engine.fallback == "none":
             del body["engine"]["build_budget_seconds"], body["engine"]["fallback"]
@@ -484,23 +495,57 @@ class FileEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ManifestSignature:
+    """``key`` names the key by the first 16 hex digits of its SHA-256, ``mac`` is 64 hex digits."""
+
+    key: str
+    mac: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """``files`` maps paths relative to the engine's folder, ``/`` separated, to their content. The manifest itself
-    is not in it."""
+    is not in it. ``signature`` is of the build Job that published it, over :meth:`to_json` without the signature."""
 
     fingerprint: str
     created: str
     files: Mapping[str, FileEntry]
     outcome: Outcome
+    signature: ManifestSignature | None = None
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
-        return dumps(self, indent=2)
+        """Without ``signature`` where there is none: as it was before manifests were signed."""
+        body = to_plain(self)
+        if self.signature is None:
+            del body["signature"]
+        return dumps(body, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Raises :class:`ContractError`."""
-        return load(cls, text)
+        """Raises :class:`ContractError`, also for names of files that do not lie below the engine's folder, and for
+        what cannot be written as JSON again."""
+        manifest = load(cls, text)
+        _check_files(manifest.files)
+        try:
+            manifest.to_json().encode()
+        except ValueError as error:
+            raise ContractError(f"Manifest: holds what no JSON can: {error}") from error
+        return manifest
+
+
+def _check_files(files: Mapping[str, FileEntry]) -> None:
+    """A manifest is read before it is trusted, and its names become paths and keys of a bucket."""
+    for name, entry in files.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise ContractError(f"Manifest.files: {name[:100]!r} leads out of its folder")
+        if str(path) != name or not name.isprintable() or any(len(part.encode()) > 255 for part in path.parts):
+            raise ContractError(f"Manifest.files: {name[:100]!r} is no name of a file, as a build writes it")
+        if name == MANIFEST_FILE or any(str(folder) in files for folder in path.parents):
+            raise ContractError(f"Manifest.files: {name[:100]!r} lies where another file is")
+        if not re.fullmatch(r"[0-9a-f]{64}", entry.sha256) or entry.bytes < 0:
+            raise ContractError(f"Manifest.files: {name[:100]!r} has no SHA-256 of 64 hex digits, or no size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -579,7 +624,7 @@ def load(kind: type[T], text: str) -> T:
     """Parses ``text`` into dataclass ``kind``, strictly. Raises :class:`ContractError`."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also for numbers of many digits, and lists within lists
         raise ContractError(f"{kind.__name__}: not JSON: {error}") from error
     version = value.get("version", CONTRACT_VERSION) if isinstance(value, dict) else None
     if version != CONTRACT_VERSION:

@@ -13,6 +13,7 @@ from enginewright_builder.bucket import engines
 from enginewright_builder.bucket.client import Bucket
 from enginewright_builder.contract import BuildRequest, Manifest, Outcome
 from enginewright_builder.errors import TransientError
+from enginewright_builder.signing import Keys, read_keys
 from enginewright_builder.verify import VerificationError
 
 # Seconds between tries to publish what a device has worked for, where the bucket does not answer: another pod would
@@ -45,19 +46,22 @@ def _silent(note: str) -> None:
 
 
 def of(request: BuildRequest, note: Callable[[str], None] = _silent) -> EngineStore:
-    """Raises :class:`UserError` ``CredentialsInvalid``."""
-    folder = FolderStore(Path(request.store_path))
+    """Raises :class:`UserError` ``CredentialsInvalid`` and ``SigningKeyInvalid``, and :class:`TransientError`
+    ``SigningKeyMissing``."""
+    keys = read_keys(request.signing_keys)
+    folder = FolderStore(Path(request.store_path), keys, note)
     if request.bucket is None:
         return folder
-    return BucketStore(Bucket(request.bucket.uri), folder.path, check_digests=request.bucket.check_digests, note=note)
+    return BucketStore(Bucket(request.bucket.uri), folder.path, check_digests=request.bucket.check_digests, note=note,
+                       keys=keys)
 
 
 class FolderStore:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, keys: Keys | None = None, note: Callable[[str], None] = _silent) -> None:
+        self.path, self._keys, self._note = path, keys, note
 
     def holds(self, fingerprint: str) -> bool:
-        return store.holds(self.path, fingerprint)
+        return store.holds(self.path, fingerprint, self._keys)
 
     def check_writable(self, need_bytes: int) -> None:
         store.check_writable(self.path, need_bytes)
@@ -66,10 +70,10 @@ class FolderStore:
         store_gc.mark_used(self.path, fingerprint)
 
     def lookup(self, fingerprint: str) -> Manifest | None:
-        return store.lookup(self.path, fingerprint)
+        return store.lookup(self.path, fingerprint, keys=self._keys, note=self._note)
 
     def publish(self, staging: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
-        return store.publish(staging, self.path, fingerprint, outcome=outcome)
+        return store.publish(staging, self.path, fingerprint, outcome=outcome, keys=self._keys)
 
     def bring_timings(self) -> None:
         """They lie there."""
@@ -82,34 +86,35 @@ class BucketStore:
     """``path`` is a folder of this pod, in which an engine is put together before it is uploaded."""
 
     def __init__(self, bucket: Bucket, path: Path, *, check_digests: bool = False,
-                 note: Callable[[str], None] = _silent) -> None:
-        self._bucket, self._path, self._note = bucket, path, note
+                 note: Callable[[str], None] = _silent, keys: Keys | None = None) -> None:
+        self._bucket, self._path, self._note, self._keys = bucket, path, note, keys
         self._scratch = path if check_digests else None
 
     def holds(self, fingerprint: str) -> bool:
-        return engines.holds(self._bucket, fingerprint)
+        return engines.holds(self._bucket, fingerprint, self._keys)
 
     def check_writable(self, need_bytes: int) -> None:
-        """There, with a right to write and to read, and with conditional writes, without which no build could publish;
-        how much room a bucket has nobody can ask."""
+        """There, with a right to write and to read, and with conditional writes, without which of two builds that
+        publish at once neither would know; how much room a bucket has nobody can ask. Raises :class:`UserError`
+        ``ConditionalWritesIgnored``, too."""
         store.check_writable(self._path, need_bytes)
-        self._bucket.write(engines.PROBE, b"enginewright\n")
-        self._bucket.look(engines.PROBE)
-        self._bucket.create(engines.PROBE, b"enginewright\n")
+        engines.check_conditions(self._bucket)
 
     def mark_used(self, fingerprint: str) -> None:
         engines.mark_used(self._bucket, fingerprint)
 
     def lookup(self, fingerprint: str) -> Manifest | None:
-        """One that is damaged is told of, and built again: publishing writes over it."""
+        """One that is damaged, or does not count, is told of and built: publishing writes over it."""
         try:
-            return engines.look_up(self._bucket, fingerprint, self._scratch)
+            return engines.look_up(self._bucket, fingerprint, self._scratch, self._keys)
+        except store.UntrustedError as error:
+            self._note(f"engine {fingerprint[:12]} in {self._bucket.uri} does not count, and is built: {error}")
         except VerificationError as error:
             self._note(f"engine {fingerprint[:12]} in {self._bucket.uri} is damaged, and is built again: {error}")
-            return None
+        return None
 
     def publish(self, staging: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
-        store.publish(staging, self._path, fingerprint, outcome=outcome)
+        store.publish(staging, self._path, fingerprint, outcome=outcome, keys=self._keys)
         for wait in WAITS:
             try:
                 return self._publish(fingerprint)
@@ -122,7 +127,7 @@ class BucketStore:
 
     def _publish(self, fingerprint: str) -> Manifest:
         with self._corrupt(fingerprint):
-            return engines.publish(self._bucket, self._path / fingerprint, fingerprint, self._scratch)
+            return engines.publish(self._bucket, self._path / fingerprint, fingerprint, self._scratch, self._keys)
 
     def bring_timings(self) -> None:
         engines.pull_timing_caches(self._bucket, self._path / store.TIMING_CACHES, self._note)

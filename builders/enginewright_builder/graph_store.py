@@ -2,9 +2,10 @@
 
 To quantise and convert a graph takes most of a build whose kernels are timed already. A folder for each graph, named by
 a digest of all that it was made from; ``graph.json`` in it has the digests of its files, which are checked while they
-are copied out. What is damaged is put out of sight and made anew, never trusted. A folder appears whole by a rename,
-counts as used when it is read, and goes when the whole grows too large, the least recently used first, or when nobody
-has used it for long. Standard library only.
+are copied out, and where there are signing keys a MAC over those and the folder's name. What is damaged, or bears no
+MAC of ours, is put out of sight and made again, never trusted: an engine is built from it. A folder appears whole by a
+rename, counts as used when it is read, and goes when the whole grows too large, the least recently used first, or when
+nobody has used it for long. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from enginewright_builder.contract import canonical
+from enginewright_builder.signing import Keys
 
 GRAPHS = "graphs"
 MANIFEST = "graph.json"
@@ -38,14 +42,17 @@ class Found:
     problem: str = ""
 
 
-def load(folder: Path, key: str, target: Path) -> Found:
+def load(folder: Path, key: str, target: Path, keys: Keys | None = None) -> Found:
     """Copies the files of the graph ``key`` into the folder ``target``, which is as it was where that fails."""
     entry = folder / GRAPHS / key
     if not entry.is_dir():
         return Found()
     part = target / f".{key}{TEMPORARY}"
     try:
-        files = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))["files"]
+        made = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
+        files = made["files"]
+        if keys and not keys.verifies(_purpose(key), canonical(files).encode(), str(made.get("mac"))):
+            raise ValueError("it bears no signature of a build Job of this namespace")
         part.mkdir(parents=True)
         for name, digest in files.items():
             if _copy(entry / Path(name).name, part / Path(name).name) != digest:
@@ -54,7 +61,7 @@ def load(folder: Path, key: str, target: Path) -> Found:
             os.replace(part / Path(name).name, target / Path(name).name)
         os.utime(entry)
         return Found(here=True)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         with contextlib.suppress(OSError):
             _discard(entry)
         return Found(problem=f"{key} is damaged: {error}")
@@ -64,7 +71,7 @@ def load(folder: Path, key: str, target: Path) -> Found:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def save(folder: Path, key: str, files: Iterable[Path], most_bytes: int = MOST_BYTES) -> str:
+def save(folder: Path, key: str, files: Iterable[Path], most_bytes: int = MOST_BYTES, keys: Keys | None = None) -> str:
     """Keeps the graph that ``files`` are together. Returns why not, empty if it is kept: nothing fails for it."""
     named = list(files)
     size = sum(path.stat().st_size for path in named)
@@ -79,13 +86,18 @@ def save(folder: Path, key: str, files: Iterable[Path], most_bytes: int = MOST_B
             return "the store has no room to spare"
         part.mkdir()
         digests = {path.name: _copy(path, part / path.name) for path in named}
-        (part / MANIFEST).write_text(json.dumps({"files": digests}), encoding="utf-8")
+        mac = {"mac": keys.mac(_purpose(key), canonical(digests).encode())} if keys else {}
+        (part / MANIFEST).write_text(json.dumps({"files": digests, **mac}), encoding="utf-8")
         _publish(part, root / key)
     except OSError as error:
         return error.strerror or str(error)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return ""
+
+
+def _purpose(key: str) -> str:
+    return f"graph {key}"
 
 
 def sweep(folder: Path, unused_seconds: float) -> int:

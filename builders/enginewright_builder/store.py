@@ -17,12 +17,13 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from enginewright_builder.contract import MANIFEST_FILE, ContractError, FileEntry, Manifest, Outcome
 from enginewright_builder.errors import TransientError, UserError
-from enginewright_builder.verify import VerificationError, sha256_file, verify
+from enginewright_builder.signing import Keys
+from enginewright_builder.verify import VerificationError, parse_manifest, read_manifest, sha256_file, verify
 
 TEMPORARY = ".tmp"
 # Below the store: what TensorRT measured of its kernels, a file for each device class and runtime version, and the
@@ -34,12 +35,18 @@ COPY_BYTES = 1 << 20
 SPARE_BYTES = 16 << 20
 
 
-def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) -> Manifest | None:
-    """The engine's manifest, or None when the store has no complete engine of this fingerprint.
+class UntrustedError(VerificationError):
+    """What is there was not made by a build Job with one of our keys."""
 
-    A folder without a manifest is absent. Raises :class:`UserError` ``StoreMissing`` when the store itself is not
-    there, :class:`TransientError` ``EngineCorrupt`` when a file does not have its digest: the damaged folder is then
-    set aside (where the store can be written), so that the next try builds it anew.
+
+def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True, keys: Keys | None = None,
+           note: Callable[[str], None] | None = None) -> Manifest | None:
+    """The engine's manifest, or None when the store has no complete engine of this fingerprint that counts.
+
+    A folder without a manifest is absent. With ``keys`` so is one whose manifest bears no signature of theirs: it is
+    set aside, with a note, and the engine built. Raises :class:`UserError` ``StoreMissing`` when the store itself is
+    not there, :class:`TransientError` ``EngineCorrupt`` when a file does not have its digest: the damaged folder is
+    then set aside (where the store can be written), so that the next try builds it again.
     """
     _check_fingerprint(fingerprint)
     _check_present(store_path)
@@ -47,7 +54,15 @@ def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) ->
     if not (folder / MANIFEST_FILE).is_file():
         return None
     try:
-        return verify(folder, fingerprint, check_digests=check_digests)
+        # What was signed is what is checked: the manifest is read once, and known by its digest from then on.
+        digest = check_signature(read_manifest(folder), fingerprint, keys)
+        return verify(folder, fingerprint, manifest_digest=digest, check_digests=check_digests, bytecode=keys is None)
+    except UntrustedError as error:
+        with store_errors(store_path):
+            _set_aside(folder)
+        if note is not None:
+            note(f"engine {fingerprint[:12]} in the store is set aside and built: {error}")
+        return None
     except VerificationError as error:
         with contextlib.suppress(OSError):
             _set_aside(folder)
@@ -56,21 +71,41 @@ def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True) ->
                              remedy="it is set aside and built again; find out who else writes to the store") from error
 
 
-def holds(store_path: Path, fingerprint: str) -> bool:
-    """Whether there is an engine of this fingerprint to look up; nothing of it is checked."""
+def check_signature(data: bytes, fingerprint: str, keys: Keys | None) -> str:
+    """The digest of the manifest ``data``, ``sha256:<hex>``. Raises :class:`UntrustedError` where there are keys and it
+    does not bear a signature of theirs, whatever else is wrong with it."""
+    if keys is not None:
+        try:
+            problem = keys.problem(parse_manifest(data, fingerprint), data)
+        except VerificationError as error:
+            problem = str(error)
+        if problem:
+            raise UntrustedError(problem)
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def holds(store_path: Path, fingerprint: str, keys: Keys | None = None) -> bool:
+    """Whether there is an engine of this fingerprint to look up; with ``keys`` one that bears a signature of theirs.
+    Nothing else of it is checked."""
     _check_fingerprint(fingerprint)
-    return (store_path / fingerprint / MANIFEST_FILE).is_file()
+    folder = store_path / fingerprint
+    try:
+        return (folder / MANIFEST_FILE).is_file() and bool(check_signature(read_manifest(folder), fingerprint, keys))
+    except VerificationError:
+        return False
 
 
-def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
+def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outcome,
+            keys: Keys | None = None) -> Manifest:
     """Publishes all files below ``staging`` as ``<store>/<fingerprint>/`` and returns the manifest that is now there.
 
     All or nothing for a reader at any time. When someone else published this fingerprint first, theirs is verified and
-    returned. ``outcome.manifest_digest`` is left empty inside the manifest (it cannot hold its own digest); take it
-    from :func:`manifest_digest`. Raises :class:`UserError` ``StoreMissing``, ``StoreReadOnly`` or ``StoreFull``, and
-    :class:`TransientError` ``EngineCorrupt`` when the other publisher's engine is damaged.
+    returned, if it counts with ``keys``, which sign ours. ``outcome.manifest_digest`` is left empty inside the manifest
+    (it cannot hold its own digest); take it from :func:`manifest_digest`. Raises :class:`UserError` ``StoreMissing``,
+    ``StoreReadOnly`` or ``StoreFull``, and :class:`TransientError` ``EngineCorrupt`` when the other publisher's engine
+    is damaged.
     """
-    if winner := lookup(store_path, fingerprint):
+    if winner := lookup(store_path, fingerprint, keys=keys):
         return winner
     sweep_stale(store_path)
     temporary = store_path / f".{fingerprint}.{uuid.uuid4().hex}{TEMPORARY}"
@@ -79,6 +114,7 @@ def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outco
             temporary.mkdir()
             files = _copy_tree(staging, temporary)
             manifest = Manifest(fingerprint=fingerprint, created=_now(), files=files, outcome=outcome)
+            manifest = keys.signed(manifest) if keys else manifest
             _write(temporary / MANIFEST_FILE, manifest.to_json().encode())
             _open_to_readers(temporary)
             _flush_folders(temporary)
@@ -87,9 +123,10 @@ def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outco
         finally:
             # Gone after a successful rename; after anything else, what was half-written must not stay.
             shutil.rmtree(temporary, ignore_errors=True)
-    published = lookup(store_path, fingerprint)
+    published = lookup(store_path, fingerprint, keys=keys)
     if published is None:
-        raise TransientError("StoreUnstable", "the engine vanished from the store right after it was published",
+        raise TransientError("StoreUnstable", "the engine vanished from the store right after it was published, or "
+                             "somebody without the signing key wrote another in its place",
                              field="spec.store.uri", value=str(store_path), remedy="it is built again")
     return published
 
@@ -139,7 +176,7 @@ def _copy_tree(source: Path, target: Path) -> dict[str, FileEntry]:
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
         if "__pycache__" in relative.parts:
-            continue  # not part of the engine; see verify
+            continue  # what the server left that tried the engine here; no part of it
         if path.is_symlink():
             raise ValueError(f"{relative} is a link: an engine in the store must be whole by itself")
         if path.is_dir():

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from enginewright.plugin.report import reader, unpack
+from enginewright.core.manifests import proven_digest
+from enginewright.plugin.report import checked, reader
 from support import object_store
 from support.bench import Bench
 from support.within_reach import make_secret, node_address
@@ -41,4 +42,5 @@ def test_an_engine_is_built_into_a_bucket_and_served_from_there(bench: Bench, tm
             {**reader("second", deployment, "report.html"), "metadata": {"name": "page"}}))
         bench.kube("wait", "pod/page", "-n", bench.namespace, "--for=jsonpath={.status.phase}=Succeeded",
                    "--timeout=90s")
-        assert b"<html" in unpack(bench.kube("logs", "page", "-n", bench.namespace), "report.html")
+        digest = proven_digest(deployment["spec"]["template"]["spec"])
+        assert b"<html" in checked(bench.kube("logs", "page", "-n", bench.namespace), digest, "report.html")

@@ -30,6 +30,8 @@ from enginewright_builder.engine_store import BucketStore
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
+from enginewright_builder.show import show
+from enginewright_builder.signing import Keys
 from enginewright_builder.verify import VerificationError, verify
 from enginewright_builder.verify import main as check
 from support import object_store as stores
@@ -63,9 +65,9 @@ def bucket(uri: str) -> Bucket:
     return Bucket(uri)
 
 
-def shelf(bucket: Bucket, folder: Path, *, check_digests: bool = False) -> BucketStore:
+def shelf(bucket: Bucket, folder: Path, *, check_digests: bool = False, keys: Keys | None = None) -> BucketStore:
     folder.mkdir(exist_ok=True)
-    return BucketStore(bucket, folder, check_digests=check_digests)
+    return BucketStore(bucket, folder, check_digests=check_digests, keys=keys)
 
 
 def staged(folder: Path, files: dict[str, bytes] | None = None) -> Path:
@@ -76,10 +78,10 @@ def staged(folder: Path, files: dict[str, bytes] | None = None) -> Path:
 
 
 def published(bucket: Bucket, folder: Path, files: dict[str, bytes] | None = None,
-              fingerprint: str = FINGERPRINT, *, check_digests: bool = False) -> Manifest:
+              fingerprint: str = FINGERPRINT, *, check_digests: bool = False, keys: Keys | None = None) -> Manifest:
     folder.mkdir()
     outcome = Outcome(kind="build", ok=True, fingerprint=fingerprint)
-    return shelf(bucket, folder / "store", check_digests=check_digests).publish(
+    return shelf(bucket, folder / "store", check_digests=check_digests, keys=keys).publish(
         staged(folder / "staging", files), fingerprint, outcome=outcome)
 
 
@@ -231,6 +233,42 @@ class TestDamage:
         assert engines.blob_key(manifest.files["report.html"]) not in fetched
 
 
+class TestSigned:
+    """Two namespaces, each with a key of its own, share a bucket."""
+
+    OURS, THEIRS = Keys(current=b"o" * 64), Keys(current=b"t" * 64)
+
+    def test_another_ones_engine_is_no_hit_and_ours_takes_its_place(self, bucket: Bucket, tmp_path: Path) -> None:
+        theirs = published(bucket, tmp_path / "a", keys=self.THEIRS)
+        notes: list[str] = []
+        (tmp_path / "s").mkdir()
+        ours = BucketStore(bucket, tmp_path / "s", note=notes.append, keys=self.OURS)
+        assert ours.lookup(FINGERPRINT) is None
+        assert "is not signed with a key of Secret enginewright-engine-signing" in notes[0]
+        assert not ours.holds(FINGERPRINT)
+        made = published(bucket, tmp_path / "b", {**FILES, "report.html": b"ours"}, keys=self.OURS)
+        assert shelf(bucket, tmp_path / "t", keys=self.OURS).lookup(FINGERPRINT) == made != theirs
+        assert shelf(bucket, tmp_path / "t", keys=self.OURS).holds(FINGERPRINT)
+
+    def test_replicas_of_the_other_find_the_engine_that_they_are_pinned_to(self, bucket: Bucket,
+                                                                           tmp_path: Path) -> None:
+        theirs = published(bucket, tmp_path / "a", keys=self.THEIRS)
+        published(bucket, tmp_path / "b", {**FILES, "report.html": b"ours"}, keys=self.OURS)
+        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", store.manifest_digest(theirs))
+        assert (tmp_path / "pod" / "report.html").read_bytes() == FILES["report.html"]
+
+    def test_one_without_a_signature_is_no_hit_either(self, bucket: Bucket, tmp_path: Path) -> None:
+        plain = published(bucket, tmp_path / "a")
+        assert shelf(bucket, tmp_path / "s", keys=self.OURS).lookup(FINGERPRINT) is None
+        assert published(bucket, tmp_path / "b", keys=self.OURS) != plain
+
+    def test_an_engine_from_before_manifests_were_kept_is_fetched_by_its_digest(self, bucket: Bucket,
+                                                                                tmp_path: Path) -> None:
+        old = published(bucket, tmp_path / "a")
+        bucket.remove(engines.kept_key(FINGERPRINT, store.manifest_digest(old)))
+        assert engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", store.manifest_digest(old)) == old
+
+
 class TestInAServingPod:
     @pytest.fixture
     def manifest(self, bucket: Bucket, tmp_path: Path) -> Manifest:
@@ -273,6 +311,7 @@ class TestInAServingPod:
         assert self.run(uri, manifest, tmp_path) == 2
         assert "refused: report.html has digest" in said.read_text()
         Bucket(uri).remove(engines.manifest_key(FINGERPRINT))
+        Bucket(uri).remove(engines.kept_key(FINGERPRINT, store.manifest_digest(manifest)))
         assert self.run(uri, manifest, tmp_path) == 2
         assert "manifest.json is not there" in said.read_text()
 
@@ -290,12 +329,15 @@ class TestInAServingPod:
         assert f"cannot be fetched: {reason}" in said.read_text()
 
     def test_one_file_is_read_and_checked(self, uri: str, manifest: Manifest, server: ObjectStore) -> None:
-        assert engines.read_file(uri, FINGERPRINT, "report.html") == FILES["report.html"]
+        digest = store.manifest_digest(manifest)
+        assert show(uri, FINGERPRINT, digest, "report.html") == (manifest.to_json().encode(), FILES["report.html"])
         with pytest.raises(VerificationError, match="nothing of engine"):
-            engines.read_file(uri, FINGERPRINT, "nothing")
+            show(uri, FINGERPRINT, digest, "nothing")
+        with pytest.raises(VerificationError, match="the engine that was proven"):
+            show(uri, FINGERPRINT, f"sha256:{'0' * 64}", "report.html")
         blob(server, uri, manifest, "report.html").write_bytes(b"<HTML>")
         with pytest.raises(VerificationError, match="digest"):
-            engines.read_file(uri, FINGERPRINT, "report.html")
+            show(uri, FINGERPRINT, digest, "report.html")
 
     def test_a_bucket_that_is_gone_says_nothing_of_the_engine(self, uri: str, manifest: Manifest, said: Path,
                                                               tmp_path: Path) -> None:
@@ -333,6 +375,28 @@ class TestCollecting:
         assert {key for key in left if key.startswith(engines.BLOBS)} == set(map(engines.blob_key,
                                                                                  shared.files.values()))
         engines.fetch_engine(bucket, OTHER, tmp_path / "pod")
+
+    def test_every_manifest_of_an_engine_keeps_its_files_and_goes_with_it(self, bucket: Bucket, tmp_path: Path,
+                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+        theirs = published(bucket, tmp_path / "a", keys=TestSigned.THEIRS)
+        published(bucket, tmp_path / "b", {**FILES, "report.html": b"ours"}, keys=TestSigned.OURS)
+        bucket.write(engines.kept_key(FINGERPRINT, "0" * 64), b"{")  # no replica takes it: it names nothing
+        self.aged(monkeypatch, manifest=8, blobs=8)
+        gc.collect(bucket, grace_seconds=WEEK, keep=[FINGERPRINT])
+        assert all(bucket.look(engines.blob_key(entry)) for entry in theirs.files.values())
+        assert gc.collect(bucket, grace_seconds=WEEK).removed == (FINGERPRINT,)
+        assert {entry.key for entry in bucket.entries()} == {engines.PROBE}
+
+    def test_a_kept_manifest_of_an_engine_that_is_gone_goes_when_it_is_old(self, bucket: Bucket, tmp_path: Path,
+                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+        made = published(bucket, tmp_path / "a")
+        bucket.remove(engines.manifest_key(FINGERPRINT))
+        kept = engines.kept_key(FINGERPRINT, store.manifest_digest(made))
+        gc.collect(bucket, grace_seconds=WEEK)
+        assert bucket.look(kept)
+        self.aged(monkeypatch, manifests=8)
+        gc.collect(bucket, grace_seconds=WEEK)
+        assert bucket.look(kept) is None
 
     def test_the_young_the_kept_and_the_wanted_stay(self, bucket: Bucket, tmp_path: Path,
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
@@ -521,7 +585,7 @@ def test_a_key_for_google_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ages_are_the_buckets_own(bucket: Bucket) -> None:
-    assert isinstance(gc._now(bucket), datetime)
+    assert isinstance(engines.probe(bucket), datetime)
 
 
 def build_of(bucket: Bucket, model: Path, folder: Path) -> tuple[BuildRequest, Outcome]:

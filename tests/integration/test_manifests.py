@@ -58,7 +58,7 @@ OBJECTS: dict[str, JSON] = {
             "priorityClassName": "system-cluster-critical",
             "volumes": [{"name": "logs", "emptyDir": {}}],
             "containers": [
-                {"name": "server", "env": [{"name": "A", "value": "b"}],
+                {"name": "server", "env": [{"name": "TZ", "value": "UTC"}],
                  "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
                 {"name": "shipper", "image": "example/shipper:1", "ports": [{"containerPort": 9000}]}]}}}},
 }

@@ -58,13 +58,16 @@ class Bucket:
         self.uri, self._prefix = uri.rstrip("/"), (match[3] or "").strip("/")
         self._store = _open(match[1], match[2], os.environ if environ is None else environ)
 
-    def read(self, key: str) -> bytes | None:
-        """None where it is not there."""
+    def read(self, key: str, most: int) -> bytes | None:
+        """None where it is not there; of one that has more than ``most`` bytes the first ``most`` and one."""
         import obstore
 
         with self._told():
             try:
-                return bytes(obstore.get(self._store, self._key(key)).bytes())
+                found = obstore.get(self._store, self._key(key))
+                if found.meta["size"] > most:
+                    return bytes(obstore.get_range(self._store, self._key(key), start=0, end=most + 1))
+                return bytes(found.bytes())
             except FileNotFoundError as error:
                 if "NoSuchBucket" in str(error):
                     raise

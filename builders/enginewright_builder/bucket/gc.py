@@ -2,28 +2,31 @@
 
 As in a folder (:mod:`enginewright_builder.store_gc`) a build says that it wants an engine before it looks for it, and
 the collector takes the manifest away before it looks at that mark again, and puts it back when the mark is fresh. A
-file goes when no manifest names it and it is old; a builder uploads all files of its engine anew, so that its own are
-young. Times are the bucket's own.
+file goes when no manifest names it and it is old; a builder uploads all files of its engine again, so that its own are
+young. Every manifest that lies below a fingerprint counts as long as the engine is there, for replicas may be pinned to
+it, and goes with it. Times are the bucket's own.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from enginewright_builder.bucket.client import Bucket, Entry
-from enginewright_builder.bucket.engines import BLOBS, PROBE, blob_key, manifest_key, used_key
-from enginewright_builder.contract import MANIFEST_FILE, ContractError, Manifest
+from enginewright_builder.bucket.engines import BLOBS, blob_key, kept_key, manifest_key, probe, used_key
+from enginewright_builder.contract import MANIFEST_BYTES
 from enginewright_builder.errors import TransientError
 from enginewright_builder.store import STALE_SECONDS
 from enginewright_builder.store_gc import FINGERPRINT, Collected
+from enginewright_builder.verify import VerificationError, parse_manifest
 
 
 def collect(bucket: Bucket, *, grace_seconds: float, keep: Collection[str] = (),
             remove: Collection[str] | None = None) -> Collected:
     """Removes engines that were neither published nor wanted for ``grace_seconds``, but none of ``keep``; with
     ``remove`` none but these. Files that no engine names go when they are as old, of a day at least."""
-    now, grace = _now(bucket), timedelta(seconds=grace_seconds)
+    now, grace = probe(bucket), timedelta(seconds=grace_seconds)
     there = {entry.key: entry for entry in bucket.entries()}
     engines = {folder for key in there if FINGERPRINT.fullmatch(folder := key.partition("/")[0])
                and key == manifest_key(folder)}
@@ -35,21 +38,12 @@ def collect(bucket: Bucket, *, grace_seconds: float, keep: Collection[str] = (),
                      leftovers=swept)
 
 
-def _now(bucket: Bucket) -> datetime:
-    bucket.write(PROBE, b"enginewright\n")
-    probe = bucket.look(PROBE)
-    if probe is None:
-        raise TransientError("StoreUnreachable", f"{bucket.uri} does not hold what was written to it",
-                             field="spec.store.uri", value=bucket.uri, remedy="it is tried again")
-    return probe.modified
-
-
 def _remove(bucket: Bucket, fingerprint: str, there: dict[str, Entry], limit: datetime) -> bool:
     """``limit``: what was published or wanted since then stays."""
     key, used = manifest_key(fingerprint), used_key(fingerprint)
     if any(name in there and there[name].modified >= limit for name in (key, used)):
         return False
-    found, newest = bucket.read(key), bucket.look(key)
+    found, newest = bucket.read(key, MANIFEST_BYTES), bucket.look(key)
     if found is None or newest is None or newest.modified >= limit:
         return False
     bucket.remove(key)
@@ -58,17 +52,20 @@ def _remove(bucket: Bucket, fingerprint: str, there: dict[str, Entry], limit: da
         bucket.create(key, found)  # one that was built anew meanwhile stays
         return False
     bucket.remove(used)
+    for name in there:
+        if _kept(name) == fingerprint and _still_older(bucket, name, limit):
+            bucket.remove(name)
     return True
 
 
 def _sweep_marks(bucket: Bucket, engines: Collection[str], there: dict[str, Entry], limit: datetime) -> int:
-    """Marks of engines that are not there."""
+    """Marks, and manifests that were kept, of engines that are not there."""
     swept = 0
-    for entry in there.values():
-        fingerprint = entry.key.partition("/")[0]
-        mark = FINGERPRINT.fullmatch(fingerprint) and entry.key == used_key(fingerprint)
-        if mark and fingerprint not in engines and _still_older(bucket, entry.key, limit):
-            bucket.remove(entry.key)
+    for key in there:
+        fingerprint = key.partition("/")[0]
+        mark = FINGERPRINT.fullmatch(fingerprint) and key == used_key(fingerprint)
+        if (mark or _kept(key)) and fingerprint not in engines and _still_older(bucket, key, limit):
+            bucket.remove(key)
             swept += 1
     return swept
 
@@ -93,17 +90,26 @@ def _still_older(bucket: Bucket, key: str, limit: datetime) -> bool:
 
 def _named(bucket: Bucket) -> set[str]:
     """The files of all engines, listed after their ages. Where one manifest cannot be read no file goes: which are its
-    nobody knows."""
+    nobody knows. One that is kept under another digest than its own no replica takes, so that it names nothing."""
     named = set[str]()
     for entry in bucket.entries():
-        if not entry.key.endswith(f"/{MANIFEST_FILE}") or not FINGERPRINT.fullmatch(entry.key.partition("/")[0]):
+        fingerprint, kept = entry.key.partition("/")[0], _kept(entry.key)
+        if not kept and not (FINGERPRINT.fullmatch(fingerprint) and entry.key == manifest_key(fingerprint)):
             continue
-        if (found := bucket.read(entry.key)) is None:
+        found = bucket.read(entry.key, MANIFEST_BYTES)
+        if found is None or (kept and kept_key(kept, hashlib.sha256(found).hexdigest()) != entry.key):
             continue
         try:
-            named |= {blob_key(file) for file in Manifest.from_json(found.decode()).files.values()}
-        except (ContractError, UnicodeDecodeError) as error:
-            raise TransientError("EngineCorrupt", f"{bucket.uri}/{entry.key} is not valid: {error}",
+            named |= {blob_key(file) for file in parse_manifest(found).files.values()}
+        except VerificationError as error:
+            raise TransientError("EngineCorrupt", f"{bucket.uri}/{entry.key}: {error}",
                                  field="spec.store.uri", value=bucket.uri,
                                  remedy="remove it: its engine is built again") from error
     return named
+
+
+def _kept(key: str) -> str:
+    """The fingerprint below which ``key`` keeps a manifest; empty for any other key."""
+    fingerprint, _, name = key.partition("/")
+    digest = name.removeprefix("manifests/").removesuffix(".json")
+    return fingerprint if FINGERPRINT.fullmatch(fingerprint) and key == kept_key(fingerprint, digest) else ""

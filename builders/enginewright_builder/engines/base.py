@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
 from enginewright_builder.models.base import SourceModel
+from enginewright_builder.signing import Keys
 from enginewright_builder.tensors import Call, Tensors
 
 
@@ -66,7 +67,8 @@ class BuildContext:
     batches that candidates are compared at, ascending, the last is ``max_batch_size``; ``example`` is one batch of
     typical inputs, for the sizes other than the batch. ``source`` is the model itself, for engines that compile it
     rather than its ONNX. ``timing_caches`` is a folder of the store that outlives the build, for what TensorRT measured
-    and the graphs that it builds from; None without a store. ``keep_precise`` names ONNX nodes that a lower precision
+    and the graphs that it builds from; None without a store; what lies there counts with a MAC of ``keys``, where there
+    are any. ``keep_precise`` names ONNX nodes that a lower precision
     has to leave as they are. ``shelf`` is None where builds share nothing.
     """
 
@@ -82,6 +84,7 @@ class BuildContext:
     timing_caches: Path | None = None
     keep_precise: tuple[str, ...] = ()
     shelf: Shelf | None = None
+    keys: Keys | None = None
 
 
 class Shelf:

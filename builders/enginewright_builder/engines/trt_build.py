@@ -29,6 +29,7 @@ from enginewright_builder.engines.trt_profiles import Profile
 from enginewright_builder.engines.trt_progress import Phases, monitor
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import numpy_dtype
+from enginewright_builder.signing import Keys
 
 # TensorRT's default. On an H200 level 5 gained nothing for ResNet-50, and takes several times as long.
 OPTIMISATION_LEVEL = 3
@@ -51,6 +52,7 @@ class PlanRequest:
     timing_caches: Path | None
     cache_key: timing_cache.CacheKey
     shelf: Shelf | None = None
+    keys: Keys | None = None
 
 
 def build_plan(trt: Any, request: PlanRequest, device: Gpu, progress: Callable[[float, str], None]) -> bytes:
@@ -136,7 +138,7 @@ def _config(trt: Any, builder: Any, request: PlanRequest, limit: int, cache: byt
 def _timing_cache(request: PlanRequest, progress: Callable[[float, str], None]) -> bytes:
     if request.timing_caches is None:
         return b""
-    loaded = timing_cache.load(request.timing_caches, request.cache_key)
+    loaded = timing_cache.load(request.timing_caches, request.cache_key, request.keys)
     if loaded.problem:
         progress(0.0, f"timing cache ignored and measured anew: {loaded.problem}")
     return loaded.content
@@ -160,7 +162,7 @@ def _save_timing_cache(request: PlanRequest, config: Any, before: bytes,
     content = bytes(config.get_timing_cache().serialize())
     if content != before:
         try:
-            timing_cache.save(request.timing_caches, request.cache_key, content)
+            timing_cache.save(request.timing_caches, request.cache_key, content, request.keys)
         except OSError as error:
             progress(1.0, f"timing cache not kept: {error.strerror}")
 

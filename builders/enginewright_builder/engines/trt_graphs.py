@@ -44,14 +44,14 @@ def typed_graph(precision: str, model: ExportedModel, context: BuildContext) -> 
     if context.timing_caches is None:
         return _made(precision, model, context, target)
     key = graph_key(precision, model, context)
-    found = graph_store.load(context.timing_caches, key, target.parent)
+    found = graph_store.load(context.timing_caches, key, target.parent, context.keys)
     if found.here:
         context.progress(0.05, f"the {precision} graph comes from the store")
         return target
     if found.problem:
         context.progress(0.0, f"typed graph ignored and made anew: {found.problem}")
     _made(precision, model, context, target)
-    if problem := graph_store.save(context.timing_caches, key, _files(target)):
+    if problem := graph_store.save(context.timing_caches, key, _files(target), keys=context.keys):
         context.progress(0.05, f"typed graph not kept: {problem}")
     return target
 

@@ -1,8 +1,8 @@
 """The timing cache: what TensorRT measured of its kernels, kept in the store from one build to the next.
 
 A file for each class of device and exact TensorRT version, since neither reads the other's figures. TensorRT's own
-check of the content is loose, so the file says whose it is and carries a digest; one that is damaged or another's is
-put aside, never trusted.
+check of the content is loose, so the file says whose it is and carries a digest, or where there are signing keys a MAC;
+one that is damaged, another's or not signed is put aside, never trusted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from enginewright_builder.signing import Keys
 
 _MAGIC = b"enginewright timing cache 1"
 
@@ -46,7 +48,7 @@ class Loaded:
     problem: str = ""
 
 
-def load(folder: Path, key: CacheKey) -> Loaded:
+def load(folder: Path, key: CacheKey, keys: Keys | None = None) -> Loaded:
     path = folder / key.file
     try:
         raw = path.read_bytes()
@@ -60,15 +62,17 @@ def load(folder: Path, key: CacheKey) -> Loaded:
         return Loaded(problem=f"{path.name} is no timing cache")
     if lines[1] != key.text.encode():
         return Loaded(problem=f"{path.name} was measured on {lines[1].decode(errors='replace')[:100]}")
-    if lines[2] != hashlib.sha256(content).hexdigest().encode():
+    if keys and not keys.verifies(_purpose(key), content, lines[2].decode(errors="replace")):
+        return Loaded(problem=f"{path.name} is not signed by a build Job of this namespace, or is damaged")
+    if not keys and lines[2] != hashlib.sha256(content).hexdigest().encode():
         return Loaded(problem=f"{path.name} is damaged")
     return Loaded(content=content)
 
 
-def save(folder: Path, key: CacheKey, content: bytes) -> None:
+def save(folder: Path, key: CacheKey, content: bytes, keys: Keys | None = None) -> None:
     """Replaces the file in one step, so that a reader sees the old or the new one. Raises ``OSError``."""
     folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(content).hexdigest()
+    digest = keys.mac(_purpose(key), content) if keys else hashlib.sha256(content).hexdigest()
     with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{key.file}.", delete=False) as part:
         try:
             part.write(b"\n".join((_MAGIC, key.text.encode(), digest.encode(), b"", b"")) + content)
@@ -78,3 +82,7 @@ def save(folder: Path, key: CacheKey, content: bytes) -> None:
         except BaseException:
             os.unlink(part.name)
             raise
+
+
+def _purpose(key: CacheKey) -> str:
+    return f"timings {key.text}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -25,12 +26,15 @@ from enginewright.core.plan import (
     ClaimBuild,
     Create,
     Delete,
+    MakeKey,
     MarkRecord,
     ReleaseBuild,
     RenewBuild,
     Scale,
 )
 from enginewright.tracing import Attribute, handed_on, note, span
+
+KEY_BYTES = 32  # of randomness in a key that is made
 
 
 class Actor:
@@ -59,6 +63,8 @@ class Actor:
                 return True
             case Create():
                 return await self._create(namespace, action)
+            case MakeKey():
+                return await self._make_key(namespace, action)
             case Delete():
                 return await self._delete(namespace, action)
             case Scale(deployment=deployment, replicas=replicas):
@@ -96,6 +102,15 @@ class Actor:
                 return False
             await self._kube.delete(resource_of_manifest(manifest), namespace, manifest["metadata"]["name"], uid=uid)
             await self._kube.create(manifest, namespace=namespace)
+        return True
+
+    async def _make_key(self, namespace: str, action: MakeKey) -> bool:
+        """Without a look before it, which the operator has no right to."""
+        manifest = {**action.manifest, "stringData": {action.entry: secrets.token_hex(KEY_BYTES)}}
+        try:
+            await self._kube.create(manifest, namespace=namespace)
+        except AlreadyExistsError:
+            return False
         return True
 
     async def _orphan(self, namespace: str, manifest: Mapping[str, Any]) -> str:
@@ -166,6 +181,8 @@ def describe(action: Action) -> tuple[str, str, str]:
             return "release", "Lease", name
         case MarkRecord(name=name):
             return "mark", "ConfigMap", name
+        case MakeKey(manifest=manifest):
+            return "make", str(manifest["kind"]), str(manifest["metadata"]["name"])
         case Apply(manifest=manifest) | Create(manifest=manifest):
             return type(action).__name__.lower(), str(manifest["kind"]), str(manifest["metadata"]["name"])
         case Delete(kind=kind, name=name):

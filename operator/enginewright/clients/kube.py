@@ -25,6 +25,8 @@ services                              list watch create patch    the model's Ser
                                       delete
 configmaps                            list watch create patch    build requests, engine records
                                       delete
+secrets                               create                     the key that build Jobs sign engines with, blindly:
+                                                                 none is ever read
 persistentvolumeclaims                get list watch             claims that a spec names
 endpointslices (discovery.k8s.io)     list watch                 who gets traffic
 poddisruptionbudgets (policy)         list create patch          one for each model

@@ -39,6 +39,7 @@ POD = Resource("v1", "Pod", "pods")
 DEPLOYMENT = Resource("apps/v1", "Deployment", "deployments")
 SERVICE = Resource("v1", "Service", "services")
 CONFIG_MAP = Resource("v1", "ConfigMap", "configmaps")
+SECRET = Resource("v1", "Secret", "secrets")  # created, and never read
 CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 ENDPOINT_SLICE = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
 DISRUPTION_BUDGET = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
@@ -50,7 +51,7 @@ EVENT = Resource("v1", "Event", "events")
 NODE = Resource("v1", "Node", "nodes")  # not namespaced, and never written
 
 RESOURCES = (
-    OPTIMISED_MODEL, JOB, POD, DEPLOYMENT, SERVICE, CONFIG_MAP, CLAIM, ENDPOINT_SLICE, DISRUPTION_BUDGET,
+    OPTIMISED_MODEL, JOB, POD, DEPLOYMENT, SERVICE, CONFIG_MAP, SECRET, CLAIM, ENDPOINT_SLICE, DISRUPTION_BUDGET,
     CLAIM_TEMPLATE, LEASE, HTTP_ROUTE, GRPC_ROUTE, EVENT,
 )  # fmt: skip
 

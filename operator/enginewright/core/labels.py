@@ -58,12 +58,13 @@ COMPONENT_ENGINE = "engine"
 COMPONENT_REVISION = "revision"
 COMPONENT_GC = "gc"
 COMPONENT_CLASS = "class"
+COMPONENT_SIGNING = "signing"
 
 CONTAINER_RESOLVE = "resolve"
 CONTAINER_BUILD = "build"
 CONTAINER_SERVER = "server"
 CONTAINER_VERIFY = "verify"
-VERIFY_FROM = "--from"  # before the bucket that it fetches the engine from
+VERIFY_FROM = "--from"  # before the bucket, or the folder on a volume, that it copies the engine from
 CONTAINER_FITS = "fits"
 CONTAINER_ACTIVATOR = "activator"
 CONTAINER_QUALITY = "quality"
@@ -79,6 +80,8 @@ PORT_BATCHING, BATCHING_PORT = "batching", 8004
 # with gRPC) that carries it.
 VOLUME_KEY, KEY_PATH, KEY_FILE = "model-control", "/model-control", "/model-control/key"
 KEY_HEADER = "enginewright-model-control"
+
+# The Secret of a namespace that engines are signed with; only build Jobs have it.
 
 FINGERPRINT_LABEL_LENGTH = 32
 

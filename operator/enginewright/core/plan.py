@@ -35,6 +35,16 @@ class Create:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MakeKey:
+    """Create the Secret ``manifest``, and fill its ``entry`` with a random key. One that is there already is right, and
+    its content stays unknown: the operator may create Secrets and read none."""
+
+    manifest: Manifest
+    entry: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Delete:
     """Background deletion; gone already is success. ``uid`` and ``version`` (the resourceVersion) are preconditions
     where given."""
@@ -96,7 +106,7 @@ class MarkRecord:
     why: str
 
 
-Action = Apply | Create | Delete | Scale | ClaimBuild | RenewBuild | ReleaseBuild | MarkRecord
+Action = Apply | Create | MakeKey | Delete | Scale | ClaimBuild | RenewBuild | ReleaseBuild | MarkRecord
 
 
 @dataclass(frozen=True, kw_only=True)

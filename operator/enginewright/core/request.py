@@ -18,6 +18,7 @@ from enginewright_builder.contract import BuildRequest, ResolvedSource
 STORE_PATH = "/store"
 SOURCES_PATH = "/sources"
 SIGNATURE_PATH = "/signature"
+SIGNING_PATH = "/signing-keys"
 
 
 def source_key(spec: Spec) -> str:
@@ -53,7 +54,8 @@ def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Pl
                   config: OperatorConfig, *, rebuild: str = "") -> BuildRequest:
     """The request of a build Job; ``.fingerprint()`` of it is the engine's key in the store. Another ``rebuild`` is
     another engine of the same spec."""
-    return replace(_request(name, spec, resolved, placement.device, config), rebuild=rebuild)
+    return replace(_request(name, spec, resolved, placement.device, config), rebuild=rebuild,
+                   signing_keys=SIGNING_PATH)
 
 
 def store_claim(spec: Spec) -> str:

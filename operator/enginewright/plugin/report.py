@@ -1,7 +1,9 @@
 """Bringing an engine's ``report.html`` out of the store, which only pods can read.
 
-A pod that runs for a second prints the file; the image, the store's claim or bucket and the path are those with which
-the serving revision checks its engine.
+A pod that runs for a second prints the file and the engine's manifest; the image, the store's claim or bucket and the
+engine are those with which the serving revision checks its engine. The manifest has to have the digest that the
+operator wrote into that revision, and the file the digest that the manifest has: what somebody else put into the store
+never gets to a person's browser.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import hashlib
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -16,27 +19,31 @@ from typing import Any
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import DEPLOYMENT, POD
 from enginewright.core import labels
+from enginewright.core.manifests import proven_digest
+from enginewright.core.manifests.deployment import STORE_VOLUME
 from enginewright.plugin.wishes import WishError
+from enginewright_builder.contract import MANIFEST_BYTES, ContractError, Manifest
 
 POLL_SECONDS = 0.5
 DEADLINE_SECONDS = 90.0
 # A page is one line, which the node keeps in pieces of 16 KiB and counts one by one.
 LINES = 1000
-PRINT = ("import base64, pathlib, sys, zlib; "
-         "print(base64.b64encode(zlib.compress(pathlib.Path(sys.argv[1]).read_bytes(), 9)).decode())")
-PRINT_FROM_BUCKET = ("import base64, sys, zlib; from enginewright_builder.bucket.engines import read_file; "
-                     "print(base64.b64encode(zlib.compress(read_file(*sys.argv[1:]), 9)).decode())")
+PRINT = ["python3", "-m", "enginewright_builder.show"]
 Object = Mapping[str, Any]
 
 
 def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
-    """The pod. Raises :class:`WishError` where the Deployment is none of ours."""
+    """The pod. Raises :class:`WishError` where the Deployment is none of ours, or was made by an earlier release."""
     template = deployment["spec"]["template"]["spec"]
     verify = next((one for one in template.get("initContainers", ()) if one["name"] == labels.CONTAINER_VERIFY), None)
     if verify is None:
         raise WishError(f"Deployment {deployment['metadata']['name']} has no container {labels.CONTAINER_VERIFY}")
+    if labels.VERIFY_FROM not in verify["args"]:
+        raise WishError(f"Deployment {deployment['metadata']['name']} was made by an earlier release, whose reports "
+                        "cannot be checked; the next revision's can")
     keep = ("serviceAccountName", "imagePullSecrets", "securityContext", "tolerations", "nodeSelector", "affinity")
-    mounted = () if labels.VERIFY_FROM in verify["args"] else ("engine",)
+    source = verify["args"][verify["args"].index(labels.VERIFY_FROM) + 1]
+    fingerprint = verify["args"][0].rpartition("/")[2]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -50,20 +57,12 @@ def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
                 **{key: verify[key] for key in ("image", "imagePullPolicy", "envFrom", "resources", "securityContext")
                    if key in verify},
                 "name": "report",
-                "command": ["python3", "-c", *_program(verify["args"], file)],
-                "volumeMounts": [mount for mount in verify["volumeMounts"] if mount["name"] in mounted],
+                "command": [*PRINT, source, fingerprint, proven_digest(template), file],
+                "volumeMounts": [mount for mount in verify["volumeMounts"] if mount["name"] == STORE_VOLUME],
             }],
-            "volumes": [volume for volume in template["volumes"] if volume["name"] in mounted],
+            "volumes": [volume for volume in template["volumes"] if volume["name"] == STORE_VOLUME],
         },
     }  # fmt: skip
-
-
-def _program(arguments: list[str], file: str) -> list[str]:
-    """What prints the file, and its arguments."""
-    if labels.VERIFY_FROM not in arguments:
-        return [PRINT, f"{arguments[0]}/{file}"]
-    bucket = arguments[arguments.index(labels.VERIFY_FROM) + 1]
-    return [PRINT_FROM_BUCKET, bucket, arguments[0].rpartition("/")[2], file]
 
 
 async def fetch(client: KubeClient, namespace: str, name: str, revision: str, file: str) -> bytes:
@@ -82,16 +81,36 @@ async def fetch(client: KubeClient, namespace: str, name: str, revision: str, fi
         raise WishError(f"pod {pod} did not run within {DEADLINE_SECONDS:.0f} s; {why}") from None
     finally:
         await client.delete(POD, namespace, pod)
-    return unpack(text, file)
+    return checked(text, proven_digest(found[0]["spec"]["template"]["spec"]), file)
 
 
-def unpack(text: str, file: str) -> bytes:
-    """What :data:`PRINT` printed. Raises :class:`WishError`."""
-    try:
-        return zlib.decompress(base64.b64decode(text.strip(), validate=True))
-    except (binascii.Error, zlib.error, ValueError):
+def checked(text: str, manifest_digest: str, file: str) -> bytes:
+    """The file in what the pod printed, once it is held against the manifest, and that against its digest. Raises
+    :class:`WishError`."""
+    lines = text.split()
+    manifest, content = (_unpacked(line, MANIFEST_BYTES) for line in lines) if len(lines) == 2 else (None, None)
+    if manifest is None or content is None:
         last = text.strip().splitlines()[-1:] or ["nothing"]
-        raise WishError(f"{file} could not be read from the store: {last[0]}") from None
+        raise WishError(f"{file} could not be read from the store: {last[0][:500]}")
+    if f"sha256:{hashlib.sha256(manifest).hexdigest()}" != manifest_digest:
+        raise WishError(f"{file} is not shown: the engine's manifest in the store is not the one that was proven")
+    try:
+        entry = Manifest.from_json(manifest.decode()).files[file]
+    except (ContractError, UnicodeDecodeError, KeyError) as error:
+        raise WishError(f"{file} is not in the engine's manifest: {error}") from error
+    if hashlib.sha256(content).hexdigest() != entry.sha256:
+        raise WishError(f"{file} is not shown: it is not what the build wrote, somebody else changed it in the store")
+    return content
+
+
+def _unpacked(line: str, most: int) -> bytes | None:
+    """None for what is not packed so, or has more than ``most`` bytes."""
+    packer = zlib.decompressobj()
+    try:
+        found = packer.decompress(base64.b64decode(line, validate=True), most)
+    except (binascii.Error, zlib.error, ValueError):
+        return None
+    return found if packer.eof else None
 
 
 async def _printed(client: KubeClient, namespace: str, pod: str) -> str:

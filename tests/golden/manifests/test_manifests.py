@@ -20,6 +20,7 @@ from enginewright.core.manifests import (
     member,
     revision_service,
     service,
+    signing_secret,
 )
 from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
@@ -69,7 +70,7 @@ MIG: dict[str, Any] = {
             "priorityClassName": "serving",
             "volumes": [{"name": "logs", "emptyDir": {}}],
             "containers": [
-                {"name": "server", "env": [{"name": "LOG_LEVEL", "value": "1"}],
+                {"name": "server", "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
                  "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
                 {"name": "shipper", "image": "example/shipper:1",
                  "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
@@ -237,11 +238,15 @@ def test_collector_of_unused_engines_in_a_bucket() -> None:
     check_golden(HERE / "bucket" / "gc_job.yaml", manifest)
 
 
+def test_the_key_that_build_jobs_sign_engines_with() -> None:
+    check_golden(HERE / "cpu" / "signing_secret.yaml", signing_secret("models"))
+
+
 def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "bucket/gc_job.yaml", "cpu/http_route.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
-               "cpu/mirror_service.yaml",
+               "cpu/mirror_service.yaml", "cpu/signing_secret.yaml",
                "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",
                "cpu/deployment_with_batcher.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",

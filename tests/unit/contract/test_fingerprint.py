@@ -32,6 +32,7 @@ EXCLUDED = {
     "store_path": "where it is kept",
     "bucket.uri": "where it is kept",
     "bucket.check_digests": "how it is looked at",
+    "signing_keys": "where the keys of the store are",
     "mounts": "where it is found",
     "version": "of the document, not of the engine",
 }

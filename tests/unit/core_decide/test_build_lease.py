@@ -64,7 +64,7 @@ def test_a_hit_starts_no_job_and_claims_nothing() -> None:
 def test_the_claim_stands_before_the_job_and_falls_after_the_record() -> None:
     cluster, _ = pair()
     started = [deed.split()[0:2] for deed in deeds(cluster.operate())]
-    assert [verb for verb, _ in started] == ["Claim", "Create", "Create"]
+    assert [verb for verb, _ in started] == ["Claim", "MakeKey", "Create", "Create"]
     cluster.finish(built(), of="build")
     ended = [deed.split()[0] + " " + deed.split()[1] for deed in deeds(cluster.operate())]
     assert ended.index("Create ConfigMap") < next(at for at, deed in enumerate(ended) if deed.startswith("Release"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import base64
+import hashlib
+import zlib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from enginewright.plugin.report import PRINT, PRINT_FROM_BUCKET, reader, unpack
+from enginewright.core.manifests import proven_digest
+from enginewright.plugin.report import PRINT, checked, reader
 from enginewright.plugin.wishes import WishError
+from enginewright_builder.contract import FileEntry, Manifest, Outcome
 
 GOLDENS = Path(__file__).resolve().parents[2] / "golden"
 
@@ -25,12 +28,16 @@ def test_it_sees_the_engine_as_the_replica_does_and_no_more(path: Path) -> None:
     for deployment in found:
         pod = reader("minilm", deployment, "report.html")["spec"]
         (container,) = pod["containers"]
-        if "--from" not in deployment["spec"]["template"]["spec"]["initContainers"][0]["args"]:
-            assert [mount["name"] for mount in container["volumeMounts"]] == ["engine"]
+        template = deployment["spec"]["template"]["spec"]
+        *program, store, fingerprint, digest, file = container["command"]
+        assert (program, digest, file) == (PRINT, proven_digest(template), "report.html")
+        assert fingerprint == deployment["metadata"]["annotations"]["enginewright.io/fingerprint-full"]
+        if store.startswith("/"):
+            assert [mount["name"] for mount in container["volumeMounts"]] == ["engine-store"]
             assert container["volumeMounts"][0]["readOnly"] is True
-            assert [volume["name"] for volume in pod["volumes"]] == ["engine"]
-            assert container["command"][-1].startswith("/store/")
-            assert container["command"][-1].endswith("/report.html")
+            assert [volume["name"] for volume in pod["volumes"]] == ["engine-store"]
+            assert store.startswith("/store/")
+            assert store.endswith(f"/{fingerprint}")
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert pod["automountServiceAccountToken"] is False
 
@@ -40,8 +47,7 @@ def test_from_a_bucket_it_reads_as_the_replica_does() -> None:
     pod = reader("minilm", deployment, "report.html")["spec"]
     (container,) = pod["containers"]
     fingerprint = deployment["metadata"]["annotations"]["enginewright.io/fingerprint-full"]
-    assert container["command"] == ["python3", "-c", PRINT_FROM_BUCKET, "s3://engines/team-a", fingerprint,
-                                    "report.html"]
+    assert container["command"] == [*PRINT, "s3://engines/team-a", fingerprint, f"sha256:{'d' * 64}", "report.html"]
     assert container["envFrom"] == [{"prefix": "ENGINEWRIGHT_STORE_", "secretRef": {"name": "engine-bucket"}}]
     assert pod["serviceAccountName"] == "engines"
     assert (container["volumeMounts"], pod["volumes"]) == ([], [])
@@ -51,18 +57,46 @@ def test_there_are_such_goldens() -> None:
     assert deployments()
 
 
-def test_what_is_printed_comes_back_as_it_was(tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    file.write_bytes(b"<p>\xc3\xa9</p>\n" * 1000)
-    command = [sys.executable, "-c", PRINT, str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    assert unpack(done.stdout, "report.html") == file.read_bytes()
+PAGE = b"<p>\xc3\xa9</p>\n" * 1000
+MANIFEST = Manifest(fingerprint="ab" * 32, created="", outcome=Outcome(kind="build", ok=True), files={
+    "report.html": FileEntry(sha256=hashlib.sha256(PAGE).hexdigest(), bytes=len(PAGE))}).to_json().encode()
+DIGEST = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
 
 
-@pytest.mark.parametrize("text", ["", "Traceback\nFileNotFoundError: /store/x/report.html\n", "aGVsbG8="])
+def printed(*parts: bytes) -> str:
+    return "\n".join(base64.b64encode(zlib.compress(part)).decode() for part in parts)
+
+
+def test_what_is_printed_comes_back_as_it_was() -> None:
+    assert checked(printed(MANIFEST, PAGE), DIGEST, "report.html") == PAGE
+
+
+@pytest.mark.parametrize("text", ["", "Traceback\nFileNotFoundError: /store/x/report.html\n", "aGVsbG8=",
+                                  printed(MANIFEST), printed(MANIFEST, PAGE, PAGE), printed(bytes(9 << 20), PAGE)])
 def test_what_is_no_report_is_told_with_its_last_words(text: str) -> None:
     with pytest.raises(WishError, match=r"report\.html could not be read from the store: "):
-        unpack(text, "report.html")
+        checked(text, DIGEST, "report.html")
+
+
+@pytest.mark.parametrize(("manifest", "page", "digest", "file", "said"), [
+    (MANIFEST, PAGE, f"sha256:{'0' * 64}", "report.html", "not the one that was proven"),
+    (MANIFEST, PAGE, "", "report.html", "not the one that was proven"),
+    (MANIFEST, PAGE + b"<script>", DIGEST, "report.html", "not what the build wrote"),
+    (MANIFEST, PAGE, DIGEST, "other.html", "not in the engine's manifest"),
+    (b"{", PAGE, f"sha256:{hashlib.sha256(b'{').hexdigest()}", "report.html", "not in the engine's manifest"),
+])
+def test_what_was_exchanged_is_not_shown(manifest: bytes, page: bytes, digest: str, file: str, said: str) -> None:
+    with pytest.raises(WishError, match=said):
+        checked(printed(manifest, page), digest, file)
+
+
+def test_a_deployment_of_an_earlier_release() -> None:
+    path = GOLDENS / "manifests" / "cpu" / "deployment.yaml"
+    (deployment,) = yaml.safe_load_all(path.read_text())
+    (verify,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    verify["args"] = verify["args"][:-2]
+    with pytest.raises(WishError, match="made by an earlier release"):
+        reader("m", deployment, "report.html")
 
 
 def test_a_deployment_of_somebody_else() -> None:

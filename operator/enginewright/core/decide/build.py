@@ -33,15 +33,16 @@ from enginewright.core.manifests import (
     engine_record,
     record_name,
     request_configmap,
+    signing_secret,
 )
 from enginewright.core.observed import EngineRecord, JobView
 from enginewright.core.placement import Placement
-from enginewright.core.plan import Action, Create, Delete, Manifest
+from enginewright.core.plan import Action, Create, Delete, MakeKey, Manifest
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.status import BuildStatus
-from enginewright_builder.contract import BuildRequest, CandidateSummary, Outcome, Progress
+from enginewright_builder.contract import SIGNING_KEY, BuildRequest, CandidateSummary, Outcome, Progress
 
 # Progress is read from the pod's log, which no watch reports.
 FOLLOW = 5.0
@@ -176,6 +177,9 @@ def _create(build: _Build, memory: BuildStatus) -> BuildResult:
         actions=(
             *build_lease.hold(world, build.fingerprint, f"Job {build.name} is to build it"),
             *children.claim(world, build.placement),
+            MakeKey(
+                manifest=signing_secret(world.obj.namespace), entry=SIGNING_KEY, why="build Jobs sign engines with it"
+            ),
             Create(
                 manifest=request_configmap(world.owner, build.name, build.request), why="the request of the build Job"
             ),

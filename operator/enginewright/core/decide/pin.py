@@ -22,6 +22,7 @@ from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
 from enginewright.core.spec import Spec, parse_spec
+from enginewright.core.spec.validate import reach_problems
 from enginewright.core.status import PinStatus, RolledBackStatus
 from enginewright_builder.contract import canonical
 
@@ -135,7 +136,8 @@ def _spec_of(world: World, kept: KeptRevision) -> Spec | None:
     raw |= {key: value for key, value in world.obj.spec.items() if key in LIVE}
     raw["serving"] = {**(kept.spec.get("serving") or {}), "image": kept.image}
     spec = parse_spec(raw)
-    return spec if isinstance(spec, Spec) else None
+    # Asked again: it may be an earlier release's, or stand in a ConfigMap that somebody else wrote.
+    return spec if isinstance(spec, Spec) and not any(reach_problems(spec)) else None
 
 
 def _remembered(world: World, wish: str, key: str) -> PinStatus:

@@ -24,6 +24,7 @@ from enginewright.core.manifests.service import (
     revision_service_name,
     service,
 )
+from enginewright.core.manifests.signing import signing_secret
 
 __all__ = [
     "GRPC_ROUTE", "HTTP_ROUTE", "LEASE_SECONDS", "NOBODY", "ROUTE_API_VERSION", "Owner", "activator", "activator_name",
@@ -33,5 +34,5 @@ __all__ = [
     "proven_digest",
     "read_record", "read_revision", "record_mark", "record_name", "request_configmap", "resolve_job",
     "resolve_job_name", "revision_configmap", "revision_name", "revision_service", "revision_service_name", "routes",
-    "service",
+    "service", "signing_secret",
 ]

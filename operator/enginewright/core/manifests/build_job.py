@@ -6,6 +6,7 @@ from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
+from enginewright.core.manifests.signing import signing_mount, signing_volume
 from enginewright.core.placement import Placement
 from enginewright.core.spec import Spec
 from enginewright.core.spot import on_spot
@@ -34,5 +35,7 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
         queue=spec.engine.queue_name,
         extra_labels={labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
         annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri},
+        volumes=(signing_volume(),),
+        mounts=(signing_mount(),),
     )
     return job(owner, spec, step, config)

@@ -29,11 +29,11 @@ from enginewright.core.manifests.common import (
 )
 from enginewright.core.manifests.pod_template import merge
 from enginewright.core.manifests.quality import monitor, trace_volumes
-from enginewright.core.manifests.server import SMOKE_PATH, engine_path, server, startup_seconds
+from enginewright.core.manifests.server import SMOKE_PATH, server, startup_seconds
 from enginewright.core.manifests.service import mirror_name
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
-from enginewright.core.request import STORE_PATH, server_image
+from enginewright.core.request import STORE_PATH, server_image, store_folder
 from enginewright.core.spec import Spec
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.spot import on_spot
@@ -41,6 +41,8 @@ from enginewright.core.spot import on_spot
 # Raised when what a revision is changes for the same spec, so that an upgrade rolls on purpose only.
 REVISION_VERSION = 2
 
+ENGINE_PATH = "/engine"
+STORE_VOLUME = "engine-store"
 SMOKE_SIZE = "32Mi"
 SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
 _DIGEST = "--manifest-digest"
@@ -138,21 +140,24 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
         "initContainers": [_verify(spec, record, config, safe), *_fits(spec, placement, config)],
         "containers": [server(owner, spec, record, placement, config, safe),
-                       *([monitor(spec.quality, owner.served_as, engine_path(spec, record), config,
+                       *([monitor(spec.quality, owner.served_as, record.fingerprint, config,
                                   mirror=mirror_name(owner.name) if spec.rollout.analysis.mirror else "")]
                          if spec.quality else []),
                        *([batcher(safe, owner.served_as, config)] if safe else [])],
-        "volumes": [_engine_volume(spec, record),
+        "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
                     *(trace_volumes() if spec.quality else []), *(key_volumes() if safe else [])],
     }
 
 
+def _store_volume(spec: Spec, record: EngineRecord) -> list[JSON]:
+    return [] if in_bucket(spec.store.uri) else [claim_volume(STORE_VOLUME, record.store_claim)]
+
+
 def _engine_volume(spec: Spec, record: EngineRecord) -> JSON:
-    """From a bucket the engine is fetched to the node, which evicts a pod that takes more than it said it would: so
-    the limit is for what has gone wrong, and there is room beside the engine for its reports and its reference."""
-    if not in_bucket(spec.store.uri):
-        return claim_volume("engine", record.store_claim)
+    """The pod's own copy of the engine, which nobody changes after it was checked. The node evicts a pod that takes
+    more than it said it would: so the limit is for what has gone wrong, and there is room beside the engine for its
+    reports and its reference."""
     engine, source = record.outcome.engine, record.outcome.source
     if engine is None or (spec.quality and source is None):
         return {"name": "engine", "emptyDir": {}}
@@ -170,24 +175,26 @@ def proven_digest(pod: Mapping[str, Any]) -> str:
 
 
 def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: SafeSet | None) -> JSON:
-    """Checks every file against the engine's manifest before a server reads them. It sees the whole store: mounting the
-    engine's folder alone would create it where it is missing. From a bucket it fetches the engine first."""
+    """Copies the engine from the store into the pod, and checks every file against the manifest on the way. It alone
+    sees the store, and the whole of it: mounting the engine's folder alone would create it where it is missing."""
     bucket = in_bucket(spec.store.uri)
+    folder = "/".join(filter(None, (STORE_PATH, store_folder(spec), record.fingerprint)))
     variables = store_variables(store_access(spec))
     return {
         "name": labels.CONTAINER_VERIFY,
         "image": config.images.operator,
         "imagePullPolicy": config.pull_policy,
         "command": ["python3", "-m", "enginewright_builder.verify"],
-        "args": [f"{STORE_PATH}/{engine_path(spec, record)}", "--fingerprint", record.fingerprint,
+        "args": [f"{ENGINE_PATH}/{record.fingerprint}", "--fingerprint", record.fingerprint,
                  _DIGEST, record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
                  *([f"--model-control-key={labels.KEY_FILE}"] if safe else []),
-                 *([labels.VERIFY_FROM, spec.store.uri] if bucket else [])],
+                 labels.VERIFY_FROM, spec.store.uri if bucket else folder],
         **({"envFrom": variables} if variables else {}),
         "resources": resources(config.verify_resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": STORE_PATH, **({} if bucket else {"readOnly": True})},
+        "volumeMounts": [{"name": "engine", "mountPath": ENGINE_PATH},
+                         *([] if bucket else [{"name": STORE_VOLUME, "mountPath": STORE_PATH, "readOnly": True}]),
                          {"name": "smoke-test", "mountPath": SMOKE_PATH},
                          {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
                          *(key_mounts(read_only=False) if safe else [])],

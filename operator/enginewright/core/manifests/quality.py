@@ -32,7 +32,7 @@ def trace_volumes() -> list[JSON]:
     return [{"name": labels.VOLUME_TRACES, "emptyDir": {"medium": "Memory", "sizeLimit": TRACES_SIZE}}]
 
 
-def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: OperatorConfig, *, mirror: str) -> JSON:
+def monitor(quality: QualitySpec, served_as: str, fingerprint: str, config: OperatorConfig, *, mirror: str) -> JSON:
     """It has no probe: a pod is ready only if all its containers are, and this one must not stand in the way. Where
     ``mirror`` is not empty it is the name of the Service that live requests are sent to as well. Then the monitor is
     told its namespace, for that Service's whole name, and its address, so that it sends no request to itself."""
@@ -51,7 +51,7 @@ def monitor(quality: QualitySpec, served_as: str, engine_path: str, config: Oper
         "resources": resources(config.quality_resources, quality.resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": REFERENCE_PATH, "subPath": f"{engine_path}/{REFERENCE_FOLDER}",
+        "volumeMounts": [{"name": "engine", "mountPath": REFERENCE_PATH, "subPath": f"{fingerprint}/{REFERENCE_FOLDER}",
                           "readOnly": True}, *trace_mounts(),
                          {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }

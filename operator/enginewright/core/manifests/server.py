@@ -12,6 +12,7 @@ from enginewright.core.manifests.common import (
     JSON,
     Owner,
     container_security,
+    no_devices,
     resources,
     scratch_mounts,
     triton_ports,
@@ -19,7 +20,7 @@ from enginewright.core.manifests.common import (
 from enginewright.core.manifests.quality import trace_arguments, trace_mounts
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
-from enginewright.core.request import server_image, store_folder
+from enginewright.core.request import server_image
 from enginewright.core.spec import Spec
 from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
 
@@ -35,21 +36,18 @@ def startup_seconds(record: EngineRecord) -> int:
     return 60 + math.ceil(5 * (engine.load_seconds if engine else 0))
 
 
-def engine_path(spec: Spec, record: EngineRecord) -> str:
-    return "/".join(filter(None, (store_folder(spec), record.fingerprint)))
-
-
 def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
            safe: SafeSet | None) -> JSON:
     """The engine has no name; mounted under the object's or its fleet's, that is what Triton serves it as. ``safe`` is
     given where its batching follows the traffic."""
-    sub_path = f"{engine_path(spec, record)}/{MODEL_REPOSITORY}/{MODEL_FOLDER}"
+    sub_path = f"{record.fingerprint}/{MODEL_REPOSITORY}/{MODEL_FOLDER}"
     return {
         "name": labels.CONTAINER_SERVER,
         "image": server_image(spec, config),
         "imagePullPolicy": config.pull_policy,
         # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
         "args": _arguments(owner, spec, config, safe),
+        **({"env": [no_devices()]} if spec.placement.accelerator == "cpu" else {}),
         "ports": triton_ports(),
         "resources": resources(config.server_resources, spec.serving.resources, placement),
         "securityContext": container_security(),
