@@ -298,6 +298,6 @@ def _beside_leader(name: str, heats: Mapping[int, Heat]) -> list[float]:
 
 def _lost(name: str, heats: Mapping[int, Heat]) -> str:
     held = {batch: heat.ratio(name, heat.leader()) for batch, heat in heats.items() if heat.times.get(name)}
-    batch = min(held, key=lambda size: held[size].value)
+    batch = min(held, key=lambda size: (held[size].value, size))
     return (f"passes, but at best {held[batch].value:.2f}× slower than {heats[batch].leader()}, at batch {batch}, and "
             f"out after {held[batch].rounds} rounds")

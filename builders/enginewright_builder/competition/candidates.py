@@ -159,7 +159,7 @@ def _told(candidate: Candidate, gated: Sequence[Candidate], shipped: Mapping[int
             if heats[batch].times.get(candidate.name)}
     if not held:
         return replace(candidate, verdict="Slower", reason=_UNUSED)
-    worst = max(held, key=lambda batch: held[batch].value)
+    worst = max(held, key=lambda batch: (held[batch].value, -batch))
     rival = shipped[worst]
     if not held[worst].near:
         return replace(candidate, verdict="Slower", reason=f"passes, but {held[worst].value:.2f}× slower than {rival}, "
@@ -215,7 +215,7 @@ def _lost_to_source(candidate: Candidate, heats: Mapping[int, Heat], used: Seque
                if heats[batch].times.get(candidate.name)}
     if not factors:
         return replace(candidate, verdict="Slower", reason=_UNUSED)
-    worst = max(factors, key=lambda batch: factors[batch])
+    worst = max(factors, key=lambda batch: (factors[batch], -batch))
     return replace(candidate, verdict="Slower", reason=f"passes, but {factors[worst]:.2f}× slower than the source "
                                                        f"model as it is, at batch {worst}")
 

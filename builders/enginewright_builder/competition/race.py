@@ -39,6 +39,8 @@ DISTURBED = 1.15
 # What a timed call takes besides itself, for estimates of what a round costs: seconds of settling before it.
 CALL_OVERHEAD = 0.002
 _EXACT_ROUNDS = 60
+# Decimals that count. The last bits of a logarithm differ from processor to processor: they must not decide a tie.
+_DECIMALS = 9
 
 # Times in milliseconds of ``arms`` at ``batch``, for so many further rounds; equal index is the same round. An arm that
 # the answer leaves out is out.
@@ -77,7 +79,11 @@ def ratio(one: Sequence[float], other: Sequence[float]) -> Ratio:
     walsh = _walsh_averages(logs)
     cut = _cut(rounds)
     low, high = (walsh[cut], walsh[len(walsh) - 1 - cut]) if cut >= 0 else (logs.min(), logs.max())
-    return Ratio(value=float(np.exp(np.median(walsh))), low=float(np.exp(low)), high=float(np.exp(high)), rounds=rounds)
+    return Ratio(value=_exp(np.median(walsh)), low=_exp(low), high=_exp(high), rounds=rounds)
+
+
+def _exp(logarithm: float) -> float:
+    return round(math.exp(logarithm), _DECIMALS)
 
 
 def _undisturbed(one: Array, other: Array) -> Array:
@@ -139,7 +145,7 @@ class Heat:
         # Free of what a round's arms shared, and of the rounds that were disturbed; then the middle.
         shared = np.median(list(logs.values()), axis=0)
         quiet = shared <= np.median(shared) + math.log(DISTURBED)
-        return min(logs, key=lambda name: (float(np.median((logs[name] - shared)[quiet])), name))
+        return min(logs, key=lambda name: (round(float(np.median((logs[name] - shared)[quiet])), _DECIMALS), name))
 
     def behind(self, name: str, among: Collection[str]) -> Ratio:
         """Its time over that of whichever of ``among`` it is furthest behind: of two that are each as fast as the

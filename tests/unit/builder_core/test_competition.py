@@ -86,6 +86,12 @@ class TestRatio:
         times = [10.0] * 13
         assert ratio([*times, 500.0], [*times, 10.0]).value == pytest.approx(1.0)
 
+    def test_the_same_factor_is_a_tie_at_every_batch(self) -> None:
+        """Logarithms of times that differ by a common factor differ in their last bits, and not alike on every CPU."""
+        fast, slow = 9.0 / 1.6**4, 9.0
+        held = {ratio([slow * batch] * 3, [fast * batch] * 3) for batch in range(1, 65)}
+        assert len(held) == 1
+
     def test_agrees_with_the_exact_distribution_where_it_is_approximated(self) -> None:
         """scipy's exact signed-rank p-value of the excluded end must lie at the tail that was asked for."""
         rng = np.random.default_rng(3)
@@ -93,6 +99,10 @@ class TestRatio:
         low = np.log(ratio(list(np.exp(logs)), [1.0] * 100).low)
         tail = stats.wilcoxon(logs - low, alternative="greater", method="exact").pvalue
         assert tail == pytest.approx(1 / 128, rel=0.05)
+
+
+def test_of_arms_that_differ_by_rounding_the_first_by_name_leads() -> None:
+    assert Heat(batch=1, times={"b": [1.0] * 3, "a": [1.0 + 1e-12] * 3}, live=["b", "a"]).leader() == "a"
 
 
 def test_the_hopeless_leave_after_the_first_look() -> None:
