@@ -79,11 +79,8 @@ def ratio(one: Sequence[float], other: Sequence[float]) -> Ratio:
     walsh = _walsh_averages(logs)
     cut = _cut(rounds)
     low, high = (walsh[cut], walsh[len(walsh) - 1 - cut]) if cut >= 0 else (logs.min(), logs.max())
-    return Ratio(value=_exp(np.median(walsh)), low=_exp(low), high=_exp(high), rounds=rounds)
-
-
-def _exp(logarithm: float) -> float:
-    return round(math.exp(logarithm), _DECIMALS)
+    value, low, high = (round(math.exp(log), _DECIMALS) for log in (np.median(walsh), low, high))
+    return Ratio(value=value, low=low, high=high, rounds=rounds)
 
 
 def _undisturbed(one: Array, other: Array) -> Array:
