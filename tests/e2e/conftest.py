@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from demo import __main__ as demo
-from demo import volumes
 from demo.shell import CLUSTER, ROOT, Kube, run
-from support.bench import CLAIMS, STORE, WATCHED, Bench
+from support.bench import CLAIMS, WATCHED, Bench, Stock
 from support.janitor import Janitor
 from support.models import write_models
 
@@ -64,15 +63,15 @@ def janitor(kube: Kube) -> Iterator[Janitor]:
 
 @pytest.fixture(scope="session")
 def furnished(kube: Kube, images: dict[str, str], model_files: Path, janitor: Janitor) -> Furnished:
-    """Makes a namespace with a volume of models and a store that has ``engines``; gone after its block, volumes and
-    all."""
+    """Makes a namespace with a volume of models and a store that has a stock of engines; gone after its block, volumes
+    and all."""
 
     @contextlib.contextmanager
-    def make(engines: Path | None = None) -> Iterator[Bench]:
+    def make(stock: Stock | None = None) -> Iterator[Bench]:
         bench = Bench(kube, f"e2e-{uuid.uuid4().hex[:8]}", images)
         kube.make_namespace(bench.namespace)
         try:
-            bench.furnish(model_files, engines)
+            bench.furnish(model_files, stock)
             yield bench
         finally:
             janitor.remove(bench.namespace, CLAIMS)
@@ -88,22 +87,21 @@ def bench(furnished: Furnished) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def stocked_bench(furnished: Furnished, engines: Path) -> Iterator[Bench]:
+def stocked_bench(furnished: Furnished, stock: Stock) -> Iterator[Bench]:
     """The same with a store that has engines of ``tiny``, ``other`` and ``watched``: for tests of what follows a
     build."""
-    with furnished(engines) as bench:
+    with furnished(stock) as bench:
         yield bench
 
 
 @pytest.fixture(scope="session")
-def engines(furnished: Furnished, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in which ``tiny`` and ``other`` were built, and ``tiny`` once more as ``watched``, with its reference."""
-    stock = tmp_path_factory.mktemp("engines")
+def stock(furnished: Furnished, tmp_path_factory: pytest.TempPathFactory) -> Stock:
+    """Of a namespace in which ``tiny`` and ``other`` were built, and ``tiny`` once more as ``watched``, with its
+    reference."""
     with furnished() as bench:
         for name in ("tiny", "other"):
             bench.apply(name, source={"uri": f"pvc://models/{name}.onnx"})
         bench.apply("watched", **WATCHED)
         for name in ("tiny", "other", "watched"):
             bench.wait(name, "condition=EngineBuilt")
-        volumes.copy(bench.kube, bench.namespace, STORE, bench.images["operator"], stock)
-    return stock
+        return bench.stock(tmp_path_factory.mktemp("engines"))

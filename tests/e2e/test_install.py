@@ -22,7 +22,7 @@ from demo.inference import forwarded
 from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, run
 from support.apiserver import eventually
 from support.archives import renamed
-from support.bench import Bench
+from support.bench import Bench, Stock
 from support.browser import chart, show
 from support.janitor import Janitor
 
@@ -30,11 +30,11 @@ CHART = ROOT / "charts" / "enginewright"
 CRD = ROOT / "crds" / "enginewright.io_optimisedmodels.yaml"
 OURS = "app.kubernetes.io/part-of=enginewright"
 SERVERS = "app.kubernetes.io/component=server"
-Furnished = Callable[[Path], AbstractContextManager[Bench]]
+Furnished = Callable[[Stock], AbstractContextManager[Bench]]
 
 
 @pytest.fixture(scope="module")
-def no_operator(kube: Kube, images: dict[str, str], engines: Path, janitor: Janitor) -> Iterator[None]:
+def no_operator(kube: Kube, images: dict[str, str], stock: Stock, janitor: Janitor) -> Iterator[None]:
     """The release of the other tests is away, CRD and all, while those of this file run."""
     janitor.finish()
     kube.uninstall("enginewright", SYSTEM_NAMESPACE)
@@ -44,9 +44,17 @@ def no_operator(kube: Kube, images: dict[str, str], engines: Path, janitor: Jani
 
 
 @pytest.fixture
-def stocked_bench(furnished: Furnished, engines: Path, no_operator: None) -> Iterator[Bench]:
-    with furnished(engines) as bench:
+def stocked_bench(furnished: Furnished, stock: Stock, no_operator: None) -> Iterator[Bench]:
+    with furnished(stock) as bench:
         yield bench
+
+
+@pytest.fixture
+def for_the_cluster(kube: Kube, images: dict[str, str], no_operator: None) -> Iterator[None]:
+    """The chart's release for all namespaces; gone after the test, even one that fails before it removes it."""
+    kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, CHART, values(images))
+    yield
+    kube.uninstall("enginewright", SYSTEM_NAMESPACE)
 
 
 def values(images: dict[str, str]) -> dict[str, Any]:
@@ -90,9 +98,9 @@ async def refused_calls(kube: Kube, namespace: str) -> list[str]:
     return [call for call in calls if 'code="403"' in call]
 
 
-async def test_install_serve_upgrade_remove(stocked_bench: Bench, images: dict[str, str], tmp_path: Path) -> None:
+async def test_install_serve_upgrade_remove(stocked_bench: Bench, for_the_cluster: None, images: dict[str, str],
+                                            tmp_path: Path) -> None:
     bench, kube = stocked_bench, stocked_bench.kube
-    kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, CHART, values(images))
     bench.apply("tiny", replicas=1)
     assert plugin(bench, "watch", "tiny").splitlines()[-1].endswith("tiny serves what its spec asks for.")
     assert "EngineBuilt CacheHit" in plugin(bench, "explain", "tiny")

@@ -15,6 +15,7 @@ import yaml
 
 from demo import traffic, volumes
 from demo.shell import CLUSTER, Kube, StepError, run
+from enginewright_builder.contract import SIGNING_SECRET
 
 MODELS, STORE = CLAIMS = ("models", "enginewright-store")
 # Every answer is held against the source model, up to ten a second, and 31 are enough to say that all is well.
@@ -25,6 +26,15 @@ WATCHED: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
+class Stock:
+    """Engines of one namespace's store, and the Secret with the key that they are signed with: other namespaces take
+    them for hits only with both."""
+
+    engines: Path
+    secret: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Bench:
     """One test's namespace: apply models, look at them, wait for what they must become."""
 
@@ -32,8 +42,11 @@ class Bench:
     namespace: str
     images: dict[str, str]
 
-    def furnish(self, models: Path, engines: Path | None = None) -> None:
-        """Makes a volume with the files of ``models`` and a store with those of ``engines``, both at once."""
+    def furnish(self, models: Path, stock: Stock | None = None) -> None:
+        """Makes a volume with the files of ``models`` and a store with the engines of ``stock``, both at once, after a
+        copy of its Secret."""
+        if stock:
+            self.kube("apply", "-n", self.namespace, "-f", "-", stdin=json.dumps(stock.secret))
 
         def make(claim: str, folder: Path | None) -> None:
             run(CLUSTER, "volume", "create", self.namespace, claim, "1Gi")
@@ -42,7 +55,14 @@ class Bench:
                 volumes.fill(self.kube, self.namespace, claim, self.images["operator"], trees)
 
         with ThreadPoolExecutor() as pool:
-            list(pool.map(make, CLAIMS, (models, engines)))
+            list(pool.map(make, CLAIMS, (models, stock.engines if stock else None)))
+
+    def stock(self, folder: Path) -> Stock:
+        """Copies the store's engines into ``folder``, and the Secret as the user guide says."""
+        volumes.copy(self.kube, self.namespace, STORE, self.images["operator"], folder)
+        secret = self.kube.json("get", "secret", SIGNING_SECRET, "-n", self.namespace)
+        about = {key: secret["metadata"][key] for key in ("name", "labels")}
+        return Stock(folder, {**secret, "metadata": about})
 
     def apply(self, name: str, **spec: Any) -> None:
         body = {"apiVersion": "enginewright.io/v1alpha1", "kind": "OptimisedModel",
