@@ -26,7 +26,9 @@ from enginewright_builder.data.files import (
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import checked
-from enginewright_builder.sources import FetchContext, fetch, places
+from enginewright_builder.sources import places
+from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.formats import Located, locate, size_bytes
 from enginewright_builder.sources.signature import check_signature
 

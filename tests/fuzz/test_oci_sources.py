@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources import FetchContext
+from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.layers import Layers
 from enginewright_builder.sources.oci_manifest import find_manifest, layers_of
 

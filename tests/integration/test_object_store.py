@@ -11,7 +11,8 @@ import pytest
 from enginewright_builder.contract import BuildRequest, SourceRequest
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.resolve import resolve
-from enginewright_builder.sources import content_digest, object_store
+from enginewright_builder.sources import object_store
+from enginewright_builder.sources.digest import content_digest
 from enginewright_builder.sources.places import as_written
 from enginewright_builder.sources.remote import check_names
 from support import object_store as stores

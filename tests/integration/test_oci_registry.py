@@ -14,7 +14,9 @@ import pytest
 from enginewright_builder.contract import BuildRequest, SignatureRequest, SourceRequest
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.resolve import resolve
-from enginewright_builder.sources import FetchContext, content_digest, oci, registry
+from enginewright_builder.sources import oci, registry
+from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.digest import content_digest
 from enginewright_builder.sources.places import as_written
 from enginewright_builder.sources.signature import check_signature
 from support import oci_registry

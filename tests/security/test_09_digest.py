@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources import content_digest
+from enginewright_builder.sources.digest import content_digest
 from enginewright_builder.sources.formats import check_weight_index
 from enginewright_builder.sources.integrity import check_onnx
 

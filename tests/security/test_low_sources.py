@@ -15,7 +15,8 @@ import pytest
 from enginewright_builder.data.files import read_samples
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.pooling import read_sentence_modules
-from enginewright_builder.sources import FetchContext, fetch
+from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.formats import check_config
 
 

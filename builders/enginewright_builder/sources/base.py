@@ -1,6 +1,6 @@
 """The one interface behind which every kind of source stands.
 
-A new scheme (object store, model hub) is a new module with a :class:`Fetcher` that is named in ``sources/__init__.py``.
+A new scheme (object store, model hub) is a new module with a :class:`Fetcher` that is named in ``sources/fetching.py``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from enginewright_builder.sources import FetchContext, fetch
+from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.fetching import fetch
 
 
 def got(uri: str, tmp_path: Path, **fields: object) -> tuple[Path, str]:

@@ -16,8 +16,7 @@ from enginewright_builder.contract import BuildRequest, SignatureRequest
 from enginewright_builder.errors import UserError
 from enginewright_builder.pipeline import run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
-from enginewright_builder.sources import content_digest
-from enginewright_builder.sources.digest import file_sha256
+from enginewright_builder.sources.digest import content_digest, file_sha256
 from enginewright_builder.sources.external_data import external_files
 from enginewright_builder.sources.signature import check_signature
 from support.signing import new_key, sign

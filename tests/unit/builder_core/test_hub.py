@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from enginewright_builder.errors import TransientError, UserError
-from enginewright_builder.sources import FetchContext, content_digest, fetch
+from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.digest import content_digest
+from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.hub import HubFetcher
 from support.fake_hub import REPOSITORY, TOKEN, FakeHub, commit_of, serving
 
@@ -176,7 +178,8 @@ def test_a_hub_that_is_down_is_tried_again_later(hub: FakeHub, tmp_path: Path) -
 def test_the_environment_names_hub_and_token(hub: FakeHub, tmp_path: Path) -> None:
     """As in a pod: a process of its own, whose environment is all that it knows."""
     hub.private = True
-    script = ("import pathlib, sys; from enginewright_builder.sources import FetchContext, fetch; "
+    script = ("import pathlib, sys; from enginewright_builder.sources.base import FetchContext; "
+              "from enginewright_builder.sources.fetching import fetch; "
               "print(fetch(sys.argv[1], FetchContext(mounts={}, scratch=pathlib.Path(sys.argv[2])))[1]); "
               "from huggingface_hub import is_offline_mode; assert is_offline_mode()")
     # Offline, as the builder's image is, so that no model that is loaded fetches anything.

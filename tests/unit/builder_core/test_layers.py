@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources import FetchContext, layers
+from enginewright_builder.sources import layers
+from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.layers import Layers
 from support.artifacts import member, tar
 

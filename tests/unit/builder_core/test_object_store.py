@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources import FetchContext, content_digest, fetch, object_store
+from enginewright_builder.sources import object_store
+from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.digest import content_digest
+from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.remote import check_names
 from support import fake_gcs
 

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from enginewright_builder.errors import BuilderError, TransientError, UserError
-from enginewright_builder.sources import FetchContext, registry
+from enginewright_builder.sources import registry
+from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.oci import OciFetcher
 from support.artifacts import IMAGE_CONFIG, IMAGE_LAYER, TITLE, Artifact, artifact, image, index, oras, tar
 from support.fake_registry import BASIC, PASSWORD, REPOSITORY, USER, FakeRegistry, serving

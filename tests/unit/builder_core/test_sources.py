@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from enginewright_builder.errors import TransientError, UserError
-from enginewright_builder.sources import FetchContext, content_digest, fetch
+from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.digest import content_digest
+from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.https import ATTEMPTS, HttpsFetcher
 
 Handler = Callable[[http.server.BaseHTTPRequestHandler], None]
