@@ -17,9 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
-from enginewright_builder.engines.modelopt_graphs import missing
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
-from enginewright_builder.engines.trt_device import MissingError, gpu, tensorrt
+from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.engines.trt_inspect import layer_types
 from enginewright_builder.errors import UserError
@@ -38,18 +37,7 @@ TOLERANCES = {"fp32": 1e-4, "tf32": 5e-3, "bf16": 6e-2, "fp16": 1e-2, "fp8": 2e-
 # With INT8 products in its attention TensorRT 10.6 is off by 0.22 on an H200, where ONNX Runtime on a CPU is by 0.024
 # for a graph quantised from the same data: the gate's to judge. Here it must only be no nonsense.
 INT8_ATTENTION = 0.3
-PRECISIONS = [pytest.param(name, marks=pytest.mark.skipif(bool(missing()) and name not in ("fp32", "tf32"),
-                                                          reason=missing() or "ModelOpt is here"))
-              for name in TOLERANCES]
 
-
-@pytest.fixture(scope="module", autouse=True)
-def present() -> None:
-    try:
-        tensorrt()
-        gpu()
-    except MissingError as error:
-        pytest.skip(str(error))
 
 
 class Notes:
@@ -175,7 +163,7 @@ def open_runner() -> Iterator[Any]:
         runner.close()
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("net", NETS)
 def test_every_precision_answers_as_onnx_runtime(net: str, precision: str, tmp_path: Path, open_runner: Any) -> None:
     make, data = NETS[net]
@@ -194,8 +182,6 @@ def test_every_precision_answers_as_onnx_runtime(net: str, precision: str, tmp_p
 
 @pytest.mark.parametrize("net", NETS)
 def test_the_int8_graph_itself_is_near_the_source(net: str, tmp_path: Path) -> None:
-    if missing():
-        pytest.skip(missing())
     make, data = NETS[net]
     source = make(tmp_path)
     context = context_for(source, data, tmp_path)
@@ -206,7 +192,7 @@ def test_the_int8_graph_itself_is_near_the_source(net: str, tmp_path: Path) -> N
     runner.close()
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", TOLERANCES)
 def test_layers_compute_in_what_the_rung_says(precision: str, tmp_path: Path) -> None:
     source = convnet(tmp_path)
     plan = built(precision, source, context_for(source, images, tmp_path)).files[PLAN_FILE]
@@ -254,7 +240,8 @@ def test_bound_calls_keep_their_inputs_apart(tmp_path: Path) -> None:
 
 
 def test_tensors_of_the_gpu_are_taken_where_they_lie(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     source = convnet(tmp_path)
     artifact = built("fp32", source, context_for(source, images, tmp_path))
     session = Session(artifact.files[PLAN_FILE].parent, [PLAN_FILE], buckets=(1, 8))

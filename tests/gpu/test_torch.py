@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
 from enginewright_builder.data.synthetic import example_inputs
@@ -19,9 +20,6 @@ from enginewright_builder.engines.torch_layout import arranged
 from enginewright_builder.models.torch_base import TorchModel
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
-torch = pytest.importorskip("torch")
-if not torch.cuda.is_available():
-    pytest.skip("no CUDA device", allow_module_level=True)
 
 IMAGE = Interface(inputs=(TensorSpec(name="image", dtype="float32", shape=("batch", 3, 32, 32)),),
                   outputs=(TensorSpec(name="scores", dtype="float32", shape=("batch", 10)),))
@@ -31,7 +29,7 @@ TEXT = Interface(inputs=(TensorSpec(name="ids", dtype="int64", shape=("batch", "
                  outputs=(TensorSpec(name="vector", dtype="float32", shape=("batch", 64)),))
 
 
-class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         nn = torch.nn
@@ -42,7 +40,7 @@ class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
         return self.parts(image)
 
 
-class Text(torch.nn.Module):  # type: ignore[misc, name-defined]
+class Text(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.table, self.layer = torch.nn.Embedding(100, 64), torch.nn.Linear(64, 64)
@@ -51,7 +49,7 @@ class Text(torch.nn.Module):  # type: ignore[misc, name-defined]
         return self.layer(self.table(ids)).relu().mean(dim=1)
 
 
-class Map(torch.nn.Module):  # type: ignore[misc, name-defined]
+class Map(torch.nn.Module):
     """An answer for each pixel, from convolutions that are wide enough for NHWC."""
 
     def __init__(self) -> None:
@@ -147,7 +145,7 @@ def test_members_on_the_device_are_joined_and_split_there(session: Any, image: T
     session.run(example_inputs(IMAGE, 6, seed=77))  # must not write over them
     for member, answer in zip(members, answers, strict=True):
         assert answer["scores"].is_cuda
-        back = torch.from_dlpack(answer["scores"])
+        back = torch.utils.dlpack.from_dlpack(answer["scores"])
         assert off({"scores": back.cpu().numpy()}, image.run(member)) < 1e-5
 
 
@@ -186,7 +184,7 @@ def test_convolutions_in_nhwc_for_every_batch(context: BuildContext) -> None:
         inputs = example_inputs(PIXELS, batch, seed=batch)
         assert off(session.run(inputs), model.run(inputs)) < 1e-2
         on_device = {"image": session.receive(torch.from_numpy(inputs["image"]).cuda())}
-        answer = torch.from_dlpack(session.run_on_device([on_device])[0]["scores"])
+        answer = torch.utils.dlpack.from_dlpack(session.run_on_device([on_device])[0]["scores"])
         assert answer.is_contiguous()
         assert off({"scores": answer.cpu().numpy()}, model.run(inputs)) < 1e-2
     session.close()

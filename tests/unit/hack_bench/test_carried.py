@@ -1,0 +1,57 @@
+"""``make bench-gpu`` and ``make test-gpu`` find all that they import on a machine without a package registry: that
+machine has it, or ``hack/bench/carry.sh`` carries it there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from support import carried
+
+BENCH = carried.ROOT / "hack" / "bench"
+KNOWN = set().union(*carried.listed(BENCH / "machine.txt", BENCH / "wheels.txt").values())
+FOR_TESTS = KNOWN.union(*carried.listed(BENCH / "wheels-tests.txt").values())
+GPU_TESTS = [f"gpu.{path.stem}" for path in (carried.ROOT / "tests" / "gpu").glob("*.py")]
+
+
+def test_every_import_of_the_benchmark_is_there() -> None:
+    modules = carried.reached(["bench.__main__"])
+    assert {"bench.run", "enginewright_builder.competition.ladder", "enginewright_builder.engines.modelopt_worker",
+            "enginewright_builder.engines.torch_aoti"} <= modules.keys()
+    assert carried.foreign(modules, KNOWN) == []
+
+
+def test_every_import_of_the_gpu_tests_is_there() -> None:
+    modules = carried.reached(["conftest", "gpu.conftest", *GPU_TESTS])
+    assert "enginewright_builder.engines.tensorrt" in modules
+    assert carried.foreign(modules, FOR_TESTS) == []
+
+
+def test_what_is_imported_later_counts_and_is_named() -> None:
+    modules = carried.reached(["enginewright_builder.resolve"])
+    assert ("enginewright_builder.sources.layers", "backports") in carried.foreign(modules, KNOWN)
+    assert ("enginewright_builder.sources.object_store", "obstore") in carried.foreign(modules, KNOWN)
+
+
+@pytest.mark.torch
+def test_its_modules_can_be_imported_where_nothing_else_is() -> None:
+    """In a process of its own, where packages that the machine lacks cannot be found."""
+    modules = carried.reached(["bench.__main__"])
+    assert imported(*modules) == {}
+    (error,) = imported("enginewright_builder.sources.layers").values()
+    assert error == "ModuleNotFoundError: No module named 'backports'"
+
+
+def imported(*modules: str) -> dict[str, str]:
+    """Errors by module."""
+    path = os.pathsep.join(str(carried.ROOT / folder) for folder in ("hack", "builders", "operator", "tests/support"))
+    known = KNOWN | carried.required(carried.listed(BENCH / "machine.txt"))
+    done = subprocess.run([sys.executable, "-m", "support.carried", ",".join(sorted(known)), *modules],
+                          env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
