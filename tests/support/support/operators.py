@@ -156,10 +156,10 @@ class OperatorProcess:
     def gone(self) -> bool:
         return self._process is not None and self._process.returncode is not None
 
-    async def ended(self) -> int:
+    async def ended(self, patience: float = PATIENCE) -> int:
         """Waits for it to end by itself; returns the exit code."""
         assert self._process is not None
-        return await asyncio.wait_for(self._process.wait(), PATIENCE)
+        return await asyncio.wait_for(self._process.wait(), patience)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[OperatorProcess]:
