@@ -15,7 +15,7 @@ import signal
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,7 +89,6 @@ class Pair:
     models: Models
     script: Script
     contestants: list[Contestant]
-    counted: Counter[str] = field(default_factory=Counter)
     scaled: int = 1  # what the user asked for last
 
     async def sure(self, name: str, revision: str = "", replicas: int = 1) -> str:
@@ -97,9 +96,9 @@ class Pair:
 
         async def serves() -> str:
             ready = await self.models.condition("Ready", name)
-            stable = str(((await self.models.get(name)).get("status") or {}).get("rollout", {}).get("stable"))
-            service = await self.models.kube.get(SERVICE, self.models.namespace, name)
             assert ready.get("status") == "True", (name, ready)
+            stable = str((await self.models.get(name))["status"]["rollout"]["stable"])
+            service = await self.models.kube.get(SERVICE, self.models.namespace, name)
             assert service["spec"]["selector"].get(labels.REVISION) == stable == (revision or stable), (name, stable)
             assert await self._deployments(name) == {f"{name}-{stable}": replicas}, (name, stable)
             return stable
@@ -125,7 +124,7 @@ class Pair:
         spec = {"replicas": replicas, "source": {"uri": f"pvc://models/{digest[-4:]}"}}
         await self.models.patch({"spec": spec}, name)
 
-    async def pause(self) -> None:
+    async def pause(self) -> Counter[str]:
         first, second = sorted(self.contestants, key=lambda one: not one.leads)
         old = {name: await self.sure(name, replicas=self.scaled if name == "scaled" else 1) for name in LATE}
         self.scaled = 2
@@ -171,18 +170,20 @@ class Pair:
         await eventually(arrived, PATIENCE)
         first.process.send(signal.SIGCONT)
         assert await first.process.ended(PATIENCE) == 1
-        self.count(first, decided, await self.decided(), first.proxy.wrote[wrote:])
+        counted = count(first, decided, await self.decided(), first.proxy.wrote[wrote:])
         await first.start()
+        return counted
 
-    def count(self, first: Contestant, decided: dict[str, object], found: dict[str, object], wrote: list[str]) -> None:
-        undone = [name for name in decided.keys() | found.keys() if decided.get(name) != found.get(name)]
-        others = [path for path in wrote if "/leases/" not in path]
-        fenced = sum("not sent: this operator" in str(line.get("error")) for line in first.said())
-        assert not undone, (undone, decided, found)
-        assert not others, others
-        assert set(first.proxy.late) <= {404, 409}, first.proxy.late
-        self.counted.update(pauses=1, undone=len(undone), late=len(first.proxy.late), fenced=fenced, woken=len(others),
-                            **{f"answered {status}": count for status, count in Counter(first.proxy.late).items()})
+
+def count(first: Contestant, decided: dict[str, object], found: dict[str, object], wrote: list[str]) -> Counter[str]:
+    undone = [name for name in decided.keys() | found.keys() if decided.get(name) != found.get(name)]
+    others = [path for path in wrote if "/leases/" not in path]
+    fenced = sum("not sent: this operator" in str(line.get("error")) for line in first.said())
+    assert not undone, (undone, decided, found)
+    assert not others, others
+    assert set(first.proxy.late) <= {404, 409}, first.proxy.late
+    statuses = {f"answered {status}": times for status, times in Counter(first.proxy.late).items()}
+    return Counter(pauses=1, undone=len(undone), late=len(first.proxy.late), fenced=fenced, **statuses)
 
 
 @contextlib.asynccontextmanager
@@ -218,13 +219,12 @@ async def test_a_paused_operator_undoes_nothing(kube: KubeClient, operator_kubec
     async def several(number: int) -> None:
         async with pair(kube, operator_kubeconfig, tmp_path) as two:
             for _ in range(number, PAUSES, PAIRS):
-                await two.pause()
-            counted.update(two.counted)
+                counted.update(await two.pause())
+                # Figures for people (make two-operators-study).
+                print(", ".join(f"{name}: {count}" for name, count in sorted(counted.items())), flush=True)
 
     async with asyncio.TaskGroup() as group:
         for number in range(PAIRS):
             group.create_task(several(number))
-    # Figures for people (make two-operators-study).
-    print(", ".join(f"{name}: {count}" for name, count in sorted(counted.items())))
     assert counted["pauses"] == PAUSES
     assert counted["late"] >= len(LATE) * PAUSES

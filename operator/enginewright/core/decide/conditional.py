@@ -22,7 +22,11 @@ View = TypeVar("View", DeploymentView, MemberView)
 
 
 def conditional(plan: Plan, observed: Observed) -> Plan:
-    return replace(plan, serving=tuple(_bound(action, observed) for action in plan.serving))
+    """``plan``, its writes bound. What it deletes it does not scale before: the deletion would be bound to what was
+    there before the scaling, and so be refused."""
+    deleted = {action.name for action in plan.serving if isinstance(action, Delete) and action.kind == "Deployment"}
+    kept = (one for one in plan.serving if not (isinstance(one, Scale) and one.deployment in deleted))
+    return replace(plan, serving=tuple(_bound(action, observed) for action in kept))
 
 
 def _bound(action: Action, observed: Observed) -> Action:
