@@ -34,7 +34,9 @@ PAUSES: Final = int(os.environ.get("ENGINEWRIGHT_PAUSES", "1"))
 PAIRS: Final = int(os.environ.get("ENGINEWRIGHT_PAIRS", "1"))
 # A pause lasts this long at least, and until the other operator has decided.
 SECONDS: Final = float(os.environ.get("ENGINEWRIGHT_PAUSE_SECONDS", "0"))
-PATIENCE: Final = 600.0
+# Many pairs share the machine: who waits looks seldom.
+PATIENCE: Final = 900.0
+PERIOD: Final = 0.5
 OLD, NEW = (f"sha256:{digit * 64}" for digit in "cd")
 # Which write of the paused operator is late, by model.
 LATE: Final[dict[str, Callable[[web.Request], bool]]] = {
@@ -79,7 +81,7 @@ class Contestant:
         async def stands_by() -> bool:
             return self.stands_by
 
-        await eventually(stands_by, PATIENCE)
+        await eventually(stands_by, PATIENCE, PERIOD)
 
 
 @dataclass
@@ -103,7 +105,7 @@ class Pair:
             assert await self._deployments(name) == {f"{name}-{stable}": replicas}, (name, stable)
             return stable
 
-        return await eventually(serves, PATIENCE)
+        return await eventually(serves, PATIENCE, PERIOD)
 
     async def _deployments(self, name: str) -> dict[str, int]:
         found = await self.models.kube.list_all(DEPLOYMENT, self.models.namespace, labels=f"{labels.MODEL}={name}")
@@ -139,7 +141,7 @@ class Pair:
             assert all(any(f"/{name}" in held for held in first.proxy.held) for name in LATE), first.proxy.held
             return True
 
-        await eventually(under_way, PATIENCE)
+        await eventually(under_way, PATIENCE, PERIOD)
         first.process.send(signal.SIGSTOP)
         stopped = asyncio.get_running_loop().time()
 
@@ -147,7 +149,7 @@ class Pair:
         async def taken_over() -> bool:
             return second.leads
 
-        await eventually(taken_over, PATIENCE)
+        await eventually(taken_over, PATIENCE, PERIOD)
         await self.sure("scaled", replicas=3)
         for name in ("routed", "removed"):
             assert await self.sure(name) != old[name]
@@ -167,7 +169,7 @@ class Pair:
         async def arrived() -> bool:
             return len(first.proxy.late) == len(first.proxy.held)
 
-        await eventually(arrived, PATIENCE)
+        await eventually(arrived, PATIENCE, PERIOD)
         first.process.send(signal.SIGCONT)
         assert await first.process.ended(PATIENCE) == 1
         counted = count(first, decided, await self.decided(), first.proxy.wrote[wrote:])
@@ -196,7 +198,7 @@ async def pair(kube: KubeClient, kubeconfig: Path, folder: Path) -> AsyncIterato
     folder = folder / namespace
     async with contextlib.AsyncExitStack() as stack:
         folder.mkdir()
-        await stack.enter_async_context(FakeKubelet(kube, namespace, folder, script).running())
+        await stack.enter_async_context(FakeKubelet(kube, namespace, folder, script, period=PERIOD).running())
         contestants = []
         for number in range(2):
             mine, proxy = folder / str(number), FaultyProxy()
