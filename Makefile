@@ -84,6 +84,11 @@ planner-study: venv ## The planner beside the optimum, first-fit, best-fit and F
 takeover-study: venv deps ## How long nobody leads when a leading operator is killed, fifty times (KILLS=50)
 	ENGINEWRIGHT_KILLS=$(or $(KILLS),50) $(VENV)/bin/pytest -q -s --timeout 1800 tests/integration/test_leadership.py -k killed
 
+.PHONY: two-operators-study
+two-operators-study: venv deps ## Fifty times one of two operators is paused for 60 s while its writes are late: what is undone, what is refused (25 min; PAIRS=10 at once)
+	ENGINEWRIGHT_PAUSES=$(or $(PAUSES),50) ENGINEWRIGHT_PAIRS=$(or $(PAIRS),10) ENGINEWRIGHT_PAUSE_SECONDS=$(or $(SECONDS),60) \
+		$(VENV)/bin/pytest -q -s --timeout 7200 tests/security/cluster/test_12_two_operators.py
+
 ##@ Change it
 
 .PHONY: venv generate golden lock hooks docs

@@ -54,7 +54,8 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--resync", type=positive, default=300, metavar="SECONDS",
                      help="between full resyncs (default %(default)s)")  # fmt: skip
     run.add_argument("--leader-lease", type=_lease, metavar="NAMESPACE/NAME",
-                     help="work only while holding this Lease, of several replicas; default: the only one")  # fmt: skip
+                     help="work only while holding this Lease; operators of the same objects need the same one; "
+                          "default: enginewright in the first --namespace, or the credentials' own")  # fmt: skip
     run.add_argument("--log-level", choices=LEVELS, default="INFO")
     run.set_defaults(act=run_operator)
 
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_operator(options: argparse.Namespace) -> int:
-    """Ends with 0 on SIGTERM or SIGINT, with 1 when a part of it died: the kubelet starts it anew."""
+    """Ends with 0 on SIGTERM or SIGINT, with 1 when a part of it died: the kubelet starts it again."""
     # Only this command needs the clients; the others stay quick.
     from enginewright.reconcile.leadership import LeadershipLostError
     from enginewright.runtime import Options, run

@@ -11,15 +11,16 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from enginewright.act.execute import Actor
 from enginewright.act.report import Reporter
 from enginewright.clients.activator import ActivatorClient
-from enginewright.clients.credentials import load_configuration
+from enginewright.clients.credentials import load_configuration, own_namespace
 from enginewright.clients.events import EventRecorder
-from enginewright.clients.kube import KubeClient
+from enginewright.clients.kube import CallObserver, KubeClient
 from enginewright.clients.probe import ProbeClient
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.quality import QualityClient
@@ -39,7 +40,7 @@ from enginewright.reconcile.health import Health, HealthLimits
 from enginewright.reconcile.housekeeping import PERIOD, Housekeeper
 from enginewright.reconcile.http import health_app, metrics_app, serving
 from enginewright.reconcile.known import Known
-from enginewright.reconcile.leadership import Leadership, LeadershipLostError
+from enginewright.reconcile.leadership import Fence, Leadership, LeadershipLostError, LeaseThread, Terms
 from enginewright.reconcile.loop import Loop
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Parts, Reconciler
@@ -47,6 +48,7 @@ from enginewright.reconcile.queue import WorkQueue
 from enginewright.reconcile.resync import Resync
 from enginewright.reconcile.served_schema import ServedSchema
 
+LEASE_NAME: Final = "enginewright"
 log = structlog.get_logger(__name__)
 
 
@@ -57,7 +59,8 @@ class OperatorEndedError(RuntimeError):
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """``namespaces`` empty watches all. Ports: 0 picks one. ``resync`` and ``housekeeping`` are seconds
-    between rounds. ``lease`` (namespace, name) makes it work only while it holds that; None: it is the only one."""
+    between rounds. The operator works only while it holds ``lease`` (namespace, name); None: ``enginewright`` in the
+    first of ``namespaces``, else in the namespace of its credentials."""
 
     config: OperatorConfig
     namespaces: tuple[str, ...] = ()
@@ -150,12 +153,12 @@ class Operator:
 
 
 @contextlib.asynccontextmanager
-async def operator(options: Options) -> AsyncIterator[Operator]:
-    """Opens the clients for the length of the block."""
+async def operator(options: Options, fence: Fence) -> AsyncIterator[Operator]:
+    """Opens the clients for the length of the block; to the apiserver it writes while ``fence`` is open."""
     configuration = await load_configuration(str(options.kubeconfig) if options.kubeconfig else None)
     metrics = Metrics()
     async with (
-        KubeClient(configuration, observer=metrics.called) as kube,
+        KubeClient(configuration, observer=metrics.called, before_write=fence.check) as kube,
         TritonClient() as triton,
         PrometheusClient() as prometheus,
         ProbeClient() as probes,
@@ -167,14 +170,15 @@ async def operator(options: Options) -> AsyncIterator[Operator]:
 
 async def run(options: Options, stop: asyncio.Event) -> None:
     """Until ``stop`` is set. Raises what the operator died of."""
+    fence = Fence()
     async with (
-        operator(options) as running,
+        operator(options, fence) as running,
         serving(metrics_app(running.metrics.registry), options.metrics_port) as metrics_port,
         serving(health_app(running.health), options.health_port) as health_port,
     ):
         log.info("operator starts", metrics_port=metrics_port, health_port=health_port, workers=options.workers,
                  namespaces=options.namespaces or "all")  # fmt: skip
-        work = asyncio.create_task(_work(running, options), name="operator")
+        work = asyncio.create_task(_work(running, options, fence), name="operator")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -186,24 +190,34 @@ async def run(options: Options, stop: asyncio.Event) -> None:
             work.result()
 
 
-async def _work(running: Operator, options: Options) -> None:
+async def _work(running: Operator, options: Options, fence: Fence) -> None:
     """Raises what the operator died of; :class:`LeadershipLostError` among it, after which another one works."""
-    if options.lease is None:
-        await running.run()
-        return
-    leadership = Leadership(running.kube, *options.lease, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
-    running.metrics.gauge("enginewright_leader", "1 while this replica works, 0 while it stands by.",
-                          lambda: leadership.leads)  # fmt: skip
-    with running.health.standing_by():
-        await leadership.win()
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(leadership.hold(), name="lease")
-            group.create_task(running.run(), name="work")
-    except* LeadershipLostError as lost:
-        raise lost.exceptions[0] from None
-    finally:
-        await leadership.release()
+    async with lease_thread(options, fence, running.metrics.called) as lease:
+        running.metrics.gauge("enginewright_leader", "1 while this replica works, 0 while it stands by.",
+                              lambda: lease.leads)  # fmt: skip
+        with running.health.standing_by():
+            await lease.won()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(lease.lost(), name="lease")
+                group.create_task(running.run(), name="work")
+        except* LeadershipLostError as lost:
+            raise lost.exceptions[0] from None
+
+
+def lease_thread(options: Options, fence: Fence, observer: CallObserver | None = None) -> LeaseThread:
+    kubeconfig = str(options.kubeconfig) if options.kubeconfig else None
+    namespaces = options.namespaces or (own_namespace(kubeconfig),)
+    namespace, name = options.lease or (namespaces[0], LEASE_NAME)
+    me, terms = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}", Terms()
+
+    @contextlib.asynccontextmanager
+    async def client() -> AsyncIterator[KubeClient]:
+        configuration = await load_configuration(kubeconfig)
+        async with KubeClient(configuration, deadline=terms.call_deadline, observer=observer) as kube:
+            yield kube
+
+    return LeaseThread(client, lambda kube: Leadership(kube, namespace, name, me, fence=fence, terms=terms))
 
 
 def _from_thread(call: Callable[..., None]) -> Callable[..., None]:

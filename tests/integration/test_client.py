@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,10 @@ from enginewright.clients.events import (
     event_name,
 )
 from enginewright.clients.kube import KubeClient, Object
-from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, EVENT, OPTIMISED_MODEL
+from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, EVENT, OPTIMISED_MODEL, SERVICE
 from enginewright.core import labels
 from enginewright.core.events import ACTIONS
-from enginewright.core.plan import Event
+from enginewright.core.plan import ABSENT, Event
 from support.apiserver import Models, manifest, model
 
 STATUS = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 0, "selector": "a=b"}
@@ -111,51 +112,63 @@ async def test_status_is_not_written_onto_a_namesake(models: Models) -> None:
         await models.kube.apply_status(models.namespace, "minilm", before["metadata"]["resourceVersion"], STATUS)
 
 
+def decided_on(found: Object) -> dict[str, Any]:
+    metadata = found["metadata"]
+    return {"uid": metadata["uid"], "version": metadata["resourceVersion"], "generation": metadata["generation"]}
+
+
 async def test_replicas_have_an_owner_of_their_own(kube: KubeClient, namespace: str) -> None:
-    await kube.apply(deployment(), namespace=namespace)
-    assert await kube.scale(namespace, "d", 3) is True
-    assert await kube.scale(namespace, "d", 3) is False
+    made = await kube.apply(deployment(), namespace=namespace)
+    await kube.scale(namespace, "d", 3, **decided_on(made))
     # An apply that does not state replicas leaves them, because their owner is another manager.
     found = await kube.apply(deployment(), namespace=namespace)
     assert found["spec"]["replicas"] == 3
     owners = [entry for entry in found["metadata"]["managedFields"] if entry.get("subresource") == "scale"]
     assert [entry["manager"] for entry in owners] == [labels.FIELD_MANAGER_SCALER]
-    assert await kube.scale(namespace, "d", 0) is True
+    await kube.scale(namespace, "d", 0, **decided_on(found))
+    assert (await kube.get(DEPLOYMENT, namespace, "d"))["spec"]["replicas"] == 0
 
 
+@pytest.mark.parametrize("meanwhile", [(7,), (7, 1)], ids=["changed", "changed and changed back"])
 async def test_two_scalers_do_not_overwrite_each_other_unseen(
-    kube: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+    kube: KubeClient, namespace: str, meanwhile: tuple[int, ...]
 ) -> None:
-    await kube.apply(deployment(), namespace=namespace)
-    whole = kube._apply_scale
-
-    async def meanwhile(path: str, current: Object, replicas: int) -> None:
-        monkeypatch.setattr(kube, "_apply_scale", whole)
-        await kube.patch(DEPLOYMENT, namespace, "d", {"spec": {"replicas": 7}})
-        await whole(path, current, replicas)
-
-    monkeypatch.setattr(kube, "_apply_scale", meanwhile)
+    seen = decided_on(await kube.apply(deployment(), namespace=namespace))
+    for replicas in meanwhile:
+        await kube.patch(DEPLOYMENT, namespace, "d", {"spec": {"replicas": replicas}})
     with pytest.raises(ConflictError):
-        await kube.scale(namespace, "d", 3)
-    assert (await kube.get(DEPLOYMENT, namespace, "d"))["spec"]["replicas"] == 7
+        await kube.scale(namespace, "d", 3, **seen)
+    with pytest.raises(ConflictError):
+        await kube.delete(DEPLOYMENT, namespace, "d", **seen)
+    assert (await kube.get(DEPLOYMENT, namespace, "d"))["spec"]["replicas"] == meanwhile[-1]
 
 
-async def test_other_writes_to_the_deployment_are_no_conflict(
-    kube: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await kube.apply(deployment(), namespace=namespace)
-    whole = kube._apply_scale
-    writes = iter(range(5))
+async def test_other_writes_to_the_deployment_are_no_conflict(kube: KubeClient, namespace: str) -> None:
+    seen = decided_on(await kube.apply(deployment(), namespace=namespace))
+    await kube.patch(DEPLOYMENT, namespace, "d", {"metadata": {"labels": {"write": "1"}}})
+    await kube.scale(namespace, "d", 3, **seen)
+    found = await kube.get(DEPLOYMENT, namespace, "d")
+    assert found["spec"]["replicas"] == 3
+    await kube.patch(DEPLOYMENT, namespace, "d", {"metadata": {"labels": {"write": "2"}}})
+    await kube.delete(DEPLOYMENT, namespace, "d", **decided_on(found))
+    with pytest.raises(NotFoundError):
+        await kube.get(DEPLOYMENT, namespace, "d")
 
-    async def meanwhile(path: str, current: Object, replicas: int) -> None:
-        for write in writes:
-            await kube.patch(DEPLOYMENT, namespace, "d", {"metadata": {"labels": {"write": str(write)}}})
-            break
-        await whole(path, current, replicas)
 
-    monkeypatch.setattr(kube, "_apply_scale", meanwhile)
-    assert await kube.scale(namespace, "d", 3) is True
-    assert next(writes, None) is None
+async def test_an_apply_is_refused_where_the_object_is_not_as_it_was_seen(kube: KubeClient, namespace: str) -> None:
+    def service(port: int) -> Object:
+        return manifest("v1", "Service", "s", spec={"ports": [{"port": port}]})
+
+    with pytest.raises(ConflictError):
+        await kube.apply(service(1), namespace=namespace, uid="00000000-0000-0000-0000-000000000000", version="5")
+    first = (await kube.apply(service(1), namespace=namespace, version=ABSENT))["metadata"]
+    with pytest.raises(ConflictError):
+        await kube.apply(service(2), namespace=namespace, version=ABSENT)
+    seen = {"uid": first["uid"], "version": first["resourceVersion"]}
+    await kube.apply(service(3), namespace=namespace, **seen)
+    with pytest.raises(ConflictError):
+        await kube.apply(service(4), namespace=namespace, **seen)
+    assert (await kube.get(SERVICE, namespace, "s"))["spec"]["ports"][0]["port"] == 3
 
 
 async def test_the_log_of_a_pod_that_is_gone_is_empty(kube: KubeClient, namespace: str) -> None:

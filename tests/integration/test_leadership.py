@@ -29,9 +29,9 @@ from support.fake_kubelet import FakeKubelet
 from support.operators import OperatorProcess
 
 KILLS = int(os.environ.get("ENGINEWRIGHT_KILLS", "3"))
-QUICK = Terms(free_after=1.0, give_up=0.7, renew=0.2, look=0.1)
+QUICK = Terms(lease_duration=1.0, renew_deadline=0.7, retry_period=0.1)
 # Of a leader that no slow apiserver makes give up.
-PATIENT = Terms(free_after=3600, give_up=3000, renew=0.2, look=0.1)
+PATIENT = Terms(lease_duration=3600, renew_deadline=3000, retry_period=0.1)
 NAME = "enginewright"
 
 
@@ -87,7 +87,7 @@ async def test_one_leads_and_the_other_takes_over_when_it_falls_silent(kube: Kub
         holding.cancel()
 
         async def taken_over() -> bool:
-            clock.now += QUICK.free_after  # again: a last renewal may have been under way
+            clock.now += QUICK.lease_duration  # again: a last renewal may have been under way
             return second.leads
 
         await eventually(taken_over)
@@ -101,7 +101,7 @@ async def test_one_that_wakes_up_late_finds_that_it_leads_no_more(kube: KubeClie
     second = Leadership(kube, namespace, NAME, "second", terms=QUICK)
     await first.win()
     await second.win()  # nobody renews
-    with pytest.raises(LeadershipLostError, match="another one wrote it"):
+    with pytest.raises(LeadershipLostError, match="another operator wrote it"):
         await first.hold()
     assert not first.leads
     assert second.leads
@@ -139,14 +139,14 @@ async def test_a_lease_that_was_deleted_is_lost_and_made_anew(kube: KubeClient, 
     first = Leadership(kube, namespace, NAME, "first", terms=PATIENT)
     await first.win()
     await kube.delete(LEASE, namespace, NAME)
-    with pytest.raises(LeadershipLostError, match="somebody deleted it"):
+    with pytest.raises(LeadershipLostError, match="it was deleted"):
         await first.hold()
     await first.win()
     assert first.leads
 
 
 async def test_of_many_one_wins(kube: KubeClient, namespace: str) -> None:
-    terms = Terms(free_after=3600)
+    terms = Terms(lease_duration=3600)
     candidates = [Leadership(kube, namespace, NAME, f"number-{index}", terms=terms) for index in range(8)]
     tasks = [asyncio.create_task(one.win()) for one in candidates]
     async with cancelled(*tasks):
@@ -185,7 +185,7 @@ async def test_leaders_are_killed_while_models_come(
     as on a busy machine, and is started again as a kubelet does."""
     gaps: list[float] = []
     starts, killed, ended_here = 2, -1, set[int]()
-    lease = f"--leader-lease={models.namespace}/{NAME}"
+    lease = f"{models.namespace}/{NAME}"
     logs = [tmp_path / f"{index}.log" for index in range(2)]
     operators = [OperatorProcess(control_plane, models.namespace, log, lease) for log in logs]
 

@@ -340,10 +340,10 @@ metadata:
   verbs: [get]
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [deployments/scale]
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [""]
   resources: [services, configmaps]
   verbs: [list, watch, create, patch, delete]
@@ -380,7 +380,7 @@ metadata:
   verbs: [list]
 {{- end }}
 
-{{/* Of the Lease that several replicas of the operator share, in the operator's own namespace. */}}
+{{/* Of the Lease that the working operator holds, in the operator's own namespace. */}}
 {{- define "enginewright.leaderRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -16,7 +16,7 @@ from enginewright.clients.errors import (
     NotFoundError,
     RefusedError,
 )
-from enginewright.clients.kube import KubeClient
+from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, LEASE, resource_of, resource_of_manifest
 from enginewright.core import labels
 from enginewright.core.conditions import micro_time, timestamp
@@ -67,8 +67,10 @@ class Actor:
                 return await self._make_key(namespace, action)
             case Delete():
                 return await self._delete(namespace, action)
-            case Scale(deployment=deployment, replicas=replicas):
-                return await self._kube.scale(namespace, deployment, replicas)
+            case Scale():
+                await self._kube.scale(namespace, action.deployment, action.replicas, uid=action.uid,
+                                       version=action.version, generation=action.generation)
+                return True
             case ClaimBuild():
                 return await self._claim(namespace, action)
             case RenewBuild():
@@ -80,15 +82,24 @@ class Actor:
 
     async def _apply(self, namespace: str, action: Apply) -> None:
         try:
-            await self._kube.apply(action.manifest, namespace=namespace, force=action.force)
+            await self._kube.apply(action.manifest, namespace=namespace, force=action.force, uid=action.uid,
+                                   version=action.version)
         except ConflictError as error:
-            if action.force:
+            if action.force or await self._made_since(namespace, action):
                 raise
             _, kind, name = describe(action)
             raise RefusedError(
                 f"{kind} {name} is there already and belongs to somebody else; delete it, or give the OptimisedModel "
                 f"another name", call=error.call, status=error.status, reason=error.reason,
             ) from error  # fmt: skip
+
+    async def _made_since(self, namespace: str, action: Apply) -> bool:
+        """Whether another operator has made the object, for the same owner, since this pass looked."""
+        if not action.version:
+            return False
+        owners = {owner["uid"] for owner in action.manifest["metadata"]["ownerReferences"]}
+        found = await self._namesakes(namespace, action.manifest)
+        return any(owner["uid"] in owners for meta in found for owner in meta.get("ownerReferences") or ())
 
     async def _create(self, namespace: str, action: Create) -> bool:
         """Names are derived from content, so what is there already is what was wanted: a pass that was killed after its
@@ -116,13 +127,17 @@ class Actor:
     async def _orphan(self, namespace: str, manifest: Mapping[str, Any]) -> str:
         """UID of what an object of the same name left there without an owner (``kubectl delete --cascade=orphan``);
         empty where it has one, or was never an object's."""
+        found = await self._namesakes(namespace, manifest)
+        return next((meta["uid"] for meta in found if not meta.get("ownerReferences")), "")
+
+    async def _namesakes(self, namespace: str, manifest: Mapping[str, Any]) -> list[Object]:
+        """The metadata of what has the name and the model of ``manifest``; one at most."""
         wanted = manifest["metadata"]
         model = (wanted.get("labels") or {}).get(labels.MODEL)
         if not model:
-            return ""
-        left = await self._kube.list_all(resource_of_manifest(manifest), namespace, labels=f"{labels.MODEL}={model}")
-        found = (raw["metadata"] for raw in left if raw["metadata"]["name"] == wanted["name"])
-        return next((meta["uid"] for meta in found if not meta.get("ownerReferences")), "")
+            return []
+        there = await self._kube.list_all(resource_of_manifest(manifest), namespace, labels=f"{labels.MODEL}={model}")
+        return [raw["metadata"] for raw in there if raw["metadata"]["name"] == wanted["name"]]
 
     async def _claim(self, namespace: str, action: ClaimBuild) -> bool:
         """Raises :class:`LostRaceError`."""
@@ -164,7 +179,8 @@ class Actor:
     async def _delete(self, namespace: str, action: Delete) -> bool:
         resource = resource_of(action.api_version, action.kind)
         try:
-            await self._kube.delete(resource, namespace, action.name, uid=action.uid, version=action.version)
+            await self._kube.delete(resource, namespace, action.name, uid=action.uid, version=action.version,
+                                    generation=action.generation)
         except NotFoundError:
             return False
         return True

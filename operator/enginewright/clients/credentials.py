@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client.configuration import Configuration
 
 from enginewright.clients.errors import RefusedError
+
+IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 async def load_configuration(kubeconfig: str | None = None, context: str | None = None) -> Configuration:
@@ -38,6 +43,13 @@ def current_namespace(kubeconfig: str | None = None, context: str | None = None)
         return "default"
     named = current if context is None else next((one for one in contexts if one["name"] == context), {})
     return str(named.get("context", {}).get("namespace") or "default")
+
+
+def own_namespace(kubeconfig: str | None = None) -> str:
+    """That of the pod whose credentials :func:`load_configuration` takes, else as :func:`current_namespace`."""
+    if kubeconfig is None and IN_POD.is_file():
+        return IN_POD.read_text().strip()
+    return current_namespace(kubeconfig)
 
 
 def _fresh() -> Configuration:

@@ -4,6 +4,7 @@
 
     ClientError
     ├── TransientError        retry with backoff; ``retry_after`` seconds where the server said so
+    │   ├── NotLeadingError   not sent: this operator's Lease may be another one's by now
     │   └── ConflictError     somebody else wrote first (409)
     │       ├── AlreadyExistsError
     │       └── LostRaceError      a claim that somebody else made first
@@ -49,6 +50,10 @@ class TransientError(ClientError):
     ) -> None:
         super().__init__(message, call=call, status=status, reason=reason)
         self.retry_after = retry_after
+
+
+class NotLeadingError(TransientError):
+    """The operator has not renewed its Lease in time, so that another one may work: nothing was sent."""
 
 
 class ConflictError(TransientError):

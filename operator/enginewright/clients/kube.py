@@ -18,9 +18,9 @@ jobs (batch)                          list watch create delete   resolve and bui
 pods                                  list watch delete          pods of Jobs and replicas; one that refused an engine
                                                                  which was built again since
 pods/log                              get                        a build's progress, or its outcome
-deployments (apps)                    list watch create patch    revisions
-                                      delete
-deployments/scale                     get patch                  replicas
+deployments (apps)                    get list watch create      revisions
+                                      patch delete
+deployments/scale                     patch                      replicas
 services                              list watch create patch    the model's Service, one of each revision for routes
                                       delete
 configmaps                            list watch create patch    build requests, engine records
@@ -55,11 +55,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 import aiohttp
+from aiohttp.connector import Connection
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
@@ -79,20 +80,39 @@ METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 PAGE: Final = 500
 LOG_BYTES: Final = 1 << 20
-# A Deployment that was just made has its status written several times within milliseconds, each a conflict with /scale.
-SCALE_ATTEMPTS: Final = 8
-SCALE_PAUSE: Final = 0.01  # seconds before the second attempt; each further one waits twice as long
+# A Deployment that was just made has its status written several times within milliseconds, each with another
+# resourceVersion.
+ATTEMPTS: Final = 8
+PAUSE: Final = 0.01  # seconds before the second attempt; each further one waits twice as long
+
+
+def checked_request(before_write: Callable[[], None]) -> type[aiohttp.ClientRequest]:
+    """A request waits for a connection before it is sent: a check before that would be out of date."""
+
+    class CheckedRequest(aiohttp.ClientRequest):
+        async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+            if self.method != "GET":
+                before_write()
+            return await super().send(conn)
+
+    return CheckedRequest
 
 
 class KubeClient:
     """Asynchronous; one for the whole process. Methods raise :class:`~enginewright.clients.errors.ClientError`.
 
-    ``deadline`` is seconds for one call, answer read included.
+    ``deadline`` is seconds for one call, answer read included. ``before_write`` is called before each request that is
+    to change something, when the connection is there and nothing is sent yet; when it raises, nothing is.
     """
 
     def __init__(
-        self, configuration: Configuration, *, deadline: float = 15.0, observer: CallObserver | None = None
-    ) -> None:
+        self, configuration: Configuration, *, deadline: float = 15.0, observer: CallObserver | None = None,
+        before_write: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        if before_write is not None:
+            configuration.client_session_kwargs = {
+                **(configuration.client_session_kwargs or {}), "request_class": checked_request(before_write),
+            }  # fmt: skip
         self._api = ApiClient(configuration)
         self._api.user_agent = "enginewright"
         self._deadline = deadline
@@ -125,10 +145,14 @@ class KubeClient:
         """As :meth:`list_all`, but the apiserver sends ``metadata`` alone."""
         return await self._list(resource, namespace, "", METADATA_LIST)
 
-    async def apply(self, manifest: Mapping[str, Any], *, namespace: str, force: bool = True) -> Object:
+    async def apply(self, manifest: Mapping[str, Any], *, namespace: str, force: bool = True, uid: str = "",
+                    version: str = "") -> Object:  # fmt: skip
         """Server-side apply. With ``force`` what we state is ours, whoever wrote it before; without, raises
-        :class:`ConflictError` when somebody else wrote another value."""
+        :class:`ConflictError` when somebody else wrote another value. It raises that also, with ``force`` or without,
+        when ``uid`` names another object or ``version`` is not its resourceVersion any more."""
         resource = resource_of_manifest(manifest)
+        if conditions := {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}:
+            manifest = {**manifest, "metadata": {**manifest["metadata"], **conditions}}
         path = resource.path(namespace, manifest["metadata"]["name"])
         query = {"fieldManager": names.FIELD_MANAGER, "force": str(force).lower()}
         return await self._json("apply", resource, path, query=query, body=manifest, content_type=APPLY)
@@ -161,43 +185,54 @@ class KubeClient:
             "patch", resource, path, query={"fieldManager": names.FIELD_MANAGER}, body=body, content_type=MERGE
         )
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "", version: str = "") -> None:
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "", version: str = "",
+                     generation: int = 0) -> None:  # fmt: skip
         """Background deletion. Raises :class:`NotFoundError`, and :class:`ConflictError` when ``uid`` names another
-        object or ``version`` is not its resourceVersion any more."""
+        object or ``version`` is not its resourceVersion any more; with ``generation`` only when that has changed."""
+        if generation:
+            await self._unless_changed(resource, namespace, name, (uid, generation), version,
+                                       lambda newest: self.delete(resource, namespace, name, uid=uid, version=newest))
+            return
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if preconditions := {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}:
             body["preconditions"] = preconditions
         await self._json("delete", resource, resource.path(namespace, name), body=body)
 
-    async def scale(self, namespace: str, deployment: str, replicas: int) -> bool:
-        """Applies ``replicas`` through ``/scale``, under a field manager of its own, and says whether it had to.
-        Optimistic: raises :class:`ConflictError` when somebody else changed the replicas meanwhile, so that two scalers
-        never overwrite each other unseen. Other writes to the Deployment, its status above all, are no conflict."""
-        path = DEPLOYMENT.path(namespace, deployment, "scale")
-        current = await self._json("get", DEPLOYMENT, path)
-        seen = replicas_of(current)
-        for attempt in range(SCALE_ATTEMPTS):
-            if replicas_of(current) == replicas:
-                return False
-            try:
-                await self._apply_scale(path, current, replicas)
-            except ConflictError:
-                if attempt == SCALE_ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(SCALE_PAUSE * 2**attempt)
-                current = await self._json("get", DEPLOYMENT, path)
-                if replicas_of(current) != seen:
-                    raise
-            else:
-                return True
-        return False
+    async def scale(self, namespace: str, deployment: str, replicas: int, *, uid: str, version: str,
+                    generation: int) -> None:  # fmt: skip
+        """Applies ``replicas`` through ``/scale``, under a field manager of its own. The other arguments say which
+        Deployment that was decided on: raises :class:`ConflictError` when its spec has changed since, so that two
+        scalers never overwrite each other unseen. Other writes to it, its status above all, are no conflict."""
+        await self._unless_changed(DEPLOYMENT, namespace, deployment, (uid, generation), version,
+                                   lambda newest: self._apply_scale(namespace, deployment, replicas, newest))
 
-    async def _apply_scale(self, path: str, current: Object, replicas: int) -> None:
-        metadata = {key: current["metadata"][key] for key in ("name", "namespace", "resourceVersion")}
+    async def _apply_scale(self, namespace: str, deployment: str, replicas: int, version: str) -> None:
+        metadata = {"name": deployment, "namespace": namespace, "resourceVersion": version}
         # Server-side apply, because a merge patch of /scale leaves no trace of who owns the replicas.
         body = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
         query = {"fieldManager": names.FIELD_MANAGER_SCALER, "force": "true"}
+        path = DEPLOYMENT.path(namespace, deployment, "scale")
         await self._json("scale", DEPLOYMENT, path, query=query, body=body, content_type=APPLY)
+
+    async def _unless_changed(
+        self, resource: Resource, namespace: str, name: str, seen: tuple[str, int], version: str,
+        write: Callable[[str], Awaitable[None]],
+    ) -> None:  # fmt: skip
+        """``write`` gets a resourceVersion: ``version``, and after a conflict a later one for as long as the object has
+        the UID and the generation that were ``seen``. Raises :class:`ConflictError` when it has not."""
+        for attempt in range(ATTEMPTS):
+            try:
+                await write(version)
+            except ConflictError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(PAUSE * 2**attempt)
+                metadata = (await self.get(resource, namespace, name))["metadata"]
+                if (metadata["uid"], metadata.get("generation")) != seen:
+                    raise
+                version = metadata["resourceVersion"]
+            else:
+                return
 
     async def logs(self, namespace: str, pod: str, container: str, *, tail: int, deadline: float) -> str:
         """The last ``tail`` lines; empty when the container has not started yet. The apiserver asks the node for them,
@@ -277,7 +312,3 @@ class KubeClient:
             raise failure(status, response.headers, payload, call)
         return call, payload
 
-
-def replicas_of(scale: Object) -> int:
-    """Zero is left out of the JSON."""
-    return int(scale.get("spec", {}).get("replicas") or 0)

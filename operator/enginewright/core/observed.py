@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from enginewright.core.placement import Placement
 from enginewright.core.routing import GatewayView
@@ -102,7 +102,8 @@ class DeploymentView:
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
     64 digits. ``batcher``: its pods have that container. ``manifest_digest`` is that of the engine that they serve.
     ``refused`` is what the apiserver said when it let no pod be made, empty when it did. ``pods_manager`` is a field
-    manager other than the operator that has written into the pod template, empty when there is none."""
+    manager other than the operator that has written into the pod template, empty when there is none. ``version`` is the
+    resourceVersion."""
 
     name: str
     uid: str
@@ -122,6 +123,7 @@ class DeploymentView:
     manifest_digest: str = ""
     refused: str = ""
     pods_manager: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,7 +369,7 @@ class NodeView:
 @dataclass(frozen=True, kw_only=True)
 class MemberView:
     """The ``OptimisedModel`` of one class of a fleet. ``hash`` is that of the manifest that was last applied, ``spec``
-    and ``status`` are raw."""
+    and ``status`` are raw, ``version`` is the resourceVersion."""
 
     name: str
     uid: str
@@ -375,6 +377,7 @@ class MemberView:
     generation: int
     deleting: bool = False
     hash: str = ""
+    version: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -389,13 +392,21 @@ class FleetView:
     taken: frozenset[str] = frozenset()
 
 
+class Version(NamedTuple):
+    """An object as it was seen: another UID is another object, another resourceVersion a later state of this one."""
+
+    uid: str
+    version: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
     ``monotonic`` the clock of the signal window. ``pods`` serve, ``activators`` hold requests. ``records`` and
     ``leases`` are by fingerprint, those of the store that the spec names. ``applied`` maps ``Kind/name`` of the
     children that have no view of their own to look into (Service, PodDisruptionBudget, ResourceClaimTemplate, routes,
-    the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write. ``kept``
+    the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write.
+    ``versions`` has, by ``Kind/name``, what routes traffic: Services, routes, the activator's Deployment. ``kept``
     is by revision, and read only where a pass may ask for it. ``gateway`` is read where the spec asks for one, or
     revisions have Services that were made for one. ``nodes`` are those with GPUs, read where a replica or a build waits
     for one or a revision is about to start; None where they are not known. ``quality`` is what the monitors of ready
@@ -416,6 +427,7 @@ class Observed:
     kept: Mapping[str, KeptRevision] = field(default_factory=dict)
     signals: SignalWindow | None = None
     applied: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, Version] = field(default_factory=dict)
     gateway: GatewayView = field(default_factory=GatewayView)
     nodes: tuple[NodeView, ...] | None = None
     quality: Mapping[str, QualityReport] = field(default_factory=dict)

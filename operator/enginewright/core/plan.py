@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from enginewright.core.comparison import Question
 from enginewright.core.scaling.limits import ScaleLimits
 
 Manifest = Mapping[str, Any]
+# No object has this resourceVersion: etcd counts from it, so that the first object that is ever written has 2. The
+# apiserver answers 409 where there is an object, and creates it where there is none.
+ABSENT: Final = "1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +22,17 @@ class Apply:
 
     With ``force`` our fields win over whoever wrote them; without, an object that somebody else made is left alone and
     the pass ends with an error of the user's family: for children not seen to be ours yet, whose names users choose.
+
+    ``uid`` and ``version`` (the resourceVersion) are those of the object that the pass saw; the apiserver refuses the
+    write when the object has changed since. With ``version`` :data:`ABSENT` it refuses where there is an object. Empty:
+    the write has no condition.
     """
 
     manifest: Manifest
     why: str
     force: bool = True
+    uid: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +56,8 @@ class MakeKey:
 @dataclass(frozen=True, kw_only=True)
 class Delete:
     """Background deletion; gone already is success. ``uid`` and ``version`` (the resourceVersion) are preconditions
-    where given."""
+    where given. With ``generation`` a later resourceVersion will do while the object has this generation: its status
+    has changed, and its spec has not."""
 
     api_version: str
     kind: str
@@ -55,15 +65,20 @@ class Delete:
     why: str
     uid: str = ""
     version: str = ""
+    generation: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Write ``replicas`` to the Deployment's ``/scale`` under field manager ``enginewright-scaler``."""
+    """Write ``replicas`` to the Deployment's ``/scale`` under field manager ``enginewright-scaler``. ``uid``,
+    ``version`` and ``generation`` are preconditions as with :class:`Delete`."""
 
     deployment: str
     replicas: int
     why: str
+    uid: str = ""
+    version: str = ""
+    generation: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import ENDPOINT_SLICE, OPTIMISED_MODEL, SERVICE
 from enginewright.core import labels
-from enginewright.core.observed import EndpointView, FleetView, MemberView, ObjectView, ServiceView
+from enginewright.core.observed import EndpointView, FleetView, MemberView, ObjectView, ServiceView, Version
 from enginewright.core.spec import Spec
 from enginewright.core.spec.fleet import classes_of, member_name
 from enginewright.observe.fields import (
@@ -23,7 +23,7 @@ from enginewright.observe.fields import (
     section,
     uid_of,
 )
-from enginewright.observe.views import endpoint_views, service_view
+from enginewright.observe.views import endpoint_views, service_view, version_of
 
 SERVICE_NAME = "kubernetes.io/service-name"
 
@@ -46,23 +46,27 @@ async def observe_members(kube: KubeClient, view: ObjectView, spec: Spec | None)
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """The Service of a fleet, None before it is there, and who is behind it; ``applied`` is as in ``Observed``."""
+    """The Service of a fleet, None before it is there, and who is behind it; ``applied`` and ``versions`` are as in
+    ``Observed``."""
 
     service: ServiceView | None = None
     endpoints: tuple[EndpointView, ...] = ()
     applied: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, Version] = field(default_factory=dict)
 
 
 async def observe_front(kube: KubeClient, view: ObjectView) -> Front:
     services = await kube.list_all(SERVICE, view.namespace, labels=f"{labels.MODEL}={view.name}")
     slices = await kube.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}")
+    versions = {f"{SERVICE.kind}/{name_of(raw)}": version_of(raw) for raw in services}
     front = _front(services, view)
     if front is None:
-        return Front()
+        return Front(versions=versions)
     # One that somebody has turned elsewhere is written again.
     right = section(front, "spec", "selector") == labels.fleet_selector(view.name)
     applied = {f"{SERVICE.kind}/{view.name}": annotations_of(front).get(labels.MANIFEST_HASH, "") if right else ""}
-    return Front(service=service_view(front), endpoints=endpoint_views(slices, {}), applied=applied)
+    return Front(service=service_view(front), endpoints=endpoint_views(slices, {}), applied=applied,
+                 versions=versions)
 
 
 def member_view(raw: Raw) -> MemberView:
@@ -73,6 +77,7 @@ def member_view(raw: Raw) -> MemberView:
         generation=int(section(raw, "metadata").get("generation") or 0),
         deleting=is_deleting(raw),
         hash=annotations_of(raw).get(labels.MANIFEST_HASH, ""),
+        version=version_of(raw).version,
         annotations=annotations_of(raw),
         spec=section(raw, "spec"),
         status=section(raw, "status"),

@@ -9,20 +9,23 @@ from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import ENDPOINT_SLICE, GRPC_ROUTE, HTTP_ROUTE, Resource
 from enginewright.core import labels
-from enginewright.core.observed import ObjectView
+from enginewright.core.observed import ObjectView, Version
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec.gateway import GatewaySpec
 from enginewright.observe.fields import Raw, controlled_by, entries, labels_of, name_of, section
+from enginewright.observe.views import version_of
 
 
 async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpec | None) -> tuple[
-    GatewayView, dict[Resource, list[Object]]
+    GatewayView, dict[Resource, list[Object]], dict[str, Version]
 ]:  # fmt: skip
-    """With the routes themselves, by their kind. Without ``gateway``, of routes that were asked for before.
+    """With the routes themselves, by their kind, and the versions of all that have their label, also of those that the
+    object has to adopt. Without ``gateway``, of routes that were asked for before.
 
     A cluster without these kinds is no error: that it lacks them is what the view says.
     """
     found: dict[Resource, list[Object]] = {}
+    versions: dict[str, Version] = {}
     missing = []
     for resource in (HTTP_ROUTE, GRPC_ROUTE):
         try:
@@ -31,6 +34,7 @@ async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpe
             if gateway is not None and (resource is HTTP_ROUTE or gateway.grpc_hostnames):
                 missing.append(resource.kind)
         else:
+            versions |= {f"{resource.kind}/{name_of(raw)}": version_of(raw) for raw in listed}
             found[resource] = [raw for raw in listed if controlled_by(raw, view.uid)]
     slices = await kube.list_all(
         ENDPOINT_SLICE, view.namespace, labels=f"{labels.MODEL}={view.name},{labels.REVISION}"
@@ -38,7 +42,7 @@ async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpe
     weights = {resource.kind: route_weights(raw, view.name) for resource, raws in found.items() for raw in raws}
     refused = tuple(said for resource, raws in found.items() for raw in raws for said in refusals(resource.kind, raw))
     ready = ready_addresses(slices)
-    return GatewayView(weights=weights, missing=tuple(missing), ready=ready, refused=refused), found
+    return GatewayView(weights=weights, missing=tuple(missing), ready=ready, refused=refused), found, versions
 
 
 def refusals(kind: str, raw: Raw) -> list[str]:

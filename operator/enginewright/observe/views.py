@@ -15,6 +15,7 @@ from enginewright.core.observed import (
     ObjectView,
     PodView,
     ServiceView,
+    Version,
 )
 from enginewright.observe.fields import (
     Raw,
@@ -94,6 +95,7 @@ def deployment_view(raw: Raw) -> DeploymentView:
         available=int(status.get("availableReplicas") or 0),
         deleting=is_deleting(raw),
         progress_deadline_exceeded=condition(raw, "Progressing").get("reason") == "ProgressDeadlineExceeded",
+        version=version_of(raw).version,
         batcher=any(container.get("name") == labels.CONTAINER_BATCHER
                     for container in entries(raw, "spec", "template", "spec", "containers")),
         manifest_digest=proven_digest(section(raw, "spec", "template", "spec")),
@@ -129,6 +131,10 @@ def service_view(raw: Raw) -> ServiceView:
         revision=str(selector.get(labels.REVISION) or ""),
         activator=selector.get(labels.COMPONENT) == labels.COMPONENT_ACTIVATOR,
     )
+
+
+def version_of(raw: Raw) -> Version:
+    return Version(uid_of(raw), str(section(raw, "metadata").get("resourceVersion") or ""))
 
 
 def endpoint_views(

@@ -41,6 +41,7 @@ from enginewright.core.observed import (
     ObjectView,
     Observed,
     SignalWindow,
+    Version,
 )
 from enginewright.core.request import needed_claims
 from enginewright.core.routing import GatewayView
@@ -61,6 +62,7 @@ from enginewright.observe.views import (
     lease_view,
     object_view,
     service_view,
+    version_of,
 )
 
 
@@ -94,11 +96,11 @@ class World:
         mine = f"{labels.MODEL}={view.name}"
         # Before the records: a builder writes the record, then gives the lease up.
         leases = await self._leases(view, spec)
-        jobs, pods, deployments, services, slices, budgets, templates, records, claims, kept = await _together(
+        jobs, pods, deployments, labelled, slices, budgets, templates, records, claims, kept = await _together(
             self._children(JOB, view, mine),
             self._kube.list_all(POD, view.namespace, labels=mine),
             self._children(DEPLOYMENT, view, mine),
-            self._children(SERVICE, view, mine),
+            self._kube.list_all(SERVICE, view.namespace, labels=mine),
             self._kube.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}"),
             self._children(DISRUPTION_BUDGET, view, mine),
             self._claim_templates(view, spec, mine),
@@ -106,7 +108,8 @@ class World:
             self._claims(view, spec),
             self._kept(view),
         )
-        gateway, routes = await self._gateway(view, spec, services)
+        services = _of(view, labelled)
+        gateway, routes, versions = await self._gateway(view, spec, services)
         serving, activators = (
             [pod_view(pod) for pod in pods if _component(pod) == component]
             for component in (labels.COMPONENT_SERVER, labels.COMPONENT_ACTIVATOR)
@@ -134,6 +137,8 @@ class World:
                 **_applied(DEPLOYMENT, (raw for raw in holding if not is_deleting(raw))),
                 **{key: value for resource, raws in routes.items() for key, value in _applied(resource, raws).items()},
             },
+            # Of Services also those that the object has to adopt.
+            versions={**_versions(SERVICE, labelled), **_versions(DEPLOYMENT, holding), **versions},
             gateway=gateway,
         )  # fmt: skip
         if self._quality is not None and spec is not None and spec.quality is not None:
@@ -144,7 +149,7 @@ class World:
 
     async def _fleet(self, view: ObjectView, spec: Spec | None) -> Observed:
         """Its classes have objects of their own, which passes of their own look after."""
-        fleet, front, (gateway, routes) = await _together(
+        fleet, front, (gateway, routes, versions) = await _together(
             observe_members(self._kube, view, spec),
             observe_front(self._kube, view),
             observe_routes(self._kube, view, spec.rollout.gateway if spec is not None else None),
@@ -152,12 +157,12 @@ class World:
         applied = [front.applied, *(_applied(resource, raws) for resource, raws in routes.items())]
         return Observed(now=self._wall(), monotonic=self._monotonic(), fleet=fleet, service=front.service,
                         endpoints=front.endpoints, gateway=gateway,
-                        applied={key: value for found in applied for key, value in found.items()})
+                        applied={key: value for found in applied for key, value in found.items()},
+                        versions={**front.versions, **versions})
 
     async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
         """Children of this very object: one of the same name that was deleted may have left some behind."""
-        found = await self._kube.list_all(resource, view.namespace, labels=mine)
-        return sorted((raw for raw in found if controlled_by(raw, view.uid)), key=name_of)
+        return _of(view, await self._kube.list_all(resource, view.namespace, labels=mine))
 
     async def _claim_templates(self, view: ObjectView, spec: Spec | None, mine: str) -> list[Object]:
         """Only asked for where the spec wants one: older clusters do not have them."""
@@ -166,11 +171,11 @@ class World:
 
     async def _gateway(
         self, view: ObjectView, spec: Spec | None, services: Iterable[Raw]
-    ) -> tuple[GatewayView, Mapping[Resource, list[Object]]]:
+    ) -> tuple[GatewayView, Mapping[Resource, list[Object]], Mapping[str, Version]]:
         """Only asked for where the spec wants routes, or did: many clusters do not have them."""
         gateway = spec.rollout.gateway if spec is not None else None
         if gateway is None and not any(labels.REVISION in labels_of(raw) for raw in services):
-            return GatewayView(), {}
+            return GatewayView(), {}, {}
         return await observe_routes(self._kube, view, gateway)
 
     async def _jobs(self, namespace: str, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
@@ -235,12 +240,20 @@ class World:
             return None
 
 
+def _of(view: ObjectView, found: Iterable[Object]) -> list[Object]:
+    return sorted((raw for raw in found if controlled_by(raw, view.uid)), key=name_of)
+
+
 def _component(raw: Raw) -> str:
     return labels_of(raw).get(labels.COMPONENT, "")
 
 
 def _applied(resource: Resource, found: Iterable[Raw]) -> Mapping[str, str]:
     return {f"{resource.kind}/{name_of(raw)}": annotations_of(raw).get(labels.MANIFEST_HASH, "") for raw in found}
+
+
+def _versions(resource: Resource, found: Iterable[Raw]) -> Mapping[str, Version]:
+    return {f"{resource.kind}/{name_of(raw)}": version_of(raw) for raw in found}
 
 
 async def _together(*reads: Coroutine[Any, Any, Any]) -> list[Any]:

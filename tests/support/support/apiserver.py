@@ -52,7 +52,7 @@ async def grant(kubeconfig: Path, rules: list[Object], user: str) -> None:
             await kube._json("create", resource, resource.path(None), body=body)
 
 
-async def eventually(probe: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
+async def eventually(probe: Callable[[], Awaitable[T]], patience: float = PATIENCE, period: float = 0.05) -> T:
     """The first truthy result of ``probe``. An :class:`AssertionError` in it means not yet; after ``patience`` seconds
     the last one is raised, so that the test says what it waited for."""
     deadline = asyncio.get_running_loop().time() + patience
@@ -66,7 +66,7 @@ async def eventually(probe: Callable[[], Awaitable[T]], patience: float = PATIEN
             return result
         if asyncio.get_running_loop().time() > deadline:
             raise problem
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(period)
 
 
 def manifest(api_version: str, kind: str, name: str, **fields: Any) -> Object:

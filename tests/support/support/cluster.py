@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
+from enginewright.core.decide.conditional import ROUTING
 from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.manifests import (
     GRPC_ROUTE,
@@ -44,8 +46,10 @@ from enginewright.core.observed import (
     ServiceView,
     SignalWindow,
     Traffic,
+    Version,
 )
 from enginewright.core.plan import (
+    ABSENT,
     Action,
     Apply,
     ClaimBuild,
@@ -199,6 +203,7 @@ class Cluster:
     backend: str | None = None
     service: ServiceView | None = None
     applied: dict[str, str] = field(default_factory=dict)
+    writes: Counter[str] = field(default_factory=Counter)
     endpoints: tuple[EndpointView, ...] = ()
     records: dict[str, EngineRecord] = field(default_factory=dict)
     leases: dict[str, LeaseView] = field(default_factory=dict)
@@ -253,6 +258,7 @@ class Cluster:
             kept=dict(self.kept) if needs_kept(self.view()) else {},
             signals=self.signals,
             applied=dict(self.applied),
+            versions={key: self._version(key) for key in self.applied},
             gateway=self._gateway(),
             quality=self._quality(),
             claims={name: ClaimView(name=name, uid=f"c-{name}", phase="Bound") for name in self.claims},
@@ -338,15 +344,31 @@ class Cluster:
             made = (*self.signals.recommendations, (self.monotonic, plan.recommendation))
             self.signals = replace(self.signals, recommendations=made[-400:])
 
+    def _version(self, key: str) -> Version:
+        return Version(f"u-{key}", f"{self.writes[key]}-writes")
+
+    def _check(self, action: Action) -> None:
+        """As the apiserver does: what routes traffic is written as it was seen, or not at all."""
+        match action:
+            case Apply(manifest=manifest) if manifest["kind"] in ROUTING:
+                key = f"{manifest['kind']}/{manifest['metadata']['name']}"
+                expected = self._version(key) if key in self.applied else Version("", ABSENT)
+                assert (action.uid, action.version) == expected, f"{key} has changed since"
+                self.writes[key] += 1
+            case Delete(kind=kind, name=name) if kind in ROUTING and f"{kind}/{name}" in self.applied:
+                assert (action.uid, action.version) == self._version(f"{kind}/{name}"), f"{name} has changed since"
+            case Scale(deployment=name) | Delete(kind="Deployment", name=name):
+                if seen := self.deployments.get(name):
+                    assert (action.uid, action.generation) == (seen.uid, seen.generation), f"{name} has changed since"
+
     def act(self, action: Action) -> None:
+        self._check(action)
         match action:
             case Apply(manifest=manifest):
                 self._apply(manifest)
             case Create(manifest=manifest):
                 self._create(manifest)
-            case Delete(kind=kind, name=name, uid=uid):
-                if kind == "Deployment" and name in self.deployments:
-                    assert uid == self.deployments[name].uid, "a late leader would delete what another one has made"
+            case Delete(kind=kind, name=name):
                 self._delete(kind, name)
             case Scale(deployment=name, replicas=replicas):
                 if name in self.deployments:

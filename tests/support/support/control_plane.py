@@ -47,12 +47,13 @@ def operator_kubeconfig(control_plane: Path) -> Path:
 
 
 def chart_rules() -> list[dict[str, Any]]:
-    """Of the ClusterRole, as Helm makes it: the chart's own tests hold the golden file against Helm."""
+    """Of the ClusterRole and of the Role for the Lease, as Helm makes them: the chart's own tests hold the golden file
+    against Helm. Here the operator has both in all namespaces."""
+    wanted = {("ClusterRole", "demo-enginewright"), ("Role", "demo-enginewright-leader")}
     rendered = [found for found in yaml.safe_load_all(CHART_GOLDEN.read_text()) if found]
-    (role,) = [found for found in rendered
-               if (found["kind"], found["metadata"]["name"]) == ("ClusterRole", "demo-enginewright")]
-    rules: list[dict[str, Any]] = role["rules"]
-    return rules
+    roles = [found for found in rendered if (found["kind"], found["metadata"]["name"]) in wanted]
+    assert len(roles) == len(wanted)
+    return [rule for role in roles for rule in role["rules"]]
 
 
 @pytest.fixture

@@ -74,8 +74,9 @@ class Script:
 
 @dataclass
 class FakeKubelet:
-    """A node of its own for the pods of one namespace. ``addresses`` maps pods to the address that they were given,
-    ``logs`` the steps (``resolve``, ``build``) to what their containers have printed."""
+    """A node of its own for the pods of one namespace, which looks every ``period`` seconds. ``addresses`` maps pods to
+    the address that they were given, ``logs`` the steps (``resolve``, ``build``) to what their containers have
+    printed."""
 
     kube: KubeClient
     namespace: str
@@ -83,6 +84,7 @@ class FakeKubelet:
     script: Script = field(default_factory=Script)
     addresses: dict[str, str] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
+    period: float = 0.05
     started: list[str] = field(default_factory=list)
     _acted: dict[str, Act] = field(default_factory=dict)
 
@@ -143,7 +145,7 @@ class FakeKubelet:
                 await self._beat()
                 for pod in await self.kube.list_all(POD, self.namespace):
                     await self._tend(pod)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(self.period)
 
     async def _beat(self) -> None:
         """Without heartbeats the controllers would take the node for lost, and its pods for not ready."""

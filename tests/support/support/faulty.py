@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +16,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from enginewright.clients.credentials import load_configuration
 
-Fault = Literal["pass", "throttle", "conflict", "break", "hang", "lose-answer"]
+Fault = Literal["pass", "throttle", "conflict", "break", "hang", "hold", "lose-answer"]
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 _HOP = {"transfer-encoding", "content-encoding", "content-length", "connection"}
 
@@ -24,12 +24,18 @@ _HOP = {"transfer-encoding", "content-encoding", "content-length", "connection"}
 @dataclass
 class FaultyProxy:
     """``choose`` says what happens to each request; ``alter`` what arrives of a line of a watch, given its event type;
-    nothing when that is empty. ``faults`` counts the requests that did not pass, ``watches`` the streams so far."""
+    nothing when that is empty. ``faults`` counts the requests that did not pass, ``watches`` the streams so far.
+    Requests that are to ``hold`` are ``held`` until they are ``released``, and ``late`` has their statuses; ``wrote``
+    has the paths of the other writes that arrived."""
 
     choose: Callable[[web.Request], Fault] = lambda _: "pass"
     alter: Callable[[str, bytes], bytes] = lambda _, line: line
     faults: int = 0
     watches: int = 0
+    held: list[str] = field(default_factory=list)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    late: list[int] = field(default_factory=list)
+    wrote: list[str] = field(default_factory=list)
     _host: str = ""
 
     @contextlib.asynccontextmanager
@@ -68,7 +74,14 @@ class FaultyProxy:
                 return _status(500, "InternalError", {})
             case "hang":
                 await asyncio.sleep(3600)
+            case "hold":
+                self.held.append(f"{request.method} {request.path}")
+                await self.released.wait()
         answer = await self._forward(request, session)
+        if fault == "hold":
+            self.late.append(answer.status)
+        elif is_write(request):
+            self.wrote.append(request.path)
         if fault == "lose-answer" and request.transport is not None:
             request.transport.abort()
         return answer

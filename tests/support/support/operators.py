@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,20 +122,28 @@ async def embedded(
 
 
 class OperatorProcess:
-    """``enginewright run`` as a child, its log in ``log``."""
+    """``enginewright run`` as a child, its log in ``log``. Without a ``lease`` (``NAMESPACE/NAME``) each start has
+    one of its own: the test ended the process before, so that no start waits until a Lease has run out."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, log: Path, *more: str) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str, log: Path, lease: str = "") -> None:
         self._arguments = ["run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", "--metrics-port=0",
-                           "--health-port=0", *more]  # fmt: skip
+                           "--health-port=0"]  # fmt: skip
+        self._namespace, self._lease = namespace, lease
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
+        lease = self._lease or f"{self._namespace}/operator-{uuid.uuid4().hex[:8]}"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "operator"), str(ROOT / "builders")))}
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "enginewright", *self._arguments, env=environment, stdout=log, stderr=log
-            )
+                sys.executable, "-m", "enginewright", *self._arguments, f"--leader-lease={lease}", env=environment,
+                stdout=log, stderr=log
+            )  # fmt: skip
+
+    def send(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     async def kill(self, number: int = signal.SIGKILL) -> int:
         """Returns the exit code."""
@@ -147,10 +156,10 @@ class OperatorProcess:
     def gone(self) -> bool:
         return self._process is not None and self._process.returncode is not None
 
-    async def ended(self) -> int:
+    async def ended(self, patience: float = PATIENCE) -> int:
         """Waits for it to end by itself; returns the exit code."""
         assert self._process is not None
-        return await asyncio.wait_for(self._process.wait(), PATIENCE)
+        return await asyncio.wait_for(self._process.wait(), patience)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[OperatorProcess]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.activation import with_activator
 from enginewright.core.decide.approval import ask, with_approval
+from enginewright.core.decide.conditional import conditional
 from enginewright.core.decide.contest import hold_back
 from enginewright.core.decide.drift_back import drift_back
 from enginewright.core.decide.engine_step import engine_step
@@ -41,6 +42,10 @@ from enginewright.core.spec.fleet import is_fleet
 
 def decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     """What is to be done about ``obj`` now, and what its status is to say. The same world gives the same plan."""
+    return conditional(_decide(obj, observed, config), observed)
+
+
+def _decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan:
     if obj.deleting:
         # Owner references take the children along; the engine stays in the store for others.
         return Plan(status=obj.status)
