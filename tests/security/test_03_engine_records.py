@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import typing
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,7 +59,7 @@ class Kube(KubeClient):
 
 
 @pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Texts that the contract was made to parse."""
     seen: list[str] = []
     load = contract.load
@@ -70,7 +69,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return load(kind, text)
 
     monkeypatch.setattr(contract, "load", counted)
-    yield seen
+    return seen
 
 
 class Reading:
