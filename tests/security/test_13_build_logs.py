@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, cast
+from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -22,10 +23,14 @@ from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.triton import TritonClient
 from enginewright.core.config import OperatorConfig
 from enginewright.core.observed import ObjectView, Observed
+from enginewright.observe import reports
 from enginewright.observe.keys import Key
+from enginewright.observe.reports import JobReports, PodLog, Said
 from enginewright.observe.world import World
+from enginewright.reconcile.log_reader import BACKOFF, LogReader
 from enginewright.reconcile.metrics import Metrics
 from enginewright.runtime import Operator, Options
+from enginewright_builder import contract
 from enginewright_builder.contract import Outcome, Progress, dumps
 from support.cluster import SPEC
 from support.http_server import Handler, answering
@@ -100,18 +105,21 @@ class Site:
 
 @contextlib.asynccontextmanager
 async def site(text: str = "", ended: frozenset[str] = frozenset()) -> AsyncIterator[Site]:
-    kind = type("Bound", (Apiserver,), {"ended": ended, "released": threading.Event(), "logs": [], "text": text})
-    with answering(kind) as port:
+    class Bound(Apiserver):
+        pass
+
+    Bound.ended, Bound.released, Bound.logs, Bound.text = ended, threading.Event(), [], text
+    with answering(Bound) as port:
         configuration = Configuration()
         configuration.host = f"http://127.0.0.1:{port}"
         options = Options(config=OperatorConfig(observe_nodes=False), namespaces=("prod",))
         async with (KubeClient(configuration) as kube, TritonClient() as triton, PrometheusClient() as prometheus,
                     ProbeClient() as probes):
-            made = Site(Operator(options, kube, triton, prometheus, probes, Metrics()), kind)
+            made = Site(Operator(options, kube, triton, prometheus, probes, Metrics()), Bound)
             try:
                 yield made
             finally:
-                kind.released.set()
+                Bound.released.set()
                 if made.reading is not None:
                     made.reading.cancel()
                     await asyncio.wait({made.reading})
@@ -160,9 +168,6 @@ class Refusing:
 
 
 async def test_a_log_that_cannot_be_read_is_tried_less_and_less_often() -> None:
-    from enginewright.observe.reports import PodLog
-    from enginewright.reconcile.log_reader import BACKOFF, LogReader
-
     woken: list[Key] = []
     reader = LogReader(cast(KubeClient, kube := Refusing()), woken.append)
     reader.follow(Key("prod", "m"), {"u": PodLog(namespace="prod", pod="p", container="build", ended=False)})
@@ -178,16 +183,13 @@ async def test_a_log_that_cannot_be_read_is_tried_less_and_less_often() -> None:
 
 
 async def test_a_job_whose_log_cannot_be_read_is_judged_without() -> None:
-    from enginewright.observe.reports import JobReports
-    from enginewright.reconcile.log_reader import LogReader
-
     woken: list[Key] = []
     reader = LogReader(cast(KubeClient, Refusing()), woken.append)
-    reports, key, pods = JobReports(reader), Key("prod", "m"), {"m-build": [pod("m", "Failed")]}
-    assert reports.of(key, pods)["m-build"].awaited == "m-pod"
+    jobs, key, pods = JobReports(reader), Key("prod", "m"), {"m-build": [pod("m", "Failed")]}
+    assert jobs.of(key, pods)["m-build"].awaited == "m-pod"
     await reader._step("uid of m-pod")
     assert woken == [key]
-    assert reports.of(key, pods)["m-build"].awaited == ""
+    assert jobs.of(key, pods)["m-build"].awaited == ""
     reader._queue.close()
 
 
@@ -202,8 +204,6 @@ NOT_READY = {"conditions": [{"type": "Ready", "status": "False"}]}
     ({"status": {"reason": "NodeLost"}}, 0),
 ], ids=["runs", "goes", "node is not ready", "container is not ready", "node is lost"])
 def test_pods_out_of_reach_are_not_asked(change: Mapping[str, Mapping[str, Any]], asked: int) -> None:
-    from enginewright.observe.reports import JobReports, PodLog, Said
-
     class Logs:
         wanted: Mapping[str, PodLog] = {}
 
@@ -216,17 +216,14 @@ def test_pods_out_of_reach_are_not_asked(change: Mapping[str, Mapping[str, Any]]
     raw = pod("m")
     for part, values in change.items():
         raw[part] |= values
-    reports = JobReports(logs := Logs())
-    assert reports.of(Key("prod", "m"), {"m-build": [raw]})["m-build"].awaited == ""
+    jobs = JobReports(logs := Logs())
+    assert jobs.of(Key("prod", "m"), {"m-build": [raw]})["m-build"].awaited == ""
     assert len(logs.wanted) == asked
 
 
 def test_what_a_pod_prints_is_parsed_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    from enginewright.observe import reports
-
-    seen: list[int] = []
-    load = reports.load
-    monkeypatch.setattr(reports, "load", lambda kind, text: seen.append(len(text)) or load(kind, text))
+    load = Mock(wraps=contract.load)
+    monkeypatch.setattr(reports, "load", load)
     decoy = replace(GOOD, event="no outcome").to_json()
     assert reports.newest(Outcome, "outcome", [decoy] * 10_000) is None
-    assert sum(seen) <= reports.PARSED_BYTES
+    assert 0 < sum(len(call.args[1]) for call in load.call_args_list) <= reports.PARSED_BYTES

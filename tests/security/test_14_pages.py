@@ -36,12 +36,12 @@ class Apiserver(Handler):
 
 @contextlib.asynccontextmanager
 async def apiserver(sizes: list[int]) -> AsyncIterator[tuple[KubeClient, list[int]]]:
-    kind = type("Bound", (Apiserver,), {"sizes": sizes, "sent": []})
-    with answering(kind) as port:
+    sent: list[int] = []
+    with answering(type("Bound", (Apiserver,), {"sizes": sizes, "sent": sent})) as port:
         configuration = Configuration()
         configuration.host = f"http://127.0.0.1:{port}"
         async with KubeClient(configuration, deadline=600.0) as kube:
-            yield kube, kind.sent
+            yield kube, sent
 
 
 async def test_a_page_of_large_objects_is_asked_for_in_smaller_ones() -> None:

@@ -3,6 +3,7 @@ what they hold, costs the pass nothing."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -21,6 +22,7 @@ from enginewright.observe.together import together
 # Of the answer with one record: an outcome of the largest size that is read (record.OUTCOME_BYTES), written twice where
 # `kubectl apply` keeps a copy, and its quotes escaped.
 ANSWER_BYTES: Final = 512 << 10
+FINGERPRINT: Final = re.compile(r"[0-9a-f]{64}")
 SELECTOR: Final = f"{labels.ENGINE}=true"
 log = structlog.get_logger(__name__)
 
@@ -35,7 +37,8 @@ class RecordReader:
 
     async def records(self, namespace: str, store_uri: str, fingerprints: Iterable[str]) -> Mapping[str, EngineRecord]:
         """By fingerprint. Raises :class:`~enginewright.clients.errors.ClientError`."""
-        wanted = sorted(set(fingerprints))
+        # Statuses and annotations name fingerprints, and any text may stand there: this becomes a field selector.
+        wanted = sorted(filter(FINGERPRINT.fullmatch, set(fingerprints)))
         found = await together(*(self._record(namespace, store_uri, one) for one in wanted))
         return {record.fingerprint: record for record in found if record is not None}
 
