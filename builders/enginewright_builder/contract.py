@@ -653,6 +653,14 @@ def _read(kind: Any, value: Any, path: str) -> Any:
     return _read_scalar(kind, value, path)
 
 
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The type of each field of a dataclass. Python evaluates the annotations on each call, which takes longer than to
+    read the document."""
+    hints = typing.get_type_hints(kind)
+    return {entry.name: hints[entry.name] for entry in dataclasses.fields(kind)}
+
+
 def _read_union(args: tuple[Any, ...], value: Any, path: str) -> Any:
     if value is None and type(None) in args:
         return None
@@ -678,11 +686,10 @@ def _read_scalar(kind: Any, value: Any, path: str) -> Any:
 def _read_dataclass(kind: type, value: Any, path: str) -> Any:
     if not isinstance(value, dict):
         raise ContractError(f"{path}: expected an object, got {value!r}")
-    hints = typing.get_type_hints(kind)
-    known = {f.name: f for f in dataclasses.fields(kind)}
+    known = _hints(kind)
     if unknown := sorted(set(value) - set(known)):
         raise ContractError(f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
-    read = {name: _read(hints[name], value[name], f"{path}.{name}") for name in known if name in value}
+    read = {name: _read(hint, value[name], f"{path}.{name}") for name, hint in known.items() if name in value}
     try:
         return kind(**read)
     except TypeError as error:

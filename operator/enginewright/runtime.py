@@ -32,6 +32,7 @@ from enginewright.observe.keys import Key
 from enginewright.observe.nodes import NodeReader
 from enginewright.observe.prober import Prober
 from enginewright.observe.quality import QualityReader
+from enginewright.observe.records import RecordReader
 from enginewright.observe.shelves import ShelfReader
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
@@ -41,6 +42,7 @@ from enginewright.reconcile.housekeeping import PERIOD, Housekeeper
 from enginewright.reconcile.http import health_app, metrics_app, serving
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.leadership import Fence, Leadership, LeadershipLostError, LeaseThread, Terms
+from enginewright.reconcile.log_reader import LogReader
 from enginewright.reconcile.loop import Loop
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Parts, Reconciler
@@ -87,11 +89,15 @@ class Operator:
             triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped,
             prober=Prober(probes, time.monotonic), activators=activators,
         )  # fmt: skip
+        self.logs = LogReader(kube, self.queue.add)
         recorder = EventRecorder(kube, socket.gethostname())
         parts = Parts(
-            world=World(kube, lambda: datetime.now(UTC), time.monotonic,
-                        NodeReader(kube, time.monotonic) if options.config.observe_nodes else None,
-                        QualityReader(quality, time.monotonic) if quality else None),
+            world=World(
+                kube, lambda: datetime.now(UTC), time.monotonic, config=options.config, logs=self.logs,
+                records=RecordReader(kube, lambda why: metrics.skipped.labels(why).inc()),
+                nodes=NodeReader(kube, time.monotonic) if options.config.observe_nodes else None,
+                quality=QualityReader(quality, time.monotonic) if quality else None,
+            ),
             actor=Actor(kube, metrics.acted),
             reporter=Reporter(kube, recorder, metrics.status_writes.inc),
             signals=self.signals,
@@ -129,6 +135,7 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.loop.run(), name="workers")
+                group.create_task(self.logs.run(), name="logs")
                 group.create_task(self.resync.run(), name="resync")
                 group.create_task(self.schema.run(), name="schema")
                 group.create_task(self.health.beat(), name="heartbeat")

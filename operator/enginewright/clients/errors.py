@@ -9,7 +9,9 @@
     │       ├── AlreadyExistsError
     │       └── LostRaceError      a claim that somebody else made first
     ├── RefusedError          the cluster says no (400, 403, 404, 413, 422): someone has to change something, retry
-    slowly │   └── NotFoundError
+    │   │                     slowly
+    │   ├── NotFoundError
+    │   └── TooLargeError     an answer that is larger than the operator reads
     └── UnexpectedError       a defect of ours, or an answer that cannot be read
 """
 
@@ -76,6 +78,10 @@ class RefusedError(ClientError):
 
 class NotFoundError(RefusedError):
     """The object, its namespace, or the whole API is not there."""
+
+
+class TooLargeError(RefusedError):
+    """The answer is larger than the operator reads: someone made an object that large."""
 
 
 class UnexpectedError(ClientError):

@@ -55,8 +55,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -65,11 +65,19 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from enginewright.clients.answers import failure
-from enginewright.clients.errors import ConflictError, RefusedError, TransientError, UnexpectedError
+from enginewright.clients.errors import (
+    ClientError,
+    ConflictError,
+    RefusedError,
+    TooLargeError,
+    TransientError,
+    UnexpectedError,
+)
 from enginewright.clients.resources import DEPLOYMENT, OPTIMISED_MODEL, POD, Resource, resource_of_manifest
 from enginewright.core import labels as names
 
 Object = dict[str, Any]
+T = TypeVar("T")
 # verb, resource, HTTP status (0 when no answer came), seconds
 CallObserver = Callable[[str, str, int, float], None]
 
@@ -78,8 +86,19 @@ MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-PAGE: Final = 500
-LOG_BYTES: Final = 1 << 20
+# Items of a page, and of one that has metadata only. A page of more than PAGE_BYTES is asked for again with fewer
+# items: others choose how large an object is, and the event loop stands still while a page is parsed.
+PAGE: Final = 100
+METADATA_PAGE: Final = 500
+PAGE_BYTES: Final = 4 << 20
+# No answer is read further. etcd takes 1.5 MiB of an object, which JSON may write with six characters for one.
+ANSWER_BYTES: Final = 16 << 20
+# But that of the apiserver's cache, which has no pages: a thousand nodes with their images' names.
+CACHED_BYTES: Final = 64 << 20
+# How often a list begins again because its continue token expired.
+RESTARTS: Final = 3
+EXPIRED: Final = 410
+LOG_BYTES: Final = 1 << 18
 # A Deployment that was just made has its status written several times within milliseconds, each with another
 # resourceVersion.
 ATTEMPTS: Final = 8
@@ -130,7 +149,38 @@ class KubeClient:
     async def list_all(self, resource: Resource, namespace: str | None, *, labels: str = "") -> list[Object]:
         """All pages. ``labels`` is a label selector. Items carry no apiVersion and kind, as the apiserver gives
         them."""
-        return await self._list(resource, namespace, labels, JSON)
+        return await self.gather(resource, namespace, lambda raw: raw, labels=labels)
+
+    async def gather(
+        self, resource: Resource, namespace: str | None, keep: Callable[[Object], T], *, labels: str = "",
+        metadata: bool = False,
+    ) -> list[T]:  # fmt: skip
+        """What ``keep`` makes of each object of a list. The list is read page by page, so that no more than one page of
+        whole objects is held at a time. With ``metadata`` the apiserver sends the objects' metadata alone."""
+        for _ in range(RESTARTS):
+            kept: list[T] = []
+            try:
+                async for page in self._pages(resource, namespace, labels, metadata):
+                    kept.extend(map(keep, page))
+            except ClientError as error:
+                if error.status != EXPIRED:
+                    raise
+            else:
+                return kept
+        path = resource.path(namespace)
+        raise TransientError(f"the continue token expired {RESTARTS} times", call=f"list {path}", status=EXPIRED)
+
+    async def find(
+        self, resource: Resource, namespace: str, name: str, *, most: int, labels: str = ""
+    ) -> Object | None:
+        """The object of that name, if ``labels`` select it; None where there is none. For kinds that the operator may
+        list and not get. Raises :class:`TooLargeError` for an answer of more than ``most`` bytes, which is not
+        parsed."""
+        query = {"fieldSelector": f"metadata.name={name}", "limit": "1"}
+        if labels:
+            query["labelSelector"] = labels
+        page = await self._json("list", resource, resource.path(namespace), query=query, most=most)
+        return next(iter(page.get("items") or ()), None)
 
     async def list_cached(self, resource: Resource, *, labels: str = "", fields: str = "") -> list[Object]:
         """Of all namespaces, at once and out of the apiserver's own cache, which may lag behind by seconds: it costs
@@ -138,12 +188,12 @@ class KubeClient:
         field selector."""
         query = {"resourceVersion": "0", "labelSelector": labels, "fieldSelector": fields}
         asked = {key: value for key, value in query.items() if value}
-        page = await self._json("list", resource, resource.path(None), query=asked)
+        page = await self._json("list", resource, resource.path(None), query=asked, most=CACHED_BYTES)
         return list(page.get("items") or ())
 
     async def list_metadata(self, resource: Resource, namespace: str | None) -> list[Object]:
         """As :meth:`list_all`, but the apiserver sends ``metadata`` alone."""
-        return await self._list(resource, namespace, "", METADATA_LIST)
+        return await self.gather(resource, namespace, lambda raw: raw, metadata=True)
 
     async def apply(self, manifest: Mapping[str, Any], *, namespace: str, force: bool = True, uid: str = "",
                     version: str = "") -> Object:  # fmt: skip
@@ -254,26 +304,35 @@ class KubeClient:
         """The OpenAPI v3 document of the resource's group and version."""
         return await self._json("get", resource, f"/openapi/v3/apis/{resource.api_version}")
 
-    async def _list(self, resource: Resource, namespace: str | None, labels: str, accept: str) -> list[Object]:
-        items: list[Object] = []
-        query = {"limit": str(PAGE)}
-        if labels:
-            query["labelSelector"] = labels
+    async def _pages(
+        self, resource: Resource, namespace: str | None, labels: str, metadata: bool
+    ) -> AsyncIterator[list[Object]]:
+        path = resource.path(namespace)
+        limit, accept = (METADATA_PAGE, METADATA_LIST) if metadata else (PAGE, JSON)
+        query = {"labelSelector": labels} if labels else {}
         while True:
-            page = await self._json("list", resource, resource.path(namespace), query=query, accept=accept)
-            items.extend(page.get("items") or ())
+            query["limit"] = str(limit)
+            most = PAGE_BYTES if limit > 1 else ANSWER_BYTES
+            try:
+                page = await self._json("list", resource, path, query=query, accept=accept, most=most)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
+            yield page.get("items") or []
             token = page.get("metadata", {}).get("continue")
             if not token:
-                return items
+                return
             query["continue"] = token
 
     async def _json(
         self, verb: str, resource: Resource, path: str, *, query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON,
+        body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON, most: int = ANSWER_BYTES,
     ) -> Object:  # fmt: skip
         method = {"get": "GET", "list": "GET", "create": "POST", "delete": "DELETE"}.get(verb, "PATCH")
         call, payload = await self._call(
-            verb, resource, method, path, query=query, body=body, content_type=content_type, accept=accept
+            verb, resource, method, path, query=query, body=body, content_type=content_type, accept=accept, most=most
         )
         try:
             document = json.loads(payload)
@@ -285,7 +344,7 @@ class KubeClient:
 
     async def _call(
         self, verb: str, resource: Resource, method: str, path: str, *, query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON,
+        body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON, most: int = ANSWER_BYTES,
     ) -> tuple[str, bytes]:  # fmt: skip
         """The call's name for messages, and the answer's bytes."""
         call = f"{verb} {path}"
@@ -300,7 +359,7 @@ class KubeClient:
                     method, url, headers=headers, body=body, _request_timeout=self._deadline
                 )
                 status = response.status
-                payload = await response.read()
+                payload = await _body_of(response.response, most, call)
         except TimeoutError as error:
             raise TransientError(f"no answer within {self._deadline:g} s", call=call) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -312,3 +371,13 @@ class KubeClient:
             raise failure(status, response.headers, payload, call)
         return call, payload
 
+
+async def _body_of(answer: aiohttp.ClientResponse, most: int, call: str) -> bytes:
+    """Raises :class:`TooLargeError` once it has more than ``most`` bytes; the connection is closed then."""
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > most:
+            answer.close()
+            raise TooLargeError(f"the answer has more than {most} bytes", call=call, status=answer.status)
+    return bytes(body)

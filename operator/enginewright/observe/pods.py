@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from enginewright.core import labels
 from enginewright.core.manifests import proven_digest
@@ -67,6 +68,22 @@ def termination_messages(raw: Raw) -> Iterable[str]:
 
 def has_ended(raw: Raw) -> bool:
     return section(raw, "status").get("phase") in ("Succeeded", "Failed")
+
+
+def still_running(pod: PodView) -> PodView:
+    """``pod``, which has ended, as it was before."""
+    return replace(pod, phase="Running", reason="", message="", failed_container="", terminated_reason="",
+                   terminated_message="", exit_code=None, disrupted=False)
+
+
+def out_of_reach(raw: Raw) -> bool:
+    """Whether the pod goes, or its node does not answer. Of such a node Kubernetes says that its pods are not ready,
+    and leaves their containers as the kubelet saw them last: ready."""
+    lost = is_deleting(raw) or section(raw, "status").get("reason") == "NodeLost"
+    containers = entries(raw, "status", "containerStatuses")
+    running = section(raw, "status").get("phase") == "Running" and bool(containers)
+    return lost or (running and condition(raw, "Ready").get("status") == "False"
+                    and all(status.get("ready") for status in containers))
 
 
 def main_container(raw: Raw) -> str:

@@ -1,78 +1,125 @@
-"""What the pods of a Job said: its outcome when it ended, its progress while it runs."""
+"""What the pods of a Job said: its outcome when it ended, its progress while it runs.
+
+Termination messages are in the pods that a pass has read. Logs come from nodes, which may not answer: they are read
+beside passes (:mod:`enginewright.reconcile.log_reader`), and a pass takes what is there.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
 
-import structlog
-
-from enginewright.clients.errors import ClientError
-from enginewright.clients.kube import KubeClient
 from enginewright.observe.fields import Raw, created, name_of, section, uid_of
-from enginewright.observe.pods import has_ended, main_container, termination_messages
+from enginewright.observe.keys import Key
+from enginewright.observe.pods import has_ended, main_container, out_of_reach, termination_messages
 from enginewright_builder.contract import ContractError, Outcome, Progress, load
 
-LOG_LINES: Final = 40
-LOG_DEADLINE: Final = 3.0
-CACHE: Final = 1024
+# Of a log, how much is parsed at most: whoever makes a pod with our labels chooses what it prints.
+PARSED_BYTES: Final = 64 << 10
 T = TypeVar("T", Outcome, Progress)
-log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PodLog:
+    """Whose log is to be read, and whether the pod has ended: then it is read once, for the outcome."""
+
+    namespace: str
+    pod: str
+    container: str
+    ended: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a log has told so far. ``tried``: it was asked for since the pod ended, with or without success."""
+
+    progress: Progress | None = None
+    outcome: Outcome | None = None
+    tried: bool = False
+
+
+class Logs(Protocol):
+    """The reader beside the passes."""
+
+    def follow(self, key: Key, wanted: Mapping[str, PodLog]) -> None:
+        """From now on reads these logs for the object, by the pod's UID, and none that it wanted before. Wakes ``key``
+        when one tells something new."""
+
+    def said(self, uid: str) -> Said: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Of one Job. ``awaited`` names the pod that has ended and whose log, which may hold the outcome, is not read yet:
+    until then nobody can tell how the Job ended."""
+
+    outcome: Outcome | None = None
+    progress: Progress | None = None
+    awaited: str = ""
+
+
+@dataclass(frozen=True)
 class JobReports:
-    """Reads pods' last words. What an ended pod's log says never changes, so it is asked for once."""
+    logs: Logs
 
-    def __init__(self, kube: KubeClient) -> None:
-        self._kube = kube
-        self._said: OrderedDict[str, Outcome | None] = OrderedDict()
+    def of(self, key: Key, pods_by_job: Mapping[str, Sequence[Raw]]) -> Mapping[str, Report]:
+        """By Job, of all Jobs of the object. Waits for nothing."""
+        wanted: dict[str, PodLog] = {}
+        chosen = {job: _Pods.of(pods) for job, pods in pods_by_job.items()}
+        for pods in chosen.values():
+            wanted |= pods.logs
+        self.logs.follow(key, wanted)
+        return {job: self._report(pods) for job, pods in chosen.items()}
 
-    async def outcome(self, namespace: str, pods: Sequence[Raw]) -> Outcome | None:
-        """Of the newest pod that ended, if it said anything: in its termination message, else in its log."""
-        ended = sorted((pod for pod in pods if has_ended(pod)), key=created, reverse=True)
-        if not ended:
-            return None
-        return newest(Outcome, "outcome", termination_messages(ended[0])) or await self._logged(namespace, ended[0])
+    def forget(self, key: Key) -> None:
+        self.logs.follow(key, {})
 
-    async def progress(self, namespace: str, pods: Sequence[Raw]) -> Progress | None:
-        """Of the pod that runs, from the end of its log."""
-        running = [pod for pod in pods if section(pod, "status").get("phase") == "Running"]
-        if not running:
-            return None
-        lines = await self._log(namespace, max(running, key=created))
-        return newest(Progress, "progress", lines or ())
+    def _report(self, pods: _Pods) -> Report:
+        progress = self.logs.said(uid_of(pods.running)).progress if pods.running else None
+        if pods.outcome or pods.ended is None or uid_of(pods.ended) not in pods.logs:
+            return Report(outcome=pods.outcome, progress=progress)
+        said = self.logs.said(uid_of(pods.ended))
+        return Report(outcome=said.outcome, progress=progress or said.progress,
+                      awaited="" if said.tried else name_of(pods.ended))
 
-    async def _logged(self, namespace: str, pod: Raw) -> Outcome | None:
-        uid = uid_of(pod)
-        if uid not in self._said:
-            lines = await self._log(namespace, pod)
-            if lines is None:
-                return None
-            self._said[uid] = newest(Outcome, "outcome", lines)
-            if len(self._said) > CACHE:
-                self._said.popitem(last=False)
-        return self._said[uid]
 
-    async def _log(self, namespace: str, pod: Raw) -> list[str] | None:
-        """The newest line first; None when it could not be read. Logs come from nodes, which may be gone: a pass must
-        not fail for want of them."""
-        try:
-            text = await self._kube.logs(
-                namespace, name_of(pod), main_container(pod), tail=LOG_LINES, deadline=LOG_DEADLINE
-            )
-        except ClientError as error:
-            log.info("log of a pod cannot be read", pod=f"{namespace}/{name_of(pod)}", error=str(error))
-            return None
-        return text.splitlines()[::-1]
+@dataclass(frozen=True, kw_only=True)
+class _Pods:
+    """Of a Job: the newest that ended, with the outcome in its termination message, and the newest that runs. ``logs``
+    are those that can tell more, of pods within reach."""
+
+    ended: Raw | None = None
+    running: Raw | None = None
+    outcome: Outcome | None = None
+    logs: Mapping[str, PodLog] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pods: Sequence[Raw]) -> _Pods:
+        ended = max(filter(has_ended, pods), key=created, default=None)
+        running = max((pod for pod in pods if section(pod, "status").get("phase") == "Running"), key=created,
+                      default=None)
+        outcome = newest(Outcome, "outcome", termination_messages(ended)) if ended else None
+        asked = [running, None if outcome else ended]
+        return cls(ended=ended, running=running, outcome=outcome,
+                   logs={uid_of(pod): _log(pod) for pod in asked if pod and not out_of_reach(pod)})
+
+
+def _log(pod: Raw) -> PodLog:
+    return PodLog(namespace=str(section(pod, "metadata").get("namespace") or ""), pod=name_of(pod),
+                  container=main_container(pod), ended=has_ended(pod))
 
 
 def newest(kind: type[T], event: str, lines: Iterable[str]) -> T | None:
     """The first of ``lines`` that is a document of that kind. Other lines are other programs' words, or a document that
-    was cut off: neither is an error here."""
+    was cut off: neither is an error here. Lines are parsed up to ``PARSED_BYTES`` in all."""
+    left = PARSED_BYTES
     for line in lines:
         if event not in line:
             continue
+        left -= len(line)
+        if left < 0:
+            return None
         try:
             document = load(kind, line)
         except ContractError:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
 
 from enginewright.clients.errors import RefusedError
-from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
 from enginewright.core.access import access_of
@@ -20,9 +21,10 @@ from enginewright.core.decide.jobs import live
 from enginewright.core.manifests import record_mark
 from enginewright.core.spec import StoreSpec
 from enginewright.core.spec.base import in_bucket
-from enginewright.observe.fields import Raw, annotations_of, is_deleting, labels_of, name_of, section, uid_of
+from enginewright.observe.fields import Raw, annotations_of, is_deleting, name_of, section, uid_of
 from enginewright.observe.views import job_view
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -50,56 +52,81 @@ class ShelfReader:
         return [replace(one, everywhere=everywhere, all_settled=complete) for one in found]
 
     async def _read(self, where: str | None) -> list[Shelves]:
-        """Records first, then who refers to them: whoever comes later is seen."""
-        records = await self._all(where, CONFIG_MAP, f"{labels.ENGINE}=true")
+        """Records first, then who refers to them: whoever comes later is seen. Of what carries its fingerprint as an
+        annotation the apiserver sends metadata alone; of each object only what is needed here is kept."""
+        records = await self._all(where, CONFIG_MAP, record_mark, f"{labels.ENGINE}=true", metadata=True)
         if not records and where is None:
             return []
-        jobs = await self._all(where, JOB, labels.STEP)
-        deployments = await self._all(where, DEPLOYMENT, labels.MODEL)
-        leases = await self._all(where, LEASE, f"{labels.BUILDS}=true")
-        models = await self._all(where, OPTIMISED_MODEL, "")
+        carriers = [
+            await self._all(where, resource, carried, selector, metadata=True)
+            for resource, selector in ((JOB, labels.STEP), (DEPLOYMENT, labels.MODEL), (LEASE, f"{labels.BUILDS}=true"))
+        ]
+        collectors = await self._all(where, JOB, collector_job, f"{labels.STEP}={labels.COMPONENT_GC}")
+        models = await self._all(where, OPTIMISED_MODEL, wish)
         now = self._wall()
         return [
             Shelves(
                 namespace=name,
                 now=now,
-                records=tuple(mark for raw in records[name] if (mark := record_mark(raw)) is not None),
-                referenced=referenced(models[name], [*deployments[name], *leases[name], *jobs[name]]),
-                settled=all(map(has_spoken, models[name])),
+                records=tuple(filter(None, records[name])),
+                referenced=frozenset().union(*(one.fingerprints for one in models[name]),
+                                             *(one[name] for one in carriers)) - {""},
+                settled=all(one.spoken for one in models[name]),
                 asked=asked(models[name]),
-                jobs=tuple(map(collector_job, filter(is_collector, jobs[name]))),
+                jobs=tuple(filter(None, collectors[name])),
             )
-            for name in sorted({*records, *jobs, *deployments, *leases, *models})
-        ]
+            for name in sorted({*records, *collectors, *models}.union(*carriers))
+        ]  # fmt: skip
 
-    async def _all(self, where: str | None, resource: Resource, selector: str) -> defaultdict[str, list[Object]]:
-        """By namespace."""
-        found: defaultdict[str, list[Object]] = defaultdict(list)
-        for raw in await self._kube.list_all(resource, where, labels=selector):
-            found[str(section(raw, "metadata").get("namespace"))].append(raw)
+    async def _all(self, where: str | None, resource: Resource, keep: Callable[[Raw], T], selector: str = "", *,
+                   metadata: bool = False) -> defaultdict[str, list[T]]:  # fmt: skip
+        """What ``keep`` makes of each object, by namespace."""
+        def kept(raw: Raw) -> tuple[str, T]:
+            return str(section(raw, "metadata").get("namespace")), keep(raw)
+
+        found: defaultdict[str, list[T]] = defaultdict(list)
+        for name, one in await self._kube.gather(resource, where, kept, labels=selector, metadata=metadata):
+            found[name].append(one)
         return found
 
 
-def referenced(models: Iterable[Raw], carriers: Iterable[Raw]) -> frozenset[str]:
-    """Fingerprints that a status names, and those that revisions, leases and builds carry."""
-    found = {str(annotations_of(raw).get(labels.FINGERPRINT_FULL) or "") for raw in carriers}
-    for raw in models:
-        found |= named(section(raw, "status"))
-    return frozenset(found - {""})
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What an object says: the ``fingerprints`` that its status names, whether that speaks of the newest spec, and as
+    whom the spec uses which bucket."""
+
+    fingerprints: frozenset[str]
+    spoken: bool
+    bucket: tuple[str, Access] | None
 
 
-def asked(models: Iterable[Raw]) -> dict[str, frozenset[Access]]:
-    """As whom the specs use each bucket that they name, by its URI. One that makes no sense, or is on its way out with
-    its Secret perhaps, has no say."""
+def wish(model: Raw) -> Wish:
+    return Wish(fingerprints=frozenset(named(section(model, "status"))), spoken=has_spoken(model),
+                bucket=_bucket(model))
+
+
+def carried(raw: Raw) -> str:
+    """The fingerprint on a revision, a lease or a build; empty where there is none."""
+    return str(annotations_of(raw).get(labels.FINGERPRINT_FULL) or "")
+
+
+def asked(wishes: Iterable[Wish]) -> dict[str, frozenset[Access]]:
+    """As whom the specs use each bucket that they name, by its URI."""
     found: defaultdict[str, set[Access]] = defaultdict(set)
-    for raw in models:
-        try:
-            store = StoreSpec.model_validate(section(raw, "spec", "store"))
-        except ValidationError:
-            continue
-        if in_bucket(store.uri) and not is_deleting(raw):
-            found[store.uri].add(tuple(sorted(access_of(store).items())))
+    for uri, access in (one.bucket for one in wishes if one.bucket):
+        found[uri].add(access)
     return {uri: frozenset(ways) for uri, ways in found.items()}
+
+
+def _bucket(model: Raw) -> tuple[str, Access] | None:
+    """None also for a spec that makes no sense, and for an object on its way out, with its Secret perhaps."""
+    try:
+        store = StoreSpec.model_validate(section(model, "spec", "store"))
+    except ValidationError:
+        return None
+    if not in_bucket(store.uri) or is_deleting(model):
+        return None
+    return store.uri, tuple(sorted(access_of(store).items()))
 
 
 def has_spoken(model: Raw) -> bool:
@@ -108,11 +135,10 @@ def has_spoken(model: Raw) -> bool:
     return is_deleting(model) or told == newest
 
 
-def is_collector(job: Raw) -> bool:
-    return labels_of(job).get(labels.STEP) == labels.COMPONENT_GC and not is_deleting(job)
-
-
-def collector_job(raw: Raw) -> CollectorJob:
+def collector_job(raw: Raw) -> CollectorJob | None:
+    """None for one that goes."""
+    if is_deleting(raw):
+        return None
     view = job_view(raw, (), None, None)
     return CollectorJob(
         name=name_of(raw),

@@ -1,17 +1,15 @@
-"""Gathers what one pass may look at: one read of every kind of child, all at once, nothing cached between passes
-but nodes, of which only advice is made.
+"""Gathers what one pass may look at: one read of every kind of child, all at once, then the engine records that these
+lead to. Nothing is cached between passes but nodes, of which only advice is made, what logs said, which are read beside
+passes, and the parses of records that have not changed.
 
-Reading afresh costs some ten requests a pass and buys that a pass is right whatever events were lost.
+A pass that reads everything again costs some ten requests, and is right whatever events were lost.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient, Object
@@ -30,11 +28,12 @@ from enginewright.clients.resources import (
     Resource,
 )
 from enginewright.core import labels
+from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.decide.jobs import live
-from enginewright.core.manifests import read_record, read_revision
+from enginewright.core.decide.needed import needed_records
+from enginewright.core.manifests import read_revision
 from enginewright.core.observed import (
-    EngineRecord,
     JobView,
     KeptRevision,
     LeaseView,
@@ -49,11 +48,15 @@ from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.fleet import is_fleet
 from enginewright.observe.fields import Raw, annotations_of, controlled_by, is_deleting, labels_of, name_of
 from enginewright.observe.fleet import SERVICE_NAME, observe_front, observe_members
+from enginewright.observe.keys import Key
 from enginewright.observe.nodes import NodeReader, wanted
-from enginewright.observe.pods import JOB_NAME, pod_view
+from enginewright.observe.parsed import Parsed
+from enginewright.observe.pods import JOB_NAME, pod_view, still_running
 from enginewright.observe.quality import QualityReader
-from enginewright.observe.reports import JobReports
+from enginewright.observe.records import RecordReader
+from enginewright.observe.reports import JobReports, Logs, Report
 from enginewright.observe.routes import observe_routes
+from enginewright.observe.together import together
 from enginewright.observe.views import (
     claim_view,
     deployment_view,
@@ -70,12 +73,17 @@ class World:
     """``wall`` gives the time in UTC, ``monotonic`` the clock of the signal windows, in seconds. Without ``nodes``
     nodes are not known, without ``quality`` no live answers."""
 
-    def __init__(self, kube: KubeClient, wall: Callable[[], datetime], monotonic: Callable[[], float],
-                 nodes: NodeReader | None = None, quality: QualityReader | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, kube: KubeClient, wall: Callable[[], datetime], monotonic: Callable[[], float], *, config: OperatorConfig,
+        logs: Logs, records: RecordReader, nodes: NodeReader | None = None, quality: QualityReader | None = None,
+    ) -> None:  # fmt: skip
         self._kube = kube
+        self._config = config
+        self._records = records
+        self._revisions = Parsed(read_revision, refused=lambda _: None)
         self._nodes = nodes
         self._quality = quality
-        self._reports = JobReports(kube)
+        self._reports = JobReports(logs)
         self._wall = wall
         self._monotonic = monotonic
 
@@ -88,15 +96,20 @@ class World:
         raw = await self._get(OPTIMISED_MODEL, namespace, name)
         return None if raw is None else object_view(raw)
 
+    def forget(self, key: Key) -> None:
+        """The object is gone: its logs are not read any more."""
+        self._reports.forget(key)
+
     async def observe(self, view: ObjectView, signals: SignalWindow | None) -> Observed:
         parsed = parse_spec(view.spec)
         spec = parsed if isinstance(parsed, Spec) else None
         if is_fleet(view.spec):
+            self.forget(Key(view.namespace, view.name))
             return await self._fleet(view, spec)
         mine = f"{labels.MODEL}={view.name}"
         # Before the records: a builder writes the record, then gives the lease up.
         leases = await self._leases(view, spec)
-        jobs, pods, deployments, labelled, slices, budgets, templates, records, claims, kept = await _together(
+        jobs, pods, deployments, labelled, slices, budgets, templates, claims, kept = await together(
             self._children(JOB, view, mine),
             self._kube.list_all(POD, view.namespace, labels=mine),
             self._children(DEPLOYMENT, view, mine),
@@ -104,7 +117,6 @@ class World:
             self._kube.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}"),
             self._children(DISRUPTION_BUDGET, view, mine),
             self._claim_templates(view, spec, mine),
-            self._records(view, spec),
             self._claims(view, spec),
             self._kept(view),
         )
@@ -118,7 +130,7 @@ class World:
         seen = Observed(
             now=self._wall(),
             monotonic=self._monotonic(),
-            jobs=await self._jobs(view.namespace, jobs, pods),
+            jobs=self._jobs(view, jobs, pods),
             deployments=tuple(deployment_view(raw) for raw in deployments if raw not in holding),
             pods=tuple(serving),
             activators=tuple(activators),
@@ -126,7 +138,6 @@ class World:
             endpoints=endpoint_views(
                 slices, {pod.name: pod.revision for pod in serving}, {pod.name for pod in activators}
             ),
-            records=records,
             leases=leases,
             claims={name: claim_view(raw) for name, raw in claims.items()},
             kept=kept,
@@ -141,6 +152,9 @@ class World:
             versions={**_versions(SERVICE, labelled), **_versions(DEPLOYMENT, holding), **versions},
             gateway=gateway,
         )  # fmt: skip
+        if spec is not None:
+            needed = needed_records(view, seen, self._config)
+            seen = replace(seen, records=await self._records.records(view.namespace, spec.store.uri, needed))
         if self._quality is not None and spec is not None and spec.quality is not None:
             seen = replace(seen, quality=await self._quality.reports(view, serving))
         if self._nodes is None or not wanted(spec, view, seen):
@@ -149,7 +163,7 @@ class World:
 
     async def _fleet(self, view: ObjectView, spec: Spec | None) -> Observed:
         """Its classes have objects of their own, which passes of their own look after."""
-        fleet, front, (gateway, routes, versions) = await _together(
+        fleet, front, (gateway, routes, versions) = await together(
             observe_members(self._kube, view, spec),
             observe_front(self._kube, view),
             observe_routes(self._kube, view, spec.rollout.gateway if spec is not None else None),
@@ -178,24 +192,13 @@ class World:
             return GatewayView(), {}, {}
         return await observe_routes(self._kube, view, gateway)
 
-    async def _jobs(self, namespace: str, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
-        pods_of: dict[str, list[Raw]] = defaultdict(list)
+    def _jobs(self, view: ObjectView, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
+        pods_of: dict[str, list[Raw]] = {name_of(job): [] for job in jobs}
         for pod in pods:
-            pods_of[labels_of(pod).get(JOB_NAME, "")].append(pod)
-        return tuple(await _together(*(self._job(namespace, job, pods_of[name_of(job)]) for job in jobs)))
-
-    async def _job(self, namespace: str, job: Raw, pods: list[Raw]) -> JobView:
-        outcome = await self._reports.outcome(namespace, pods)
-        progress = await self._reports.progress(namespace, pods)
-        return job_view(job, map(pod_view, pods), outcome, progress)
-
-    async def _records(self, view: ObjectView, spec: Spec | None) -> Mapping[str, EngineRecord]:
-        """Of the object's own store: another store's engine cannot be mounted from this one's claim."""
-        if spec is None:
-            return {}
-        found = await self._kube.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.ENGINE}=true")
-        here = (raw for raw in found if annotations_of(raw).get(labels.STORE_URI) == spec.store.uri)
-        return {record.fingerprint: record for raw in here if (record := read_record(raw)) is not None}
+            if (job_name := labels_of(pod).get(JOB_NAME, "")) in pods_of:
+                pods_of[job_name].append(pod)
+        reports = self._reports.of(Key(view.namespace, view.name), pods_of)
+        return tuple(_job(job, pods_of[name_of(job)], reports[name_of(job)]) for job in jobs)
 
     async def _kept(self, view: ObjectView) -> Mapping[str, KeptRevision]:
         """Revisions that can be gone back to: looked up only where somebody may ask for it."""
@@ -203,7 +206,7 @@ class World:
             return {}
         selector = labels.as_selector({labels.MODEL: view.name, labels.COMPONENT: labels.COMPONENT_REVISION})
         found = await self._kube.list_all(CONFIG_MAP, view.namespace, labels=selector)
-        mine = (read_revision(raw) for raw in found if controlled_by(raw, view.uid))
+        mine = (self._revisions.of(raw) for raw in found if controlled_by(raw, view.uid))
         return {kept.revision: kept for kept in mine if kept is not None}
 
     async def _leases(self, view: ObjectView, spec: Spec | None) -> Mapping[str, LeaseView]:
@@ -230,7 +233,7 @@ class World:
 
     async def _claims(self, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:
         names = needed_claims(spec) if spec is not None else ()
-        found = await _together(*(self._get(CLAIM, view.namespace, name) for name in sorted(names)))
+        found = await together(*(self._get(CLAIM, view.namespace, name) for name in sorted(names)))
         return {name_of(raw): raw for raw in found if raw is not None}
 
     async def _get(self, resource: Resource, namespace: str, name: str) -> Object | None:
@@ -244,6 +247,16 @@ def _of(view: ObjectView, found: Iterable[Object]) -> list[Object]:
     return sorted((raw for raw in found if controlled_by(raw, view.uid)), key=name_of)
 
 
+def _job(raw: Raw, pods: Iterable[Raw], report: Report) -> JobView:
+    """A Job that has ended is shown as it was before while the log that may hold its outcome is read: an outcome that
+    comes later would find the Job counted as failed."""
+    view = job_view(raw, map(pod_view, pods), report.outcome, report.progress)
+    if not report.awaited:
+        return view
+    return replace(view, succeeded=False, failed=False, failure_reason="", failure_message="",
+                   pods=tuple(still_running(pod) if pod.name == report.awaited else pod for pod in view.pods))
+
+
 def _component(raw: Raw) -> str:
     return labels_of(raw).get(labels.COMPONENT, "")
 
@@ -254,13 +267,3 @@ def _applied(resource: Resource, found: Iterable[Raw]) -> Mapping[str, str]:
 
 def _versions(resource: Resource, found: Iterable[Raw]) -> Mapping[str, Version]:
     return {f"{resource.kind}/{name_of(raw)}": version_of(raw) for raw in found}
-
-
-async def _together(*reads: Coroutine[Any, Any, Any]) -> list[Any]:
-    """All results; the first failure cancels the other reads, so that none outlives its pass, and is raised alone."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(read) for read in reads]
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]

@@ -50,6 +50,13 @@ class Metrics:
             ["what"], registry=self.registry,
         )  # fmt: skip
 
+        self.skipped = Counter(
+            "enginewright_records_skipped", "Engine records that were not read, by why: large or unreadable.", ["why"],
+            registry=self.registry,
+        )  # fmt: skip
+        for why in ("large", "unreadable"):
+            self.skipped.labels(why)
+
     def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge that is read when it is scraped."""
         Gauge(name, text, registry=self.registry).set_function(value)

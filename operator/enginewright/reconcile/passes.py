@@ -32,8 +32,6 @@ from enginewright.reconcile.targets import needed_claims, target_of
 from enginewright.tracing import Attribute, Span, note, span
 
 DEADLINE: Final = 120.0
-# A build prints its progress, and no watch tells of a log line.
-LOG_PERIOD: Final = 5.0
 Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 
 
@@ -122,7 +120,7 @@ class Reconciler:
         await self._listen(key, view, observed, plan)
         if failure is not None:
             raise failure
-        return next_look(observed, plan)
+        return plan.requeue_after
 
     async def _stays(self, view: ObjectView) -> bool:
         """Asked after the children were read, as Kubernetes' own controllers do before they adopt: a deletion with
@@ -202,17 +200,11 @@ class Reconciler:
     async def _forget(self, key: Key, log: FilteringBoundLogger) -> None:
         """Children go by their owner references; what is left is ours in memory."""
         await self._parts.signals.forget(key)
+        self._parts.world.forget(key)
         self._parts.exposed.forget(key)
         if key in self._parts.known:
             self._parts.known.forget(key)
             log.info("object is gone")
-
-
-def next_look(observed: Observed, plan: Plan) -> float | None:
-    """Seconds to the next pass that no event is needed for; None when there is none."""
-    printing = any(pod.phase == "Running" for job in observed.jobs for pod in job.pods)
-    wishes = [plan.requeue_after, LOG_PERIOD if printing else None]
-    return min((wish for wish in wishes if wish is not None), default=None)
 
 
 def _conditions(status: object) -> dict[str, str]:

@@ -83,7 +83,7 @@ class Resync:
         refused: dict[str, RefusedError] = {}
         for namespace in self._namespaces or ("",):
             try:
-                found.update(map(_key, await self._kube.list_metadata(OPTIMISED_MODEL, namespace or None)))
+                found.update(await self._kube.gather(OPTIMISED_MODEL, namespace or None, _key, metadata=True))
             except RefusedError as error:
                 refused[namespace] = error
         if len(refused) == len(self._namespaces or ("",)):

@@ -19,6 +19,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.decide.conditional import ROUTING
 from enginewright.core.decide.fall_back import needs_kept
+from enginewright.core.decide.needed import needed_records
 from enginewright.core.manifests import (
     GRPC_ROUTE,
     HTTP_ROUTE,
@@ -244,6 +245,11 @@ class Cluster:
         )
 
     def observe(self) -> Observed:
+        seen = self._observe()
+        needed = needed_records(self.view(), seen, self.config)
+        return replace(seen, records={key: record for key, record in self.records.items() if key in needed})
+
+    def _observe(self) -> Observed:
         return Observed(
             now=self.now,
             monotonic=self.monotonic,
@@ -253,7 +259,6 @@ class Cluster:
             activators=tuple(self.activators.values()),
             service=self.service,
             endpoints=self.endpoints,
-            records=dict(self.records),
             leases=dict(self.leases),
             kept=dict(self.kept) if needs_kept(self.view()) else {},
             signals=self.signals,

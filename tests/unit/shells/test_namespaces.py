@@ -24,13 +24,15 @@ from enginewright.reconcile.resync import Resync
 class Kube:
     """Each namespace has one object of each kind; those that begin with ``gone`` are refused."""
 
-    async def list_metadata(self, _: Resource, namespace: str | None) -> list[Object]:
+    async def gather(
+        self, resource: Resource, namespace: str | None, keep: Callable[[Object], Any], **_: Any
+    ) -> list[Any]:
+        return [keep(raw) for raw in self.listed(resource, namespace)]
+
+    def listed(self, _: Resource, namespace: str | None) -> list[Object]:
         if str(namespace).startswith("gone"):
             raise RefusedError("403 forbidden", call=f"list {namespace}", status=403)
         return [{"metadata": {"namespace": namespace, "name": "m"}}]
-
-    async def list_all(self, resource: Resource, namespace: str | None, **_: Any) -> list[Object]:
-        return await self.list_metadata(resource, namespace)
 
 
 KUBE = cast(KubeClient, Kube())
@@ -72,8 +74,8 @@ async def test_unused_engines_of_the_others_are_looked_for() -> None:
 class Served(Kube):
     """In ``b`` an object has an engine, of which the record is in ``a``."""
 
-    async def list_all(self, resource: Resource, namespace: str | None, **_: Any) -> list[Object]:
-        found = await self.list_metadata(resource, namespace)
+    def listed(self, resource: Resource, namespace: str | None) -> list[Object]:
+        found = super().listed(resource, namespace)
         if resource is OPTIMISED_MODEL and namespace == "b":
             found[0]["status"] = {"engine": {"fingerprint": "f" * 64}}
         return found

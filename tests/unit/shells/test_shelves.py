@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from enginewright.observe.shelves import asked
+from enginewright.observe.shelves import asked, wish
 
 
 def model(*, deleting: bool = False, **store: Any) -> dict[str, Any]:
@@ -14,7 +14,7 @@ def model(*, deleting: bool = False, **store: Any) -> dict[str, Any]:
 
 def test_as_whom_buckets_are_used_is_what_specs_say_now() -> None:
     keys, account = {"name": "keys"}, "writer"
-    assert asked([
+    assert asked(map(wish, [
         model(uri="s3://engines/a", credentialsFrom=keys),
         model(uri="s3://engines/a", credentialsFrom=keys),
         model(uri="s3://engines/a", credentialsFrom=keys, serviceAccountName=account),
@@ -23,7 +23,7 @@ def test_as_whom_buckets_are_used_is_what_specs_say_now() -> None:
         model(uri="pvc://store"),
         model(uri="S3://nonsense", credentialsFrom=keys),
         {"metadata": {}, "spec": {}},
-    ]) == {
+    ])) == {
         "s3://engines/a": {(("secret", "keys"),), (("secret", "keys"), ("serviceAccount", "writer"))},
         "s3://engines/b": {()},
     }  # fmt: skip

@@ -55,14 +55,26 @@ def choose(world: World, resolved: ResolvedSource) -> SliceChoice | Problem:
     return SliceChoice(placement=spared.placement) if spared else _upwards(world, options[begin:])
 
 
+def fingerprints(world: World, resolved: ResolvedSource) -> frozenset[str]:
+    """Of the engines that :func:`choose` may look up or lead to."""
+    slices = world.spec.placement.mig
+    if slices is not None and slices.profile == "auto":
+        return frozenset(option.fingerprint for option in _options(world, resolved))
+    placement = place(world.spec, resolved.size_bytes, world.config)
+    return frozenset() if isinstance(placement, Problem) else frozenset({_fingerprint(world, resolved, placement)})
+
+
+def _fingerprint(world: World, resolved: ResolvedSource, placement: Placement) -> str:
+    return build_request(world.obj.name, world.spec, resolved, placement, world.config,
+                         rebuild=world.rebuild).fingerprint()
+
+
 def _options(world: World, resolved: ResolvedSource) -> Iterator[_Option]:
     """From the smallest profile to the largest."""
     for profile in sorted(mig.profiles(built_for(world.spec)), key=mig.size):
         placement = place(world.spec, resolved.size_bytes, world.config, profile=profile.name)
         if isinstance(placement, Placement):
-            request = build_request(world.obj.name, world.spec, resolved, placement, world.config,
-                                    rebuild=world.rebuild)
-            fingerprint = request.fingerprint()
+            fingerprint = _fingerprint(world, resolved, placement)
             yield _Option(profile=profile, placement=placement, fingerprint=fingerprint,
                           engine=_engine(world, fingerprint))
 

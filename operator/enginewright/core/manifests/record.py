@@ -17,6 +17,9 @@ from enginewright.core.spec.base import in_bucket
 from enginewright_builder.contract import ContractError, Outcome, canonical
 
 OUTCOME_FILE = "outcome.json"
+# Of an outcome that is read: a build's own has a few KB, and whoever may write ConfigMaps may write any number of
+# candidates into one.
+OUTCOME_BYTES = 64 << 10
 _ACCESS = TypeAdapter(dict[str, str])
 
 
@@ -45,8 +48,22 @@ def engine_record(namespace: str, claim: ClaimView | None, store_uri: str, outco
                             **({labels.STORE_ACCESS: canonical(dict(access))} if access else {})},
             **({"ownerReferences": [claim_owner(claim.name, claim.uid)]} if claim else {}),
         },
-        "data": {OUTCOME_FILE: outcome.to_json()},
+        "data": {OUTCOME_FILE: outcome_text(outcome)},
     })
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Its JSON, shortened where :func:`read_outcome` would refuse it."""
+    text = outcome.to_json()
+    return text if len(text.encode()) <= OUTCOME_BYTES else outcome.to_termination_message(OUTCOME_BYTES)
+
+
+def read_outcome(data: Mapping[str, Any]) -> Outcome:
+    """Raises :class:`ContractError`, at once for one of more than ``OUTCOME_BYTES``."""
+    text = str(data.get(OUTCOME_FILE) or "")
+    if len(text) > OUTCOME_BYTES:
+        raise ContractError(f"{OUTCOME_FILE}: {len(text)} characters, where at most {OUTCOME_BYTES} are read")
+    return Outcome.from_json(text)
 
 
 def claim_owner(name: str, uid: str) -> JSON:
@@ -57,7 +74,7 @@ def read_record(manifest: Mapping[str, Any]) -> EngineRecord | None:
     """The record in a ConfigMap, or None when it is not one that this version reads."""
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
     try:
-        outcome = Outcome.from_json((manifest.get("data") or {}).get(OUTCOME_FILE) or "")
+        outcome = read_outcome(manifest.get("data") or {})
     except ContractError:
         return None
     store_uri = str(annotations.get(labels.STORE_URI) or "")

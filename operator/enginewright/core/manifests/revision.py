@@ -15,10 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from enginewright.core import labels
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed
 from enginewright.core.manifests.deployment import deployment_name
-from enginewright.core.manifests.record import OUTCOME_FILE
+from enginewright.core.manifests.record import OUTCOME_FILE, outcome_text, read_outcome
 from enginewright.core.observed import KeptRevision
 from enginewright.core.placement import Placement
-from enginewright_builder.contract import ContractError, Outcome, canonical
+from enginewright_builder.contract import ContractError, canonical
 
 SPEC_FILE, PLACEMENT_FILE, IMAGE_FILE = "spec.json", "placement.json", "image"
 _PLACEMENT = TypeAdapter(Placement)
@@ -32,7 +32,7 @@ def revision_configmap(owner: Owner, kept: KeptRevision) -> JSON:
         "metadata": metadata(owner, deployment_name(owner.name, kept.revision), labels.COMPONENT_REVISION, extra=extra,
                              annotations={labels.FINGERPRINT_FULL: kept.outcome.fingerprint}),
         "immutable": True,
-        "data": {SPEC_FILE: canonical(kept.spec), IMAGE_FILE: kept.image, OUTCOME_FILE: kept.outcome.to_json(),
+        "data": {SPEC_FILE: canonical(kept.spec), IMAGE_FILE: kept.image, OUTCOME_FILE: outcome_text(kept.outcome),
                  PLACEMENT_FILE: _PLACEMENT.dump_json(kept.placement).decode()},
     })
 
@@ -44,7 +44,7 @@ def read_revision(manifest: Mapping[str, Any]) -> KeptRevision | None:
     try:
         spec = TypeAdapter(dict[str, Any]).validate_json(data.get(SPEC_FILE) or "")
         placement = _PLACEMENT.validate_json(data.get(PLACEMENT_FILE) or "")
-        outcome = Outcome.from_json(data.get(OUTCOME_FILE) or "")
+        outcome = read_outcome(data)
     except (ContractError, ValidationError):
         return None
     if not (revision and outcome.ok and outcome.engine and outcome.fingerprint):

@@ -1,0 +1,25 @@
+"""Which engine records a pass may look up: a namespace may hold any number of them, and a pass reads these alone."""
+
+from __future__ import annotations
+
+from enginewright.core.config import OperatorConfig
+from enginewright.core.decide.slice_choice import fingerprints
+from enginewright.core.decide.source_step import source_step
+from enginewright.core.decide.spec_step import read_spec
+from enginewright.core.decide.world import Memory, World
+from enginewright.core.observed import ObjectView, Observed
+from enginewright.core.spec import Spec
+
+
+def needed_records(obj: ObjectView, observed: Observed, config: OperatorConfig) -> frozenset[str]:
+    """Fingerprints: of the engines that the spec may lead to, of what serves, of what is kept, and of what status says
+    is wanted. ``observed`` is all that the pass sees but the records."""
+    spec = read_spec(obj, config)
+    if not isinstance(spec, Spec):
+        return frozenset()
+    world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    source = source_step(world).resolved
+    found = {str(obj.status.get("fingerprint") or ""), *(one.fingerprint for one in observed.deployments)}
+    found |= {kept.outcome.fingerprint for kept in observed.kept.values()}
+    found |= fingerprints(world, source) if source else set()
+    return frozenset(found - {""})
