@@ -26,8 +26,8 @@ CONNECT_SECONDS: Final = 2.0
 # which the Service leads to the replicas by then. As Triton's own connections, see core/config.py.
 CONNECTION_AGE_MS: Final = 3000
 # gRPC takes a message into memory as soon as it is asked for one, and tells its size only then. So a message is at most
-# so large, and few are asked for at a time: first messages, and later ones of streams, of which many are silent for long.
-# Of the others each has at most the window in memory: the probe, which would let that grow, is off.
+# so large, and few are asked for at a time: first messages, and later ones of streams, which may be silent for long. Of
+# the others each has at most the window in memory: the probe, which would let that grow, is off.
 LARGEST: Final = 16 << 20
 READERS: Final = 4
 WINDOW: Final = 16 << 10

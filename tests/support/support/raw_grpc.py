@@ -1,4 +1,4 @@
-"""A hostile gRPC client: HTTP/2 by hand, so that it can send as much as the server's windows let it and hold nothing itself."""
+"""A hostile gRPC client: HTTP/2 by hand, which sends what the server's windows allow and holds nothing itself."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ class RawCalls:
         """Sends whatever the windows allow, to all calls in turn."""
         while True:
             self._changed.clear()
-            if not any([self._some(stream) for stream in self.sent]):
+            moved = [stream for stream in self.sent if self._some(stream)]
+            if not moved:
                 await self._changed.wait()
             await self._writer.drain()
 
