@@ -89,6 +89,10 @@ two-operators-study: venv deps ## Fifty times one of two operators is paused for
 	ENGINEWRIGHT_PAUSES=$(or $(PAUSES),50) ENGINEWRIGHT_PAIRS=$(or $(PAIRS),10) ENGINEWRIGHT_PAUSE_SECONDS=$(or $(SECONDS),60) \
 		$(VENV)/bin/pytest -q -s --timeout 7200 tests/security/cluster/test_12_two_operators.py
 
+.PHONY: attack-drill
+attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real apiserver, into docs/benchmarks/attack.json (4 min; ARGS="--honest 5 --seconds 10")
+	PYTHONPATH=hack:operator:builders:tests/support $(VENV)/bin/python -m attack $(ARGS)
+
 ##@ Change it
 
 .PHONY: venv generate golden lock hooks docs

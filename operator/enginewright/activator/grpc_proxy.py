@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from enginewright.activator.gate import Gate, LateError
+from enginewright.activator.pace import SlowError, due, in_time
 from enginewright.activator.room import FullError, Place, Room
 from enginewright.activator.tally import Tally
 
@@ -24,7 +25,12 @@ CONNECT_SECONDS: Final = 2.0
 # Clients keep connections for good. After so long they are told to make a new one (GOAWAY; calls under way go on),
 # which the Service leads to the replicas by then. As Triton's own connections, see core/config.py.
 CONNECTION_AGE_MS: Final = 3000
-LARGEST: Final = 2**31 - 1
+# gRPC takes a message into memory as soon as it is asked for one, and tells its size only then. So a message is at most
+# so large, and few are asked for at a time: first messages, and later ones of streams, which may be silent for long. Of
+# the others each has at most the window in memory: the probe, which would let that grow, is off.
+LARGEST: Final = 16 << 20
+READERS: Final = 4
+WINDOW: Final = 16 << 10
 # Metadata that gRPC writes itself.
 RESERVED: Final = ("grpc-", ":")
 OWN: Final = frozenset({"user-agent", "content-type", "te", "host"})
@@ -41,6 +47,7 @@ CHANNEL_OPTIONS: Final = (
 def server_options(room: Room) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", min(room.size, LARGEST)), ("grpc.max_send_message_length", -1),
+        ("grpc.http2.lookahead_bytes", WINDOW), ("grpc.http2.bdp_probe", 0),
         ("grpc.max_connection_age_ms", CONNECTION_AGE_MS), ("grpc.so_reuseport", 0),
         ("grpc.http2.max_ping_strikes", 0),
     ]  # fmt: skip
@@ -54,6 +61,8 @@ class GrpcProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc tells no 
         self._room = room
         self._tally = tally
         self._hold = hold
+        self._first = asyncio.Semaphore(READERS)
+        self._more = asyncio.Semaphore(READERS)
         self._channel = grpc.aio.insecure_channel(backend, options=CHANNEL_OPTIONS)
 
     async def close(self) -> None:
@@ -69,22 +78,24 @@ class GrpcProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc tells no 
         return grpc.stream_stream_rpc_method_handler(handle)
 
     async def _answer(self, _: str, context: grpc.aio.ServicerContext) -> None:
-        await context.read()
         await context.write(YES)
 
     async def _take(self, method: str, context: grpc.aio.ServicerContext) -> None:
         deadline = asyncio.get_running_loop().time() + self._hold
         try:
             with self._room.enter() as place:
-                first = await _first(context, deadline)
-                if first is not grpc.aio.EOF:
-                    place.grow(len(first))
+                call = _Call(context, place, self._hold)
+                await call.begin(self._first, deadline)
                 await self._connected(deadline)
-                await _Call(self._channel, method, context, place).run(first)
+                await call.run(self._channel, method, self._more)
         except FullError as error:
             self._tally.ended("grpc", "full")
             code = grpc.StatusCode.RESOURCE_EXHAUSTED if error.never else grpc.StatusCode.UNAVAILABLE
             await context.abort(code, f"enginewright activator: no replica is ready, and {error}")
+        except SlowError:
+            self._tally.ended("grpc", "slow")
+            said = "enginewright activator: the first message came too slowly; open the call when there is one to send"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, said)
         except LateError:
             self._tally.ended("grpc", "late")
             said = f"enginewright activator: no replica was ready within {self._hold:g} s"
@@ -110,29 +121,50 @@ class GrpcProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc tells no 
                 self._gate.shut()
 
 
-async def _first(context: grpc.aio.ServicerContext, deadline: float) -> Any:
-    """A call's first message. Raises :class:`LateError`: who opens a stream and says nothing keeps no place for good.
-    """
-    try:
-        async with asyncio.timeout_at(deadline):
-            return await context.read()
-    except TimeoutError as error:
-        raise LateError from error
-
-
 class _Call:
     """One call, passed on once. Each side is read as fast as the other one takes it."""
 
-    def __init__(
-        self, channel: grpc.aio.Channel, method: str, context: grpc.aio.ServicerContext, place: Place
-    ) -> None:
+    def __init__(self, context: grpc.aio.ServicerContext, place: Place, patience: float) -> None:
         self._context = context
         self._place = place
-        metadata = _passed_on(context.invocation_metadata() or ())
-        self._call = channel.stream_stream(method)(metadata=metadata, timeout=context.time_remaining())
+        self._patience = patience
+        # Kept here alone: a frame that names it as well would keep what is charged no more.
+        self._message: Any = None
+        self._call: Any = None
 
-    async def run(self, first: Any) -> None:
-        sending = asyncio.create_task(self._send(first))
+    async def begin(self, readers: asyncio.Semaphore, deadline: float) -> None:
+        """Takes the first message. Raises :class:`FullError`, :class:`LateError` and :class:`SlowError`."""
+        await _acquired(readers, deadline)
+        try:
+            by = due(asyncio.get_running_loop().time(), 0)
+            self._message = await in_time(self._context.read(), by, deadline)
+            self._charge()
+        finally:
+            readers.release()
+
+    async def _next(self, readers: asyncio.Semaphore) -> None:
+        """Takes a later message; a stream may be silent for as long as it likes."""
+        await _acquired(readers, asyncio.get_running_loop().time() + self._patience)
+        try:
+            self._message = await self._context.read()
+            self._charge()
+        finally:
+            readers.release()
+
+    def _charge(self) -> None:
+        """Raises :class:`FullError`, and lets the message go: the error's traceback may live for long."""
+        if self._message is grpc.aio.EOF:
+            return
+        try:
+            self._place.grow(len(self._message))
+        except FullError:
+            self._message = None
+            raise
+
+    async def run(self, channel: grpc.aio.Channel, method: str, readers: asyncio.Semaphore) -> None:
+        metadata = _passed_on(self._context.invocation_metadata() or ())
+        self._call = channel.stream_stream(method)(metadata=metadata, timeout=self._context.time_remaining())
+        sending = asyncio.create_task(self._send(readers))
         try:
             await self._context.send_initial_metadata(_passed_on(await self._call.initial_metadata() or ()))
             while (answer := await self._call.read()) is not grpc.aio.EOF:
@@ -147,14 +179,13 @@ class _Call:
         if not sending.cancelled() and (error := sending.exception()) and isinstance(error, FullError):
             raise error
 
-    async def _send(self, message: Any) -> None:
+    async def _send(self, readers: asyncio.Semaphore) -> None:
         try:
-            while message is not grpc.aio.EOF:
-                await self._call.write(message)
-                self._place.shrink(len(message))
-                message = await self._context.read()
-                if message is not grpc.aio.EOF:
-                    self._place.grow(len(message))
+            while self._message is not grpc.aio.EOF:
+                await self._call.write(self._message)
+                self._place.shrink(len(self._message))
+                self._message = None
+                await self._next(readers)
             await self._call.done_writing()
         except FullError:
             self._call.cancel()
@@ -170,6 +201,15 @@ class _Call:
         if code is not grpc.StatusCode.OK:
             await self._context.abort(code, await self._call.details() or "", trailing)
         self._context.set_trailing_metadata(trailing)
+
+
+async def _acquired(readers: asyncio.Semaphore, deadline: float) -> None:
+    """Returns when this call may ask for a message. Raises :class:`FullError` at ``deadline``."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            await readers.acquire()
+    except TimeoutError as error:
+        raise FullError(f"{READERS} messages are being read already") from error
 
 
 def _passed_on(metadata: Metadata) -> tuple[tuple[str, str | bytes], ...]:

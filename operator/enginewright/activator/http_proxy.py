@@ -15,6 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from enginewright.activator.gate import Gate, LateError
+from enginewright.activator.pace import SlowError, due, in_time
 from enginewright.activator.room import FullError, Place, Room
 from enginewright.activator.tally import Result, Tally
 
@@ -58,7 +59,7 @@ class HttpProxy:
         try:
             async with (
                 asyncio.timeout(CONNECT_SECONDS),
-                self._session.get(self._backend.with_path("/v2/health/ready")) as response,
+                self._session.get(self._backend.with_path("/v2/health/ready"), allow_redirects=False) as response,
             ):
                 return response.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -77,6 +78,9 @@ class HttpProxy:
         except FullError as error:
             self._tally.ended("http", "full")
             return _refusal(413 if error.never else 503, f"no replica is ready, and {error}")
+        except SlowError:
+            self._tally.ended("http", "slow")
+            return _refusal(408, "the body came too slowly; send it faster, or in smaller requests")
         except LateError:
             self._tally.ended("http", "late")
             return _refusal(503, f"no replica was ready within {self._hold:g} s")
@@ -86,7 +90,7 @@ class HttpProxy:
         self._tally.ended("http", _result(response))
         return response
 
-    async def _deliver(self, request: web.Request, body: bytes, deadline: float) -> web.StreamResponse:
+    async def _deliver(self, request: web.Request, body: bytearray, deadline: float) -> web.StreamResponse:
         """Once: it is tried again only where no replica has seen it. Raises :class:`LateError`."""
         while True:
             await self._gate.passed(deadline)
@@ -95,7 +99,7 @@ class HttpProxy:
             except NotSentError:
                 self._gate.shut()
 
-    async def _forward(self, request: web.Request, body: bytes) -> web.StreamResponse:
+    async def _forward(self, request: web.Request, body: bytearray) -> web.StreamResponse:
         """Raises :class:`NotSentError`."""
         passed = CIMultiDict(_end_to_end(request.headers, "content-length"))
         response: web.StreamResponse | None = None
@@ -127,21 +131,17 @@ class HttpProxy:
         return URL(f"{self._backend.origin()}{request.rel_url.raw_path_qs}", encoded=True)
 
 
-async def _read(request: web.Request, place: Place, deadline: float) -> bytes:
-    """The whole body. Raises :class:`FullError`, and :class:`LateError` where it does not come in time."""
-    announced = request.content_length
-    if announced:
-        place.grow(announced)
-    body = bytearray()
-    try:
-        async with asyncio.timeout_at(deadline):
-            async for chunk in request.content.iter_any():
-                if announced is None:
-                    place.grow(len(chunk))
-                body += chunk
-    except TimeoutError as error:
-        raise LateError from error
-    return bytes(body)
+async def _read(request: web.Request, place: Place, deadline: float) -> bytearray:
+    """The whole body, charged as it comes: an announced length is the client's word only.
+
+    Raises :class:`FullError`, :class:`SlowError`, and :class:`LateError` where the body does not come in time.
+    """
+    place.check(request.content_length or 0)
+    body, started = bytearray(), asyncio.get_running_loop().time()
+    while chunk := await in_time(request.content.readany(), due(started, len(body)), deadline):
+        place.grow(len(chunk))
+        body += chunk
+    return body
 
 
 def _end_to_end(headers: CIMultiDictProxy[str], *more: str) -> Iterator[tuple[str, str]]:

@@ -45,11 +45,15 @@ class Place:
         self._room.taken -= 1
         self.shrink(self._bytes)
 
+    def check(self, size: int) -> None:
+        """Raises :class:`FullError` where ``size`` bytes more would not fit into an empty room. Takes none."""
+        if self._bytes + size > self._room.size:
+            raise FullError(f"a request of more than {self._room.size} bytes cannot be held", never=True)
+
     def grow(self, size: int) -> None:
         """Takes ``size`` bytes more. Raises :class:`FullError`, and takes none then."""
+        self.check(size)
         room = self._room
-        if self._bytes + size > room.size:
-            raise FullError(f"a request of more than {room.size} bytes cannot be held", never=True)
         if room.bytes + size > room.size:
             raise FullError(f"{room.bytes} of {room.size} bytes are held already")
         self._bytes += size

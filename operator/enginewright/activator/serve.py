@@ -21,6 +21,8 @@ from enginewright.activator.room import Room
 from enginewright.activator.tally import Tally
 from enginewright.core.labels import GRPC_PORT, HTTP_PORT, METRICS_PORT
 
+# A connection is closed on which no whole head of a request came for so long.
+HEAD_SECONDS: Final = 10.0
 # A long poll may take as long; see clients/activator.py.
 LONGEST_WAIT: Final = 30.0
 log = structlog.get_logger(__name__)
@@ -92,7 +94,7 @@ async def run(options: Options, stop: asyncio.Event) -> None:
 def _runner(app: web.Application, patience: float) -> web.AppRunner:
     """A client that has gone leaves its place; bodies are passed on as they came."""
     return web.AppRunner(app, access_log=None, handle_signals=False, handler_cancellation=True, auto_decompress=False,
-                         shutdown_timeout=patience)  # fmt: skip
+                         keepalive_timeout=HEAD_SECONDS, shutdown_timeout=patience)  # fmt: skip
 
 
 async def _listen(runner: web.AppRunner, host: str | None, port: int) -> int:

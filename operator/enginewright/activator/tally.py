@@ -10,7 +10,7 @@ from enginewright.activator.gate import Gate
 from enginewright.activator.room import Room
 
 Protocol = Literal["http", "grpc"]
-Result = Literal["forwarded", "full", "late", "failed", "gone"]
+Result = Literal["forwarded", "full", "late", "slow", "failed", "gone"]
 
 
 class Tally:

@@ -1,0 +1,108 @@
+"""What the drill sees: writes of replicas by a watch, the Lease, and what the operator's process uses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cluster import binaries
+from enginewright.clients.errors import ClientError
+from enginewright.clients.kube import KubeClient
+from enginewright.clients.resources import LEASE
+from enginewright.core import labels
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Scales:
+    """``first`` maps a model and a number of replicas to the moment at which the watch first told of so many."""
+
+    first: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def take(self, line: str) -> None:
+        now = time.monotonic()
+        model, replicas = line.split()
+        for number in range(int(replicas) + 1):
+            self.first.setdefault((model, number), now)
+
+
+@contextlib.asynccontextmanager
+async def watching_scales(kubeconfig: Path, namespace: str) -> AsyncIterator[Scales]:
+    """Deployments of ``namespace``, by kubectl's own watch."""
+    key = labels.MODEL.replace(".", r"\.")
+    line = rf'jsonpath={{.metadata.labels.{key}}} {{.spec.replicas}}{{"\n"}}'
+    process = await asyncio.create_subprocess_exec(
+        str(binaries.node_program("kubectl")), f"--kubeconfig={kubeconfig}", "-n", namespace, "get", "deployments",
+        "--watch", "-o", line, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    found = Scales()
+
+    async def read() -> None:
+        assert process.stdout
+        async for told in process.stdout:
+            found.take(told.decode())
+
+    reading = asyncio.create_task(read(), name="watch of Deployments")
+    try:
+        yield found
+    finally:
+        process.kill()
+        await process.wait()
+        await asyncio.wait({reading})
+
+
+@dataclass
+class LeaseSeen:
+    """``lag`` is the longest time since the last renewal, as the Lease itself tells it; ``looks`` that succeeded."""
+
+    holders: list[str] = field(default_factory=list)
+    transitions: int = 0
+    lag: float = 0.0
+    looks: int = 0
+
+
+@contextlib.asynccontextmanager
+async def watching_lease(kube: KubeClient, namespace: str, name: str) -> AsyncIterator[LeaseSeen]:
+    seen = LeaseSeen()
+
+    async def look() -> None:
+        while True:
+            with contextlib.suppress(ClientError):
+                spec = (await kube.get(LEASE, namespace, name))["spec"]
+                renewed = datetime.fromisoformat(spec["renewTime"])
+                seen.lag = max(seen.lag, (datetime.now(UTC) - renewed).total_seconds())
+                seen.transitions = int(spec.get("leaseTransitions", 0))
+                seen.looks += 1
+                if spec["holderIdentity"] not in seen.holders:
+                    seen.holders.append(spec["holderIdentity"])
+            await asyncio.sleep(0.5)
+
+    looking = asyncio.create_task(look(), name="watch of the Lease")
+    try:
+        yield seen
+    finally:
+        looking.cancel()
+        await asyncio.wait({looking})
+
+
+def peak_mib(process: int) -> float:
+    """The most memory that the process ever had at once."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return round(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024, 1)
+
+
+def forget_peak(process: int) -> None:
+    """From now on :func:`peak_mib` tells of what comes."""
+    Path(f"/proc/{process}/clear_refs").write_text("5")
+
+
+def cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
