@@ -78,24 +78,37 @@ async def test_one_that_never_ends_its_answers_costs_neither_memory_nor_the_othe
 
 
 @pytest.mark.parametrize("drips", [True, False])
-async def test_one_that_does_not_get_done_keeps_nobody_from_the_others(drips: bool, unused_tcp_port: int) -> None:
+async def test_one_that_does_not_get_done_is_given_up_at_the_deadline(drips: bool) -> None:
+    """Also where every byte comes in time, as of one that sends a space now and then."""
+    async with PrometheusClient(deadline=0.2) as client, listening(never_done(drips)) as url:
+        with pytest.raises(TransientError):
+            await client.pending(url, "ns", "m")
+
+
+async def test_those_that_do_not_get_done_keep_nobody_from_the_others(unused_tcp_port: int) -> None:
+    async with PrometheusClient(deadline=600) as client, listening(never_done(drips=False)) as url:
+        waiting = [asyncio.create_task(client.pending(url, "ns", f"m{number}")) for number in range(40)]
+        last = asyncio.create_task(client.pending(f"http://127.0.0.1:{unused_tcp_port}", "ns", "m"))
+        with pytest.raises(TransientError, match="Connection refused"):
+            await last
+        assert not any(one.done() for one in waiting)
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+
+
+def never_done(drips: bool) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     async def slow(reader: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
         out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             while drips:
                 out.write(b" ")
                 await out.drain()
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.01)
             await reader.read()
         out.close()
 
-    async with PrometheusClient(deadline=1) as client, listening(slow) as url:
-        waiting = [client.pending(url, "ns", f"m{number}") for number in range(40)]
-        another = client.pending(f"http://127.0.0.1:{unused_tcp_port}", "ns", "m")
-        *slow_ones, other = await asyncio.gather(*waiting, another, return_exceptions=True)
-    assert all(isinstance(one, TransientError) for one in slow_ones)
-    assert isinstance(other, TransientError)
-    assert "Connection refused" in str(other), "and not that its turn never came"
+    return slow
 
 
 @pytest.mark.parametrize(("status", "body", "error", "said"), [
