@@ -70,13 +70,13 @@ class Tap:
         try:
             connection.request("POST", self._path, json.dumps(settings), {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            said = answer.read()
+            answer.read()
         except (OSError, client.HTTPException) as error:
             raise TapClosedError(f"the server does not answer: {error!r}") from error
         finally:
             connection.close()
         if answer.status != client.OK:
-            raise TapClosedError(f"the server does not trace: {answer.status} {said[:200].decode(errors='replace')}")
+            raise TapClosedError(f"the server does not trace: it answered {answer.status}; its log says why")
 
 
 def _bytes(path: Path) -> bytes:

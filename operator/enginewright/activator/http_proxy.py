@@ -18,6 +18,7 @@ from enginewright.activator.gate import Gate, LateError
 from enginewright.activator.pace import SlowError, due, in_time
 from enginewright.activator.room import FullError, Place, Room
 from enginewright.activator.tally import Result, Tally
+from enginewright.clients.direct import DirectSession
 
 # Answered here: who asks whether requests are taken starts no replica. Kubelets ask, too.
 HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
@@ -45,11 +46,8 @@ class HttpProxy:
         self._hold = hold
         # A connection each: one that is kept may be closed by its replica just as a request is written to it, and
         # nobody could tell whether that was seen.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True), auto_decompress=False,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS), trust_env=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )  # fmt: skip
+        self._session = DirectSession(aiohttp.TCPConnector(limit=0, force_close=True),
+                                      timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS))
 
     async def close(self) -> None:
         await self._session.close()
@@ -59,7 +57,7 @@ class HttpProxy:
         try:
             async with (
                 asyncio.timeout(CONNECT_SECONDS),
-                self._session.get(self._backend.with_path("/v2/health/ready"), allow_redirects=False) as response,
+                self._session.request("GET", self._backend.with_path("/v2/health/ready")) as response,
             ):
                 return response.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -106,7 +104,7 @@ class HttpProxy:
         try:
             async with self._session.request(
                 request.method, self._url(request), data=body if body or request.body_exists else None, headers=passed,
-                allow_redirects=False, skip_auto_headers=NO_AUTO_HEADERS,
+                skip_auto_headers=NO_AUTO_HEADERS,
             ) as answer:  # fmt: skip
                 response = web.StreamResponse(status=answer.status, reason=answer.reason,
                                               headers=CIMultiDict(_end_to_end(answer.headers)))  # fmt: skip

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client.parser import text_string_to_metric_families
-
+from enginewright.clients.page import samples
 from enginewright.clients.pods import PodClient
 from enginewright.clients.signals import NoSignalError
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
 
 PENDING: Final = "enginewright_activator_pending"
+# Bytes. An activator's page has some 4,000.
+LARGEST_PAGE: Final = 64 << 10
 
 
 class ActivatorClient(PodClient):
     """``deadline`` is seconds that an answer may take beyond those that it was asked to wait for a request."""
 
     def __init__(self, *, deadline: float = 0.8) -> None:
-        super().__init__(deadline=deadline, connections=0)
+        super().__init__(deadline=deadline, largest=LARGEST_PAGE)
 
     async def held(self, address: str, wait: float = 0.0, port: int = METRICS_PORT) -> float:
         """Requests that are held: as soon as there is one, after ``wait`` seconds at the latest. Raises
         :class:`TransientError` without an answer, :class:`NoSignalError` where it does not tell."""
-        url = pod_url(address, port, "/metrics")
-        page = (await self._page(url, wait=wait, params={"wait": f"{wait:g}"})).decode("utf-8", "replace")
-        return _pending(page, url)
-
-
-def _pending(page: str, url: str) -> float:
-    try:
-        for family in text_string_to_metric_families(page):
-            for sample in family.samples:
-                if sample.name == PENDING:
-                    return float(sample.value)
-    except ValueError as error:
-        raise NoSignalError(f"metrics cannot be parsed: {error}", call=f"GET {url}") from error
-    raise NoSignalError(f"no {PENDING} in the metrics", call=f"GET {url}")
+        url = pod_url(address, port, "metrics")
+        page = await self._page(url, wait=wait, params={"wait": f"{wait:g}"})
+        found = next(samples(page, {PENDING}), None)
+        if found is None:
+            raise NoSignalError(f"no {PENDING} in the metrics", call=f"GET {url}")
+        return found.value

@@ -27,7 +27,8 @@ def failure(status: int, headers: Mapping[str, str], payload: bytes, call: str) 
     says."""
     details = _status_object(payload)
     reason = str(details.get("reason") or "")
-    message = f"{status} {details.get('message') or payload[:300].decode('utf-8', 'replace').strip()}"
+    # Of an answer without a Status, as a proxy gives one, nothing is quoted: it ends in status.
+    message = f"{status} {details.get('message') or 'without a Status; see the logs of the apiserver and of proxies'}"
     if status == 409:
         kind = AlreadyExistsError if reason == "AlreadyExists" else ConflictError
         return kind(message, call=call, status=status, reason=reason)

@@ -1,48 +1,96 @@
-"""A session of ``requests`` that reads no more of an answer, and for no longer, than it was told.
+"""A session of ``requests`` whose requests the event loop sends: within one deadline, bounded, to one address.
 
-The library's own timeout is of each read from the socket: an answer that drips, or never ends, has none.
+The library's own timeout is of each read from the socket, and of each connection tried: an answer that drips, its
+headers too, or a name with many addresses, has none. A thread cannot be ended from outside, a task can.
 """
 
 from __future__ import annotations
 
-import time
+import asyncio
+import ssl
 from typing import Any, Final
 
 import requests
-import urllib3
+from requests.adapters import BaseAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH, urldefragauth
 
-CHUNK: Final = 1 << 16
+from enginewright.clients.direct import DirectSession, metered
+from enginewright.clients.errors import ClientError, RefusedError, TransientError
+from enginewright.clients.pods import TooLargeError, answered, body_of
+
+# Seconds that a thread waits beyond the deadline for a loop that is late.
+LATE: Final = 1.0
 
 
-class TooLargeError(requests.RequestException):
-    """The answer is larger than anybody wants to read."""
+class Sender:
+    """Sends for threads, in the loop that it was made in. ``deadline`` is seconds from looking up the name to the last
+    byte, ``largest`` is bytes."""
+
+    def __init__(self, *, deadline: float, largest: int) -> None:
+        self._deadline, self._largest = deadline, largest
+        self._loop = asyncio.get_running_loop()
+        self._session = DirectSession(metered(largest))
+        self._context = ssl.create_default_context()
+        self._context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    def send(self, request: requests.PreparedRequest, call: str) -> bytes:
+        """The body of an answer with status 200. For threads alone. Raises :class:`TransientError` and
+        :class:`RefusedError`."""
+        sent = asyncio.run_coroutine_threadsafe(self._answer(request, call), self._loop)
+        try:
+            return sent.result(self._deadline + LATE)
+        except TimeoutError:
+            sent.cancel()
+            raise
+
+    async def _answer(self, request: requests.PreparedRequest, call: str) -> bytes:
+        headers = {name: str(value) for name, value in request.headers.items()} | {"Accept-Encoding": "identity"}
+        async with (
+            answered(self._deadline, call),
+            self._session.request(str(request.method), urldefragauth(str(request.url)), headers=headers,
+                                  ssl=self._context) as answer,
+        ):
+            if answer.status != 200:
+                raise _refusal(answer.status, call)
+            body = await body_of(answer, self._largest)
+            if body is None:
+                raise TooLargeError(f"more than {self._largest} bytes, or in too many pieces", call=call)
+            return body
+
+
+def _refusal(status: int, call: str) -> ClientError:
+    if 300 <= status < 400:
+        return RefusedError(f"it answered {status}, a redirect, which is not followed; write the address that it "
+                            "redirects to", call=call, status=status)
+    kind = RefusedError if 400 <= status < 500 else TransientError
+    return kind(f"it answered {status}; the log of that server says why", call=call, status=status)
 
 
 class BoundedSession(requests.Session):
-    """``deadline`` in seconds from the request to the last byte, ``largest`` in bytes."""
+    """Each of its requests is ``sender``'s, whatever is mounted; ``call`` is what errors name."""
 
-    def __init__(self, *, deadline: float, largest: int) -> None:
+    def __init__(self, sender: Sender, call: str) -> None:
         super().__init__()
-        self._deadline, self._largest = deadline, largest
-        # What is packed may be of any size unpacked.
-        self.headers["Accept-Encoding"] = "identity"
+        self.trust_env = False
+        self._adapter = _Adapter(sender, call)
 
-    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
-        """Raises :class:`requests.Timeout` and :class:`TooLargeError` beside what it raises anyway."""
-        began = time.monotonic()
-        response = super().send(request, **{**kwargs, "stream": True})
-        body = bytearray()
-        try:
-            # As much as is there: a read of a fixed size would wait for all of it.
-            while chunk := response.raw.read1(CHUNK, decode_content=False):
-                body += chunk
-                if len(body) > self._largest:
-                    raise TooLargeError(f"answer is larger than {self._largest} bytes")
-                if time.monotonic() - began > self._deadline:
-                    raise requests.Timeout(f"no whole answer within {self._deadline:g} s")
-        except urllib3.exceptions.HTTPError as error:
-            raise requests.ConnectionError(str(error)) from error
-        finally:
-            response.close()
-        response._content = bytes(body)
+    def get_adapter(self, url: str | bytes) -> BaseAdapter:
+        return self._adapter
+
+
+class _Adapter(BaseAdapter):
+    def __init__(self, sender: Sender, call: str) -> None:
+        super().__init__()
+        self._sender, self._call = sender, call
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        response = requests.Response()
+        response.status_code, response.request, response.url = 200, request, str(request.url)
+        response._content = self._sender.send(request, self._call)
         return response
+
+    def close(self) -> None:
+        """The sender is others' as well."""

@@ -63,8 +63,10 @@ import aiohttp
 from aiohttp.connector import Connection
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 
 from enginewright.clients.answers import failure
+from enginewright.clients.direct import DirectSession
 from enginewright.clients.errors import (
     ClientError,
     ConflictError,
@@ -117,6 +119,14 @@ def checked_request(before_write: Callable[[], None]) -> type[aiohttp.ClientRequ
     return CheckedRequest
 
 
+class _DirectRest(RESTClientObject):
+    """Follows no redirect: the apiserver sends none, and a write with its body and its token is for nobody else."""
+
+    def _create_pool_manager(self) -> DirectSession:  # type: ignore[override]
+        options = {"trust_env": True, **(self.configuration.client_session_kwargs or {})}
+        return DirectSession(self._create_connector(), **options)
+
+
 class KubeClient:
     """Asynchronous; one for the whole process. Methods raise :class:`~enginewright.clients.errors.ClientError`.
 
@@ -133,6 +143,7 @@ class KubeClient:
                 **(configuration.client_session_kwargs or {}), "request_class": checked_request(before_write),
             }  # fmt: skip
         self._api = ApiClient(configuration)
+        self._api.rest_client = _DirectRest(configuration)
         self._api.user_agent = "enginewright"
         self._deadline = deadline
         self._observer = observer
@@ -337,9 +348,10 @@ class KubeClient:
         try:
             document = json.loads(payload)
         except ValueError as error:
-            raise TransientError(f"answer is not JSON: {payload[:80]!r}", call=call) from error
+            raise TransientError("the answer is not JSON; see the logs of the apiserver and of proxies",
+                                 call=call) from error
         if not isinstance(document, dict):
-            raise UnexpectedError(f"answer is no object: {payload[:80]!r}", call=call)
+            raise UnexpectedError("the answer is JSON, but no object", call=call)
         return document
 
     async def _call(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from enginewright.clients.errors import RefusedError, UnexpectedError
-from enginewright.clients.pods import PodClient, answered, body_of
+from enginewright.clients.pods import PodClient, answered, body_of, refusal
 from enginewright.clients.probe import CONNECTIONS
 from enginewright.clients.urls import pod_url
 from enginewright.core.batching import Setting
@@ -28,7 +28,7 @@ class ModelControl(PodClient):
     """``deadline`` is seconds for one call: loading takes as long as at the replica's start."""
 
     def __init__(self, key: str = "", *, deadline: float = 60.0) -> None:
-        super().__init__(deadline=deadline, connections=CONNECTIONS)
+        super().__init__(deadline=deadline, largest=LARGEST_ANSWER, connections=CONNECTIONS)
         self._headers = {KEY_HEADER: key} if key else {}
 
     async def batching(self, address: str, model: str, port: int = HTTP_PORT) -> Setting:
@@ -50,15 +50,15 @@ class ModelControl(PodClient):
             **config["dynamic_batching"], "preferred_batch_size": list(setting.preferred),
             "max_queue_delay_microseconds": setting.delay_us}}  # fmt: skip
         body = {"parameters": {"config": json.dumps(changed)}}
-        await self._ask("POST", pod_url(address, port, f"/v2/repository/models/{model}/load"), body)
+        await self._ask("POST", pod_url(address, port, "v2", "repository", "models", model, "load"), body)
         return True
 
     async def _config(self, address: str, model: str, port: int) -> dict[str, Any]:
-        url = pod_url(address, port, f"/v2/models/{model}/config")
+        url = pod_url(address, port, "v2", "models", model, "config")
         try:
             found = json.loads(await self._ask("GET", url))
-        except ValueError as error:
-            raise UnexpectedError(f"its configuration is no JSON: {error}", call=f"GET {url}") from error
+        except (ValueError, RecursionError) as error:
+            raise UnexpectedError("its configuration is no JSON", call=f"GET {url}") from error
         if not isinstance(found, dict):
             raise UnexpectedError("its configuration is no JSON object", call=f"GET {url}")
         return found
@@ -69,10 +69,12 @@ class ModelControl(PodClient):
             answered(self._deadline, call),
             self._session.request(method, url, json=body, headers=self._headers) as response,
         ):
-            answer = await body_of(response, LARGEST_ANSWER)
             if response.status != 200:
-                said = answer[:300].decode("utf-8", "replace")
-                raise RefusedError(f"answered {response.status}: {said}", call=call, status=response.status)
+                raise RefusedError(refusal(response.status), call=call, status=response.status)
+            answer = await body_of(response, LARGEST_ANSWER)
+            if answer is None:
+                raise UnexpectedError(f"the answer is larger than {LARGEST_ANSWER} bytes, or in too many pieces",
+                                      call=call)
             return answer
 
 
@@ -83,5 +85,5 @@ def _setting(config: Mapping[str, Any]) -> Setting:
         sizes = tuple(int(size) for size in batching.get("preferred_batch_size", ()))
         return Setting(delay_us=int(batching.get("max_queue_delay_microseconds", 0)),
                        preferred=() if sizes == (int(config.get("max_batch_size", 0)),) else sizes)  # fmt: skip
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UnexpectedError(f"its dynamic_batching cannot be read: {batching!r}") from error
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise UnexpectedError("its dynamic_batching is not of the form that Triton gives") from error

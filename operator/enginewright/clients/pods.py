@@ -1,4 +1,8 @@
-"""What the operator asks pods over HTTP, and how it words that one did not answer."""
+"""What the operator asks pods over HTTP, and how it words that one did not answer.
+
+What a pod answers is a stranger's text. No message has any of it: messages end in status, events and logs, where they
+would let the one who chose what the operator asks read the answer.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,26 @@ from typing import Final, Self
 
 import aiohttp
 
+from enginewright.clients.direct import DirectSession, metered
 from enginewright.clients.errors import TransientError
 
-# Bytes, of a page of metrics.
-LARGEST_PAGE: Final = 4 << 20
+# Pieces of an answer that come in chunks, beside one for each so many bytes: each piece costs time.
+FEWEST_CHUNKS: Final = 256
+CHUNK: Final = 1 << 10
+
+
+class TooLargeError(TransientError):
+    """The answer is larger, or costs more to read, than an honest one."""
 
 
 class PodClient:
     """Connections to pods, ``connections`` at most (0: no limit), kept between requests. ``deadline`` is seconds that
-    an answer may take."""
+    an answer may take, ``largest`` the bytes that it may have."""
 
-    def __init__(self, *, deadline: float, connections: int) -> None:
+    def __init__(self, *, deadline: float, largest: int, connections: int = 0) -> None:
         self._deadline = deadline
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections), auto_decompress=True, trust_env=False
-        )
+        self._largest = largest
+        self._session = DirectSession(metered(largest, connections), headers={"Accept-Encoding": "identity"})
 
     async def __aenter__(self) -> Self:
         return self
@@ -31,24 +40,36 @@ class PodClient:
     async def __aexit__(self, *exc: object) -> None:
         await self._session.close()
 
-    async def _page(self, url: str, most: int = LARGEST_PAGE, *, wait: float = 0.0,
-                    params: Mapping[str, str] | None = None) -> bytes:  # fmt: skip
-        """The answer to a GET, which may take ``wait`` seconds beyond the deadline, as :func:`body_of` reads it. Raises
+    async def _page(self, url: str, *, wait: float = 0.0, params: Mapping[str, str] | None = None) -> bytes:
+        """The whole answer to a GET, which may take ``wait`` seconds beyond the deadline. Raises
         :class:`TransientError` without one."""
         call = f"GET {url}"
-        async with answered(self._deadline + wait, call), self._session.get(url, params=params) as answer:
+        async with answered(self._deadline + wait, call), self._session.request("GET", url, params=params) as answer:
             if answer.status != 200:
-                raise TransientError(f"answered {answer.status}", call=call, status=answer.status)
-            return await body_of(answer, most)
+                raise TransientError(refusal(answer.status), call=call, status=answer.status)
+            body = await body_of(answer, self._largest)
+            if body is None:
+                raise TooLargeError(f"more than {self._largest} bytes, or in too many pieces", call=call)
+            return body
 
 
-async def body_of(answer: aiohttp.ClientResponse, most: int) -> bytes:
-    """Whole, or cut off once it has more than ``most`` bytes."""
-    body = bytearray()
-    async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) > most:
-            break
+def refusal(status: int) -> str:
+    """Words for a ``status`` that is not 200."""
+    if 300 <= status < 400:
+        return f"answered {status}, a redirect, which is not followed; the replica's own server must answer"
+    return f"answered {status}; the replica's log says why"
+
+
+async def body_of(answer: aiohttp.ClientResponse, most: int) -> bytes | None:
+    """None for a body of more than ``most`` bytes, in too many pieces, or packed."""
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        return None
+    body, chunks = bytearray(), 0
+    async for piece, ends in answer.content.iter_chunks():
+        body += piece
+        chunks += ends
+        if len(body) > most or chunks > FEWEST_CHUNKS + len(body) // CHUNK:
+            return None
     return bytes(body)
 
 
@@ -61,5 +82,8 @@ async def answered(deadline: float, call: str) -> AsyncIterator[None]:
             yield
     except TimeoutError as error:
         raise TransientError(f"no answer within {deadline:g} s", call=call) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
+    except OSError as error:
+        raise TransientError(f"{type(error).__name__}: {error.strerror or error}", call=call) from error
+    except (aiohttp.ClientError, ValueError) as error:
+        # Its text quotes the answer.
+        raise TransientError(f"the answer is no HTTP that can be read ({type(error).__name__})", call=call) from error

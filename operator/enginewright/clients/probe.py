@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar, TypeVarTuple
 
-from enginewright.clients.pods import PodClient, answered, body_of
+from enginewright.clients.pods import PodClient, answered, body_of, refusal
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import HTTP_PORT
 from enginewright.core.probe import ProbeError, Request, Tensor, read_answer
 
-# Bytes. What is larger is not compared: that is done number by number, in the loop that serves all objects.
+# Bytes. What is larger is not compared: that is done number by number.
 LARGEST_ANSWER: Final = 1 << 20
 # aiohttp's own default.
 CONNECTIONS: Final = 100
+_LENGTH: Final = re.compile(r"[0-9]{1,9}")
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
 
 
 class ProbeClient(PodClient):
     """``deadline`` is seconds for one request."""
 
     def __init__(self, *, deadline: float = 10.0) -> None:
-        super().__init__(deadline=deadline, connections=CONNECTIONS)
+        super().__init__(deadline=deadline, largest=LARGEST_ANSWER, connections=CONNECTIONS)
+        self._apart = ThreadPoolExecutor(1, thread_name_prefix="probes")
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._apart.shutdown(wait=False, cancel_futures=True)
+        await super().__aexit__(*exc)
+
+    async def apart(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """``function`` in a thread: the replica chooses how many numbers there are, and one at a time takes its turns
+        with the loop that serves all objects."""
+        return await asyncio.get_running_loop().run_in_executor(self._apart, functools.partial(function, *arguments))
 
     async def metadata(self, address: str, model: str, port: int = HTTP_PORT) -> Mapping[str, Any]:
         """Raises :class:`TransientError` when the replica does not answer, :class:`ProbeError` when not with what was
         asked for."""
         body, _ = await self._ask("GET", _url(address, port, model))
         try:
-            found = json.loads(body)
-        except ValueError as error:
-            raise ProbeError(f"its metadata is no JSON: {error}") from error
+            found = await self.apart(json.loads, body or b"")
+        except (ValueError, RecursionError) as error:
+            raise ProbeError("its metadata is no JSON") from error
         if not isinstance(found, dict):
             raise ProbeError("its metadata is no JSON object")
         return found
@@ -41,23 +58,23 @@ class ProbeClient(PodClient):
         :class:`ProbeError` as above."""
         headers = {"Inference-Header-Content-Length": str(request.json_bytes),
                    "Content-Type": "application/octet-stream"}  # fmt: skip
-        body, length = await self._ask("POST", f"{_url(address, port, model)}/infer", request.body, headers)
-        return read_answer(body, length) if len(body) <= LARGEST_ANSWER else None
+        body, length = await self._ask("POST", _url(address, port, model, "infer"), request.body, headers)
+        return None if body is None else await self.apart(read_answer, body, length)
 
     async def _ask(
         self, method: str, url: str, data: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[bytes, int | None]:
+    ) -> tuple[bytes | None, int | None]:
+        """The body, None for one of more than :data:`LARGEST_ANSWER`, and how much of it is JSON where it says so."""
         async with (
             answered(self._deadline, f"{method} {url}"),
             self._session.request(method, url, data=data, headers=headers) as response,
         ):
-            body = await body_of(response, LARGEST_ANSWER)
-            length = response.headers.get("Inference-Header-Content-Length")
             if response.status != 200:
-                said = body[:300].decode("utf-8", "replace")
-                raise ProbeError(f"it answered {response.status}: {said}")
-        return body, int(length) if length and length.isdigit() else None
+                raise ProbeError(f"it {refusal(response.status)}")
+            body = await body_of(response, LARGEST_ANSWER)
+        length = _LENGTH.fullmatch(response.headers.get("Inference-Header-Content-Length", ""))
+        return body, int(length[0]) if length else None
 
 
-def _url(address: str, port: int, model: str) -> str:
-    return pod_url(address, port, f"/v2/models/{model}")
+def _url(address: str, port: int, model: str, *more: str) -> str:
+    return pod_url(address, port, "v2", "models", model, *more)

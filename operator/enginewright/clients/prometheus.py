@@ -1,104 +1,132 @@
 """The queue signal from a Prometheus server, for clusters where the operator may not reach pods, or must not.
 
-``prometheus-api-client`` is synchronous, so it runs in threads of its own. Users write the address: whatever answers
-there, however slowly and however much, must cost the other objects nothing. Prometheus repeats the last value of a
-series for up to five minutes, so every value is asked for together with the age of its sample, on Prometheus' own
-clock.
+``prometheus-api-client`` is synchronous, so it runs in threads of its own; what goes over the wire is the loop's. Users
+write the address: whatever answers there, however slowly and however much, must cost the other objects nothing.
+Prometheus repeats the last value of a series for up to five minutes, so every value is asked for together with the age
+of its sample, on Prometheus' own clock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import requests
-from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
-from urllib3.util.retry import Retry
 
-from enginewright.clients.bounded import BoundedSession, TooLargeError
+from enginewright.clients.bounded import LATE, BoundedSession, Sender
 from enginewright.clients.errors import RefusedError, TransientError
 from enginewright.clients.signals import PENDING, NoSignalError
+from enginewright.core import promql
 
 THREADS: Final = 32
 # Queries of one address at a time: one that is slow leaves threads for others.
 AT_ONCE: Final = 2
-LARGEST_ANSWER: Final = 4 << 20  # bytes
+# Bytes. Two samples of some 300 bytes each for a replica.
+LARGEST_ANSWER: Final = 1 << 20
+# Without a query or a fragment, which would take in the path that is added. The plugin's may hold a password.
+_ADDRESS: Final = re.compile(r"https?://[^\s/?#\\\x00-\x1f]+(/[^\s?#\\\x00-\x1f]*)?")
 _MARK: Final = "enginewright_sample"
 Series = list[tuple[float, float]]
 """Seconds since 1970, and values."""
+Read = TypeVar("Read")
 
 
 class PrometheusClient:
     """``deadline`` is seconds for one query; a sample older than ``stale_after`` seconds is not believed."""
 
-    def __init__(self, *, deadline: int = 2, stale_after: float = 10.0) -> None:
+    def __init__(self, *, deadline: float = 2.0, stale_after: float = 10.0) -> None:
         self._deadline = deadline
         self._stale_after = stale_after
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="prometheus")
-        self._connections: dict[str, PrometheusConnect] = {}
-        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._sender: Sender | None = None
+        self._turns = _Turns()
 
     async def __aenter__(self) -> Self:
+        self._sender = Sender(deadline=self._deadline, largest=LARGEST_ANSWER)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for connection in self._connections.values():
-            connection.close()
+        if self._sender is not None:
+            await self._sender.close()
 
     async def pending(self, url: str, namespace: str, model: str, matchers: str = "") -> Mapping[str, float]:
         """Queued requests by pod, without pods whose sample is stale. ``matchers`` are further label matchers, comma
-        separated. Raises :class:`TransientError` and :class:`RefusedError`, the latter for a query that Prometheus
-        rejects."""
-        query = pending_query(namespace, model, matchers)
-        answer = await self._asked(url, lambda connection: connection.custom_query(query))
-        return read_pending(answer, self._stale_after)
+        separated. Raises :class:`TransientError` and :class:`RefusedError`, the latter for matchers that are none and
+        for a query that Prometheus rejects."""
+        try:
+            query = pending_query(namespace, model, matchers)
+        except promql.MatcherError as error:
+            raise RefusedError(f"spec.autoscaling.prometheus.labels {error}") from error
+        return await self._asked(url, lambda server: read_pending(server.custom_query(query), self._stale_after))
 
     async def over_time(self, url: str, query: str, start: datetime, end: datetime, step: float) -> Series:
         """Of a query with one series or none, a value each ``step`` seconds where there is one. Raises as
         :meth:`pending`, and :class:`NoSignalError` for an answer that cannot be read."""
-        span = (start, end, f"{step:g}s")
-        answer = await self._asked(url, lambda connection: connection.custom_query_range(query, *span))
-        try:
-            return [(float(at), float(value)) for one in answer for at, value in one["values"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise NoSignalError(f"answer of Prometheus cannot be read: {error!r}") from error
+        return await self._asked(
+            url, lambda server: _series(server.custom_query_range(query, start, end, f"{step:g}s")))
 
-    async def _asked(self, url: str, question: Callable[[PrometheusConnect], Any]) -> list[dict[str, Any]]:
+    async def _asked(self, url: str, question: Callable[[PrometheusConnect], Read]) -> Read:
         call = f"query {public(url)}"
+        if not _ADDRESS.fullmatch(url):
+            raise NoSignalError("this is no base address of a Prometheus, such as http://prometheus.monitoring:9090",
+                                call=call)
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._deadline + 0.5), self._turns.setdefault(url, asyncio.Semaphore(AT_ONCE)):
-                answer = await loop.run_in_executor(self._pool, lambda: question(self._connection(url)))
-        except TooLargeError as error:
-            raise NoSignalError(str(error), call=call) from error
-        except PrometheusApiClientException as error:
-            kind = RefusedError if "HTTP Status Code 4" in str(error) else TransientError
-            raise kind(str(error), call=call) from error
-        except (KeyError, TypeError, requests.JSONDecodeError) as error:  # JSON of something else, or none
-            raise NoSignalError(f"{public(url)} does not answer as a Prometheus does: {error!r}") from error
-        except (TimeoutError, requests.RequestException, OSError) as error:
-            raise TransientError(f"{type(error).__name__}: {error}", call=call) from error
-        except ValueError as error:  # no URL
-            raise NoSignalError(f"{public(url)} is no address: {error!r}") from error
-        return list(answer)
+            async with asyncio.timeout(self._deadline):
+                await self._turns.take(url)
+            running = self._pool.submit(self._question, url, call, question)
+            running.add_done_callback(lambda _: _in_loop(loop, self._turns.give, url))
+            async with asyncio.timeout(self._deadline + LATE):
+                return await asyncio.wrap_future(running)
+        except TimeoutError as error:
+            raise TransientError(f"no answer within {self._deadline:g} s", call=call) from error
+        except (KeyError, TypeError, requests.RequestException, RecursionError) as error:
+            # JSON of something else, or none. The error's text may quote it.
+            raise NoSignalError("this does not answer as a Prometheus does", call=call) from error
 
-    def _connection(self, url: str) -> PrometheusConnect:
-        connection = self._connections.get(url)
-        if connection is None:
-            # The queue is asked again in a second: retries here would only pile up.
-            session = BoundedSession(deadline=self._deadline, largest=LARGEST_ANSWER)
-            connection = PrometheusConnect(
-                url=url.rstrip("/"), retry=Retry(total=0), timeout=self._deadline, session=session
-            )
-            self._connections[url] = connection
-        return connection
+    def _question(self, url: str, call: str, question: Callable[[PrometheusConnect], Read]) -> Read:
+        if self._sender is None:
+            raise RuntimeError("the client was not entered")
+        with BoundedSession(self._sender, call) as session:
+            return question(PrometheusConnect(url=url.rstrip("/"), session=session))
+
+
+class _Turns:
+    """:data:`AT_ONCE` threads for each address. A turn ends with its thread: who asked may have given up before."""
+
+    def __init__(self) -> None:
+        self._free: dict[str, asyncio.Semaphore] = {}
+        self._users: dict[str, int] = {}
+
+    async def take(self, url: str) -> None:
+        self._users[url] = self._users.get(url, 0) + 1
+        try:
+            await self._free.setdefault(url, asyncio.Semaphore(AT_ONCE)).acquire()
+        except BaseException:
+            self._leave(url)
+            raise
+
+    def give(self, url: str) -> None:
+        self._free[url].release()
+        self._leave(url)
+
+    def _leave(self, url: str) -> None:
+        """Users change addresses: what is kept of one goes with its last query."""
+        self._users[url] -= 1
+        if not self._users[url]:
+            del self._users[url], self._free[url]
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], url: str) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended before the thread
+        loop.call_soon_threadsafe(call, url)
 
 
 def pending_query(namespace: str, model: str, matchers: str = "") -> str:
@@ -117,11 +145,10 @@ def public(url: str) -> str:
 
 
 def selector(namespace: str, model: str, matchers: str = "") -> str:
-    """Label matchers of the model's pods."""
-    wanted = [f"namespace={_quoted(namespace)}", f"pod=~{_quoted(f'{model}-[0-9a-f]+-[a-z0-9]+-[a-z0-9]+')}"]
-    if matchers.strip(" ,"):
-        wanted.append(matchers.strip(" ,"))
-    return ",".join(wanted)
+    """Label matchers of the model's pods. Raises :class:`~enginewright.core.promql.MatcherError`."""
+    ours = (promql.Matcher("namespace", "=", namespace),
+            promql.Matcher("pod", "=~", f"{model}-[0-9a-f]+-[a-z0-9]+-[a-z0-9]+"))
+    return promql.selector((*ours, *promql.matchers_of(matchers)))
 
 
 def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, float]:
@@ -140,7 +167,7 @@ def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, 
             else:
                 ages[key] = evaluated - value
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise NoSignalError(f"answer of Prometheus cannot be read: {error!r}") from error
+        raise NoSignalError("the answer of Prometheus is not of the form of query") from error
     pending: dict[str, float] = {}
     for key, (pod, value) in values.items():
         if ages.get(key, float("inf")) <= stale_after and value == value:
@@ -148,6 +175,9 @@ def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, 
     return pending
 
 
-def _quoted(text: str) -> str:
-    """A PromQL string literal; JSON escapes are a subset of its own."""
-    return json.dumps(text)
+def _series(answer: list[dict[str, Any]]) -> Series:
+    """Raises :class:`NoSignalError`."""
+    try:
+        return [(float(at), float(value)) for one in answer for at, value in one["values"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise NoSignalError("the answer of Prometheus is not of the form of query_range") from error

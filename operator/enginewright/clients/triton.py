@@ -7,14 +7,10 @@ survives and a mean would not.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample as MetricSample
-
-from enginewright.clients.pods import LARGEST_PAGE, PodClient
+from enginewright.clients.page import LARGEST_PAGE, Sample, samples
+from enginewright.clients.pods import PodClient
 from enginewright.clients.signals import (
     DURATION,
     EXECUTIONS,
@@ -29,7 +25,7 @@ from enginewright.clients.signals import (
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
 
-_WANTED: Final = (PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, EXECUTIONS, SUMMARY)
+_WANTED: Final = frozenset({PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, EXECUTIONS, SUMMARY})
 
 
 class TritonClient(PodClient):
@@ -37,23 +33,19 @@ class TritonClient(PodClient):
     of replicas: with one, those that do not answer, as behind a network policy, would keep all others waiting."""
 
     def __init__(self, *, deadline: float = 0.8) -> None:
-        super().__init__(deadline=deadline, connections=0)
+        super().__init__(deadline=deadline, largest=LARGEST_PAGE)
 
     async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
         """Raises :class:`TransientError` when the replica does not answer in time, :class:`NoSignalError` when its
         answer holds no queue depth: an unknown queue must not look like an empty one."""
-        url = pod_url(address, port, "/metrics")
-        page = await self._page(url, LARGEST_PAGE)
-        if len(page) > LARGEST_PAGE:
-            raise NoSignalError(f"metrics page is larger than {LARGEST_PAGE} bytes", call=f"GET {url}")
-        return parse_metrics(page.decode("utf-8", "replace"))
+        return parse_metrics(await self._page(pod_url(address, port, "metrics")))
 
 
-def parse_metrics(page: str) -> ReplicaMetrics:
+def parse_metrics(page: bytes) -> ReplicaMetrics:
     """Raises :class:`NoSignalError`."""
     sums: dict[str, dict[str, float]] = {name: {} for name in _WANTED}
     quantiles: dict[float, float] = {}
-    for sample in _samples(page):
+    for sample in samples(page, _WANTED):
         if sample.name == SUMMARY:
             _add_quantile(quantiles, sample)
             continue
@@ -73,18 +65,12 @@ def parse_metrics(page: str) -> ReplicaMetrics:
     )
 
 
-def _add_quantile(quantiles: dict[float, float], sample: MetricSample) -> None:
-    """Not a number: no request in the server's sliding window."""
-    if "quantile" in sample.labels and not math.isnan(sample.value):
-        quantile = float(sample.labels["quantile"])
-        quantiles[quantile] = max(quantiles.get(quantile, 0.0), sample.value / 1000)
-
-
-def _samples(page: str) -> Iterator[MetricSample]:
-    """Only the wanted lines go through the parser: a page with latency summaries is a hundred times as long."""
-    wanted = "\n".join(line for line in page.splitlines() if line.startswith(_WANTED))
+def _add_quantile(quantiles: dict[float, float], sample: Sample) -> None:
+    """Raises :class:`NoSignalError`."""
     try:
-        for family in text_string_to_metric_families(wanted + "\n"):
-            yield from (sample for sample in family.samples if sample.name in _WANTED)
-    except ValueError as error:
-        raise NoSignalError(f"metrics cannot be parsed: {error}") from error
+        quantile = float(sample.labels["quantile"])
+    except (KeyError, ValueError) as error:
+        raise NoSignalError(f"{SUMMARY} has a quantile that is no number") from error
+    if not 0 <= quantile <= 1:
+        raise NoSignalError(f"{SUMMARY} has a quantile that is not between 0 and 1")
+    quantiles[quantile] = max(quantiles.get(quantile, 0.0), sample.value / 1000)

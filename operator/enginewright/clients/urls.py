@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import quote
 
-def pod_url(address: str, port: int, path: str) -> str:
-    """``address`` is of either family, ``path`` begins with a slash."""
-    host = f"[{address}]" if ":" in address else address
-    return f"http://{host}:{port}{path}"
+from enginewright.clients.errors import UnexpectedError
+
+
+def pod_url(address: str, port: int, *path: str) -> str:
+    """``address`` is an IP address of either family; a name would be asked of the cluster's DNS, and could lead
+    anywhere. ``path`` are the segments, each of which stays one whatever it holds. Raises :class:`UnexpectedError`."""
+    try:
+        found = ip_address(address)
+    except ValueError as error:
+        raise UnexpectedError(f"{address!r} is no address of a pod") from error
+    if {"", ".", ".."} & set(path):
+        raise UnexpectedError(f"{path!r} is no path of a pod's server")
+    host = f"[{found}]" if isinstance(found, IPv6Address) else str(found)
+    return f"http://{host}:{port}/" + "/".join(quote(segment, safe="") for segment in path)

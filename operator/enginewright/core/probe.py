@@ -6,9 +6,11 @@ the same for the same seed. Tensors travel as bytes behind the JSON (Triton's bi
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,12 @@ from enginewright_builder.contract import PROBE_REQUEST_ID
 # Free dimensions but the first, which is the batch.
 FREE_DIMENSION: Final = 8
 LARGEST_INPUT: Final = 4 << 20
+_PIECE: Final = 1 << 16
+_SMALL: Final = ("FP16", "BF16", "FP32", "FP64")
+# A server's text in a message: a name that looks like one, and never more. Everything else is told by its place.
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,63}")
+MOST_TENSORS: Final = 256
+MOST_DIMENSIONS: Final = 32
 _FORMATS: Final = {
     "BOOL": "?", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q", "INT8": "b", "INT16": "h", "INT32": "i",
     "INT64": "q", "FP16": "e", "FP32": "f", "FP64": "d",
@@ -57,18 +65,43 @@ class Match:
 def make_request(metadata: Mapping[str, Any], seed: int) -> Request:
     """Raises :class:`ProbeError` for a model whose inputs cannot be made up."""
     entries, parts = [], []
-    for tensor in metadata.get("inputs") or ():
-        name, kind = str(tensor.get("name")), str(tensor.get("datatype"))
-        shape = [_size(place, int(size)) for place, size in enumerate(tensor.get("shape") or ())]
-        part = _bytes(kind, math.prod(shape), f"{seed}/{name}", name)
+    for place, (name, kind, sizes) in enumerate(_inputs(metadata)):
+        shape = [_size(where, size) for where, size in enumerate(sizes)]
+        part = _bytes(kind, math.prod(shape), f"{seed}/{name}", _shown(name, place))
         parts.append(part)
         entries.append({"name": name, "datatype": kind, "shape": shape, "parameters": {"binary_data_size": len(part)}})
+        if sum(map(len, parts)) > LARGEST_INPUT:
+            raise ProbeError(f"one input takes more than {LARGEST_INPUT >> 20} MiB")
     if not entries:
         raise ProbeError("the server names no inputs")
-    if sum(len(part) for part in parts) > LARGEST_INPUT:
-        raise ProbeError(f"one input takes more than {LARGEST_INPUT >> 20} MiB")
     head = json.dumps({"id": PROBE_REQUEST_ID, "inputs": entries, "parameters": {"binary_data_output": True}}).encode()
     return Request(head + b"".join(parts), len(head))
+
+
+def _inputs(metadata: Mapping[str, Any]) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Name, type and shape of each. Raises :class:`ProbeError`."""
+    try:
+        tensors = list(metadata.get("inputs") or ())[: MOST_TENSORS + 1]
+        found = [(str(one["name"]), str(one["datatype"]), _shape(one.get("shape") or ())) for one in tensors]
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ProbeError("its metadata is not of the form that Triton gives") from error
+    if len(found) > MOST_TENSORS:
+        raise ProbeError(f"it names more than {MOST_TENSORS} inputs")
+    return found
+
+
+def _shape(sizes: Any) -> tuple[int, ...]:
+    """Raises :class:`ValueError` and :class:`TypeError`."""
+    if len(sizes) > MOST_DIMENSIONS:
+        raise ValueError(f"more than {MOST_DIMENSIONS} dimensions")
+    shape = tuple(map(int, sizes))
+    if not all(-1 <= size < 1 << 31 for size in shape):
+        raise ValueError("no size of a tensor")
+    return shape
+
+
+def _shown(name: str, place: int) -> str:
+    return name if _NAME.fullmatch(name) else f"number {place + 1}"
 
 
 def _size(place: int, size: int) -> int:
@@ -78,25 +111,28 @@ def _size(place: int, size: int) -> int:
 
 
 def _bytes(kind: str, count: int, seed: str, name: str) -> bytes:
-    if count > LARGEST_INPUT:
+    table = _table(kind)
+    if table is None:
+        raise ProbeError(f"input {name} is of a type that is not known")
+    if count * max(map(len, table)) > LARGEST_INPUT:
         raise ProbeError(f"input {name} takes more than {LARGEST_INPUT >> 20} MiB")
     noise = hashlib.shake_128(seed.encode()).digest(count)
+    # In pieces: the server says how many numbers there are, and other threads must have their turns.
+    made = b"".join(b"".join(map(table.__getitem__, noise[at : at + _PIECE])) for at in range(0, count, _PIECE))
+    # The first of a mask must not be masked.
+    return made if kind in _SMALL or kind == "BYTES" or not count else table[1] + made[len(table[1]) :]
+
+
+@functools.cache
+def _table(kind: str) -> Sequence[bytes] | None:
+    """What each byte of noise becomes. 0 and 1 are in every vocabulary, and floating point goes from -1 to 1."""
     if kind == "BYTES":
-        return b"".join(struct.pack("<I", 1) + str(byte & 1).encode() for byte in noise)
+        return [struct.pack("<I", 1) + str(byte & 1).encode() for byte in range(256)]
     if kind == "BF16":
-        return b"".join(struct.pack("<f", _small(byte))[2:] for byte in noise)
+        return [struct.pack("<f", byte / 127.5 - 1)[2:] for byte in range(256)]
     if kind not in _FORMATS:
-        raise ProbeError(f"input {name} is of type {kind}")
-    form = f"<{count}{_FORMATS[kind]}"
-    if kind in ("FP16", "FP32", "FP64"):
-        return struct.pack(form, *map(_small, noise))
-    # 0 and 1 are in every vocabulary, and the first of a mask must not be masked.
-    return struct.pack(form, *(1 if place == 0 else byte & 1 for place, byte in enumerate(noise)))
-
-
-def _small(byte: int) -> float:
-    """From -1 to 1."""
-    return byte / 127.5 - 1
+        return None
+    return [struct.pack(f"<{_FORMATS[kind]}", byte / 127.5 - 1 if kind in _SMALL else byte & 1) for byte in range(256)]
 
 
 def read_answer(body: bytes, json_bytes: int | None) -> dict[str, Tensor]:
@@ -107,15 +143,19 @@ def read_answer(body: bytes, json_bytes: int | None) -> dict[str, Tensor]:
         place, found = json_bytes or len(body), {}
         for output in head["outputs"]:
             size = (output.get("parameters") or {}).get("binary_data_size")
-            kind, shape = output["datatype"], tuple(int(one) for one in output["shape"])
+            kind, shape = output["datatype"], _shape(output["shape"])
             if size is None:
                 values = _numbers(output.get("data"))
+            elif (size := int(size)) < 0:
+                raise ValueError("no size of an output")
             else:
-                values = _values(kind, body[place : place + int(size)])
-                place += int(size)
+                values = _values(kind, body[place : place + size])
+                place += size
             found[str(output["name"])] = Tensor(shape, values)
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise ProbeError(f"its answer cannot be read: {error!r}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error) as error:
+        raise ProbeError("its answer cannot be read") from error
+    if len(found) > MOST_TENSORS:
+        raise ProbeError(f"its answer has more than {MOST_TENSORS} outputs")
     return found
 
 
@@ -136,13 +176,13 @@ def _values(kind: str, raw: bytes) -> tuple[float, ...]:
 
 def match(first: Mapping[str, Tensor], second: Mapping[str, Tensor], same_model: bool) -> Match:
     """How ``second`` answers beside ``first``. Shapes may differ only between models that are not the same."""
-    for name, tensor in first.items():
-        other = second.get(name)
+    for place, (name, tensor) in enumerate(first.items()):
+        other, shown = second.get(name), _shown(name, place)
         if other is None or other.shape != tensor.shape:
             shape = "is missing" if other is None else f"has shape {list(other.shape)} instead of {list(tensor.shape)}"
-            return Match(flaw=f"output {name} {shape}") if same_model else Match()
+            return Match(flaw=f"output {shown} {shape}") if same_model else Match()
         if _spoilt(tensor.values, other.values):
-            return Match(flaw=f"output {name} holds numbers that are not finite")
+            return Match(flaw=f"output {shown} holds numbers that are not finite")
     pairs = [_finite(tensor.values, second[name].values) for name, tensor in first.items()]
     cosines = [_cosine(mine, theirs) for mine, theirs in pairs if mine]
     return Match(similarity=min(cosines, default=None))

@@ -71,14 +71,15 @@ class Prober:
         """Raises what the stable revision's failure raises: it says nothing of the candidate. Another input is next
         then: it may be this one that the model refuses."""
         seed = window.tries
-        request = make_request(metadata, seed)
+        request = await self._client.apart(make_request, metadata, seed)
         if seed % 2:
             theirs = await self._try(ends[1], question.model, request)
             mine = await self._client.infer(ends[0], question.model, request)
         else:
             mine = await self._client.infer(ends[0], question.model, request)
             theirs = await self._try(ends[1], question.model, request)
-        window.probed(self._clock(), _compared(mine, theirs, question.limits.similarity is not None))
+        same_model = question.limits.similarity is not None
+        window.probed(self._clock(), await self._client.apart(_compared, mine, theirs, same_model))
 
     async def _try(self, address: str, model: str, request: Request) -> Answered | str:
         """The answer, or what went wrong."""

@@ -11,9 +11,11 @@ import structlog
 from enginewright.clients.errors import ClientError
 from enginewright.core.observed import ObjectView, PodView
 from enginewright.observe.keys import Key
+from enginewright.observe.pauses import Pauses
 from enginewright_builder.contract import QualityReport
 
 FRESH: Final = 10.0  # seconds that a reading serves
+LONGEST: Final = 300.0  # seconds between two readings of a monitor that does not report: each holds up a pass
 log = structlog.get_logger(__name__)
 
 
@@ -27,6 +29,7 @@ class QualityReader:
     def __init__(self, client: Reporting, clock: Callable[[], float]) -> None:
         self._client, self._clock = client, clock
         self._read: dict[Key, tuple[float, frozenset[str], Mapping[str, QualityReport]]] = {}
+        self._pauses: dict[Key, tuple[float, Pauses]] = {}
 
     async def reports(self, view: ObjectView, pods: Iterable[PodView]) -> Mapping[str, QualityReport]:
         """By pod, of those that are ready; one that does not answer is left out: no pass fails for want of it."""
@@ -36,7 +39,14 @@ class QualityReader:
         known = self._read.get(key)
         if known and known[1] == frozenset(asked):
             return known[2]
-        answers = await asyncio.gather(*(self._ask(name, ip) for name, ip in sorted(asked.items())))
+        self._pauses = {one: kept for one, kept in self._pauses.items() if now - kept[0] <= 2 * LONGEST}
+        pauses = self._pauses[key][1] if key in self._pauses else Pauses(first=2 * FRESH, longest=LONGEST)
+        self._pauses[key] = (now, pauses)
+        places = {f"{name} {ip}": (name, ip) for name, ip in asked.items()}
+        due = pauses.due(places, now)
+        answers = await asyncio.gather(*(self._ask(*places[one]) for one in due))
+        for one, (_, report) in zip(due, answers, strict=True):
+            pauses.told(one, report is not None, now)
         found = {name: report for name, report in answers if report is not None}
         self._read[key] = (now, frozenset(asked), found)
         return found

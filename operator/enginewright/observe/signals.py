@@ -1,8 +1,9 @@
 """Queue depth, once a second for each object that wants it, and a wake-up as soon as it asks for other replicas.
 
-One task an object. A round asks all its ready replicas at once and gives up on the slow ones; what is missing is
-counted as missing, never as zero. Between passes the pure scaling rule runs on every new sample, so that a pass
-runs when there is something to do and a quiet queue costs the apiserver nothing.
+One task an object. A round asks all its ready replicas at once, but those that have failed before are asked less often
+(see :class:`Pauses`), and gives up on the slow ones; what is missing is counted as missing, never as zero. Between
+passes the pure scaling rule runs on every new sample, so that a pass runs when there is something to do and a quiet
+queue costs the apiserver nothing.
 """
 
 from __future__ import annotations
@@ -168,9 +169,10 @@ class Signals:
         began = self._clock()
         grown, held = Growth(), None
         if target.prometheus:
-            pending = await self._ask_prometheus(key, target)
+            pending = await self._ask_prometheus(key, target, window)
         else:
-            metrics, held = await asyncio.gather(self._ask_replicas(target), self._ask_activators(target))
+            metrics, held = await asyncio.gather(self._ask_replicas(target, window),
+                                                 self._ask_activators(target, window))
             pending = {pod: answer.queued for pod, answer in metrics.items()}
             grown = window.arrived(began, metrics, target.replicas)
             if target.question is not None:
@@ -196,27 +198,32 @@ class Signals:
             self._wake(key)
         watched.reason = decision.reason
 
-    async def _ask_replicas(self, target: Target) -> Mapping[str, ReplicaMetrics]:
-        names = sorted(target.replicas)
+    async def _ask_replicas(self, target: Target, window: Window) -> Mapping[str, ReplicaMetrics]:
+        """Of those that may be asked. Each is remembered with its address: another one may have its name."""
+        now, found = self._clock(), {}
+        places = {f"{name} {address}": name for name, address in target.replicas.items()}
+        due = window.replicas.due(places, now)
         answers = await asyncio.gather(
-            *(self._triton.scrape(target.replicas[name]) for name in names), return_exceptions=True
+            *(self._triton.scrape(target.replicas[places[one]]) for one in due), return_exceptions=True
         )
-        found = {}
-        for name, answer in zip(names, answers, strict=True):
+        for one, answer in zip(due, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, ClientError):
                 raise answer
-            self._scraped("direct", isinstance(answer, ReplicaMetrics))
+            answered = isinstance(answer, ReplicaMetrics)
+            window.replicas.told(one, answered, now)
+            self._scraped("direct", answered)
             if isinstance(answer, ReplicaMetrics):
-                found[name] = answer
+                found[places[one]] = answer
         return found
 
-    async def _ask_activators(self, target: Target) -> float | None:
+    async def _ask_activators(self, target: Target, window: Window) -> float | None:
         """What they hold in all; None where none answers. While no replica is ready this takes a whole period, and
         ends as soon as a request is held: who waits for a cold start need not wait for the next round as well."""
         if self._activators is None or not target.activators:
             return None
         wait = 0.0 if target.replicas else self._period
-        asked = {asyncio.create_task(self._held(self._activators, one, wait)) for one in target.activators.values()}
+        due = window.activators.due(set(target.activators.values()), self._clock())
+        asked = {asyncio.create_task(self._held(self._activators, one, wait, window)) for one in due}
         told: list[float] = []
         try:
             while asked and not (wait and any(told)):
@@ -227,11 +234,13 @@ class Signals:
                 task.cancel()
         return sum(told) if told else None
 
-    async def _held(self, activators: ActivatorClient, address: str, wait: float) -> float | None:
+    async def _held(self, activators: ActivatorClient, address: str, wait: float, window: Window) -> float | None:
+        now = self._clock()
         try:
             held = await activators.held(address, wait)
         except ClientError:
             held = None
+        window.activators.told(address, held is not None, now)
         self._scraped("activator", held is not None)
         return held
 
@@ -246,14 +255,18 @@ class Signals:
         else:
             log.info("prometheus gives queue depth again", object=str(key))
 
-    async def _ask_prometheus(self, key: Key, target: Target) -> Mapping[str, float]:
-        try:
-            pending = await self._prometheus.pending(target.prometheus, key.namespace, key.name, target.matchers)
-        except ClientError as error:
-            self._scraped("prometheus", False)
-            self._say_of_prometheus(key, error)
+    async def _ask_prometheus(self, key: Key, target: Target, window: Window) -> Mapping[str, float]:
+        now, source = self._clock(), target.prometheus
+        if not window.prometheus.due({source}, now):
             return {}
-        self._scraped("prometheus", True)
-        self._say_of_prometheus(key, None)
+        pending: Mapping[str, float] | None = None
+        trouble: ClientError | None = None
+        try:
+            pending = await self._prometheus.pending(source, key.namespace, key.name, target.matchers)
+        except ClientError as error:
+            trouble = error
+        window.prometheus.told(source, trouble is None, now)
+        self._scraped("prometheus", trouble is None)
+        self._say_of_prometheus(key, trouble)
         # Pods that are gone stay in Prometheus for a while; those that are not ready yet are not asked.
-        return {pod: value for pod, value in pending.items() if pod in target.replicas}
+        return {pod: value for pod, value in (pending or {}).items() if pod in target.replicas}

@@ -14,6 +14,7 @@ from enginewright.core.scaling.latency import calm
 from enginewright.core.scaling.lost import added, found_queued
 from enginewright.core.scaling.seen import never_idle
 from enginewright.observe.arrivals import Arrivals, Growth
+from enginewright.observe.pauses import Pauses
 
 # Samples that are kept as they are: smoothing and bursts look at these.
 SAMPLES: Final = 120
@@ -37,7 +38,8 @@ UNANSWERED: Final = 5
 
 
 class Window:
-    """``started`` is seconds on the monotonic clock of all times here."""
+    """``started`` is seconds on the monotonic clock of all times here. ``replicas``, ``activators`` and ``prometheus``
+    say which of them may be asked."""
 
     def __init__(self, started: float) -> None:
         self._started = started
@@ -56,6 +58,9 @@ class Window:
         self._probed: deque[float] = deque(maxlen=1000)
         self._unanswered = 0
         self._failed = 0
+        self.replicas, self.prometheus = Pauses(), Pauses()
+        # Requests are waiting there for the first replica.
+        self.activators = Pauses(longest=5.0)
 
     def add(self, sample: Sample) -> None:
         sample = replace(sample, queued=found_queued(sample))

@@ -90,6 +90,10 @@ BROKEN = (
            "spec.quality.rollback", "true", "set it to false"),
     Broken("prometheus without address", {**SOURCE, "autoscaling": {"maxReplicas": 2, "source": "prometheus"}},
            "spec.autoscaling.source", "prometheus", "add prometheus.url", "add prometheus.url"),
+    Broken("another namespace's queue", {**SOURCE, "autoscaling": {
+        "maxReplicas": 2, "source": "prometheus", "prometheus": {
+            "url": "http://p:9090", "labels": 'a="b", namespace="other"'}}},
+           "spec.autoscaling.prometheus.labels", "other", "labels other than", "a label that the operator sets"),
     Broken("none by what Prometheus tells", {**SOURCE, "autoscaling": {
         "minReplicas": 0, "maxReplicas": 2, "source": "prometheus", "prometheus": {"url": "http://p:9090"}}},
            "spec.autoscaling.minReplicas", "0", "set source to direct", "minReplicas 0 needs source direct"),

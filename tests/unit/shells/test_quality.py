@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from aiohttp import web
@@ -57,14 +57,21 @@ async def test_a_report_in_pieces_comes_whole() -> None:
 
 
 @pytest.mark.parametrize(("body", "status", "says"), [
-    ("", 500, "answered 500"), ("{", 200, "not JSON"), ('{"metric":1}', 200, "expected str"),
+    ("", 500, "answered 500"), ("{", 200, "not of the form"), ('{"metric":1}', 200, "not of the form"),
     (QualityReport(metric="m", tolerance=0.1, samples=2, total=2.5).to_json(), 200, "cannot add up to 2.5"),
     (QualityReport(metric="m", tolerance=0.1, samples=2, total=-1).to_json(), 200, "cannot add up to -1"),
-    ("x" * 100_000, 200, "not JSON"),
+    ("x" * 100_000, 200, "more than 8192 bytes"),
 ])
 async def test_what_is_no_report(body: str, status: int, says: str) -> None:
     with pytest.raises(ClientError, match=says):
         await asked(body, status)
+
+
+@pytest.mark.parametrize(("problem", "shown"), [
+    ("no memory", "no memory"), ("x" * 301, "its log says what is wrong"), ("a\nb", "its log says what is wrong"),
+])
+async def test_a_problem_is_one_short_line(problem: str, shown: str) -> None:
+    assert (await asked(replace(REPORT, problem=problem).to_json())).problem == shown
 
 
 async def test_nobody_there() -> None:
@@ -107,3 +114,17 @@ async def test_a_reading_serves_for_a_while_unless_pods_change() -> None:
     await reader.reports(view(), [pod("a"), pod("b")])
     assert told.asked[-2:] == ["ip-a", "ip-b"]
     assert len(told.asked) == 6
+
+
+async def test_a_silent_monitor_is_asked_less_and_less_and_others_as_before() -> None:
+    told, now = Told(silent={"ip-a"}), [0.0]
+    reader = QualityReader(told, lambda: now[0])
+    for _ in range(20):
+        await reader.reports(view(), [pod("a"), pod("b")])
+        now[0] += FRESH
+    assert told.asked.count("ip-b") == 20
+    # At 0, 10, 30, 70 and 150 seconds.
+    assert told.asked.count("ip-a") == 5
+    told.silent.clear()
+    now[0] += 1000.0
+    assert await reader.reports(view(), [pod("a"), pod("b")]) == {"a": REPORT, "b": REPORT}

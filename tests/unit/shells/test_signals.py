@@ -333,7 +333,12 @@ async def test_prometheus_that_is_away_is_told_once(signals: Signals, heard: Hea
     with capture_logs() as logs:
         signals.watch(KEY, Target(replicas={"pod-1": "127.0.0.1"}, current=1,
                                   prometheus=f"http://127.0.0.1:{unused_tcp_port}"))
-        await until(lambda: len(heard.scrapes) >= 3)
+
+        def asked_again() -> bool:
+            heard.now += 60.0
+            return len(heard.scrapes) >= 3
+
+        await until(asked_again)
     assert [entry["event"] for entry in logs] == ["prometheus gave no queue depth"]
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.clients.errors import TransientError
-from enginewright.clients.pods import LARGEST_PAGE
+from enginewright.clients.page import LARGEST_PAGE
 from enginewright.clients.signals import NoSignalError
 from enginewright.clients.triton import TritonClient, parse_metrics
 
-PAGE = """# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
+PAGE = b"""# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
 # TYPE nv_inference_request_success counter
 nv_inference_request_success{model="minilm",version="1"} 12
 # HELP nv_inference_request_failure Number of failed inference requests, all batch sizes
@@ -41,7 +41,7 @@ def test_pending_is_summed_over_versions_and_survives_the_zero_twin() -> None:
     assert metrics.successes == {"minilm": 12.0}
 
 
-SUMMARY = """nv_inference_pending_request_count{model="m",version="1"} 0
+SUMMARY = b"""nv_inference_pending_request_count{model="m",version="1"} 0
 nv_inference_request_duration_us{model="m",version="1"} 3000
 nv_inference_queue_duration_us{model="m",version="1"} 1000
 nv_inference_queue_duration_us{model="n",version="1"} 500
@@ -68,16 +68,16 @@ def test_what_the_client_gave_up_and_what_a_full_queue_turned_away_is_no_fault_o
     assert parse_metrics(PAGE).broken == 3.0
 
 
-@pytest.mark.parametrize("page", ["", "# only comments\n", "nv_inference_request_success{model=\"m\"} 1\n"])
-def test_a_page_without_queue_depth_is_no_signal_and_not_zero(page: str) -> None:
+@pytest.mark.parametrize("page", [b"", b"# only comments\n", b"nv_inference_request_success{model=\"m\"} 1\n"])
+def test_a_page_without_queue_depth_is_no_signal_and_not_zero(page: bytes) -> None:
     with pytest.raises(NoSignalError):
         parse_metrics(page)
 
 
-@given(st.text(max_size=200))
-def test_any_text_is_parsed_or_refused(text: str) -> None:
+@given(st.binary(max_size=200))
+def test_any_text_is_parsed_or_refused(text: bytes) -> None:
     try:
-        parse_metrics("nv_inference_pending_request_count" + text)
+        parse_metrics(b"nv_inference_pending_request_count" + text)
     except NoSignalError:
         return
 
@@ -106,7 +106,7 @@ async def serve() -> AsyncIterator[Callable[[Handler], Awaitable[int]]]:
 
 async def test_scrape(serve: Callable[[Handler], Awaitable[int]]) -> None:
     async def answer(_: web.Request) -> web.Response:
-        return web.Response(text=PAGE)
+        return web.Response(body=PAGE)
 
     async with TritonClient() as client:
         assert (await client.scrape("127.0.0.1", await serve(answer))).queued == 12.0
@@ -117,7 +117,7 @@ async def test_a_replica_that_hangs_is_given_up_on(serve: Callable[[Handler], Aw
 
     async def answer(_: web.Request) -> web.Response:
         await release.wait()
-        return web.Response(text=PAGE)
+        return web.Response(body=PAGE)
 
     port = await serve(answer)
     async with TritonClient(deadline=0.05) as client:
@@ -133,10 +133,10 @@ async def test_replicas_that_hang_keep_no_other_waiting(serve: Callable[[Handler
     async def hang(_: web.Request) -> web.Response:
         asked.release()
         await release.wait()
-        return web.Response(text=PAGE)
+        return web.Response(body=PAGE)
 
     async def answer(_: web.Request) -> web.Response:
-        return web.Response(text=PAGE)
+        return web.Response(body=PAGE)
 
     hanging, answering = await serve(hang), await serve(answer)
     async with TritonClient(deadline=60) as client, asyncio.TaskGroup() as group, asyncio.timeout(30):
@@ -150,7 +150,7 @@ async def test_replicas_that_hang_keep_no_other_waiting(serve: Callable[[Handler
 
 async def test_an_error_page_is_no_metrics_page(serve: Callable[[Handler], Awaitable[int]]) -> None:
     async def answer(_: web.Request) -> web.Response:
-        return web.Response(status=503, text=PAGE)
+        return web.Response(status=503, body=PAGE)
 
     async with TritonClient() as client:
         with pytest.raises(TransientError, match="answered 503"):
@@ -162,7 +162,7 @@ async def test_an_endless_page_is_refused(serve: Callable[[Handler], Awaitable[i
         return web.Response(body=b"x" * (LARGEST_PAGE + 1))
 
     async with TritonClient(deadline=30) as client:
-        with pytest.raises(NoSignalError, match="larger than"):
+        with pytest.raises(TransientError, match="more than"):
             await client.scrape("127.0.0.1", await serve(answer))
 
 

@@ -6,14 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from enginewright.core.promql import MATCHERS_PATTERN
 from enginewright.core.spec.base import Remedy, SpecModel
 from enginewright.core.spec.gateway import GatewaySpec
 from enginewright.core.spec.scaling_limits import ScalingPolicySpec, ScheduleSpec
 
 PrometheusUrl = Annotated[
     str,
-    Field(max_length=512, pattern=r"^https?://[^\s/?#@]+(/\S*)?$"),
-    Remedy("write the base address, such as http://prometheus.monitoring:9090"),
+    Field(max_length=512, pattern=r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~:+,=-]*)*$"),
+    Remedy("write the base address without user, query and fragment, such as http://prometheus.monitoring:9090"),
+]
+Matchers = Annotated[
+    str,
+    Field(max_length=512, pattern=MATCHERS_PATTERN),
+    Remedy('write label matchers with double quotes and commas between them, such as cluster="eu-1",tier=~"a|b"'),
 ]
 
 
@@ -77,8 +83,8 @@ class PrometheusSpec(SpecModel):
 
     url: PrometheusUrl
     """Base address of Prometheus."""
-    labels: str = Field(default="", max_length=512)
-    """Label matchers added to the query, such as cluster="eu-1". Namespace and model are added by the operator."""
+    labels: Matchers = ""
+    """Label matchers added to the query, such as cluster="eu-1",tier=~"a|b". The operator adds namespace and pod."""
 
 
 class AutoscalingSpec(SpecModel):

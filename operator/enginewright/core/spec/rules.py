@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from enginewright.core.promql import RESERVED, RESERVED_PATTERN
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 
 
@@ -181,5 +182,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="self.minReplicas > 0 || self.source == 'direct'",
              message="minReplicas 0 needs source direct: only replicas themselves tell that no request comes; set "
                      "source to direct, or minReplicas to 1 or more", field=".minReplicas"),
+    ),
+    "spec.autoscaling.prometheus": (
+        Rule(rule=f"!has(self.labels) || !self.labels.matches(r'{RESERVED_PATTERN}')",
+             message="labels names a label that the operator sets; write matchers of labels other than "
+                     f"{', '.join(RESERVED)}", field=".labels"),
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from enginewright.core import mig
+from enginewright.core import mig, promql
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
@@ -71,6 +71,12 @@ def _replicas(spec: Spec) -> Iterator[Problem]:
     if (scaling.source == "prometheus") != (scaling.prometheus is not None):
         yield _problem("spec.autoscaling.source", scaling.source, "does not go with the block prometheus",
                        "add prometheus.url for source prometheus, or set source to direct and remove the block")
+    if scaling.prometheus is not None:
+        try:
+            promql.matchers_of(scaling.prometheus.labels)
+        except promql.MatcherError as error:
+            yield _problem("spec.autoscaling.prometheus.labels", scaling.prometheus.labels, str(error),
+                           f"write matchers of labels other than {', '.join(promql.RESERVED)}")
     if scaling.min_replicas == 0 and scaling.source != "direct":
         yield _problem("spec.autoscaling.minReplicas", 0, "needs source direct: only replicas themselves tell that no "
                        "request comes", "set source to direct, or minReplicas to 1 or more")

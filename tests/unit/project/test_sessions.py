@@ -1,0 +1,88 @@
+"""Which files make HTTP clients: each of them says what it does with redirects, and no other file needs to be read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = [*(ROOT / "operator/enginewright").rglob("*.py"), *(ROOT / "builders/enginewright_builder").rglob("*.py")]
+# What makes a client, or is one, of the libraries that follow redirects; aiohttp and requests do so by default.
+CLIENTS = {
+    "aiohttp": {"ClientSession", "request", "TCPConnector"},
+    "requests": {"Session", "session", "get", "post", "put", "patch", "delete", "head", "options", "request"},
+    "httpx": {"Client", "AsyncClient", "get", "post", "put", "patch", "delete", "head", "options", "request", "stream"},
+    "urllib.request": {"urlopen", "build_opener", "OpenerDirector", "Request", "urlretrieve"},
+    "urllib3": {"PoolManager", "ProxyManager", "request", "connection_from_url"},
+}
+ALLOWED = {
+    # These follow none.
+    "operator/enginewright/clients/direct.py": {"aiohttp.ClientSession", "aiohttp.TCPConnector"},
+    "operator/enginewright/clients/bounded.py": {"requests.Session"},
+    "operator/enginewright/activator/http_proxy.py": {"aiohttp.TCPConnector"},
+    "builders/enginewright_builder/sources/registry.py": {"httpx.Client"},
+    "builders/enginewright_builder/triton/server.py": {"httpx.AsyncClient"},
+    # A source by https:// is fetched with redirects, each of which is checked.
+    "builders/enginewright_builder/sources/https.py": {"httpx.Client"},
+}
+
+
+def clients_in(tree: ast.AST) -> Iterator[str]:
+    """``library.name`` of each that is imported or read, by whatever name the file has for the library."""
+    libraries = dict(pair for node in ast.walk(tree) for pair in _imported(node))
+    for whole in libraries.values():
+        library, _, name = whole.rpartition(".")
+        if name in CLIENTS.get(library, ()):
+            yield whole
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            library = _library(node.value, libraries)
+            if node.attr in CLIENTS.get(library, ()):
+                yield f"{library}.{node.attr}"
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The file's names for what it imports."""
+    if isinstance(node, ast.Import):
+        for name in node.names:
+            top = name.name.split(".")[0]
+            yield (name.asname, name.name) if name.asname else (top, top)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        for name in node.names:
+            yield name.asname or name.name, f"{node.module}.{name.name}"
+
+
+def _library(node: ast.expr, libraries: dict[str, str]) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_library(node.value, libraries)}.{node.attr}"
+    return libraries.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+
+def test_only_files_that_are_known_make_clients() -> None:
+    found = {str(path.relative_to(ROOT)): names for path in SOURCES
+             if (names := set(clients_in(ast.parse(path.read_text()))))}  # fmt: skip
+    assert found == ALLOWED
+
+
+def test_redirects_are_asked_for_in_one_place_only() -> None:
+    asking = [str(path.relative_to(ROOT)) for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))
+              if isinstance(node, ast.keyword) and node.arg in ("follow_redirects", "allow_redirects")
+              and not (isinstance(node.value, ast.Constant) and node.value.value is False)]  # fmt: skip
+    assert asking == ["builders/enginewright_builder/sources/https.py"]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("import aiohttp\naiohttp.ClientSession()", {"aiohttp.ClientSession"}),
+    ("import aiohttp as a\na.ClientSession()", {"aiohttp.ClientSession"}),
+    ("from aiohttp import ClientSession as C", {"aiohttp.ClientSession"}),
+    ("import requests\nrequests.get('x')", {"requests.get"}),
+    ("import requests\nclass C(requests.Session): ...", {"requests.Session"}),
+    ("import urllib.request\nurllib.request.urlopen('x')", {"urllib.request.urlopen"}),
+    ("from urllib import request\nrequest.urlopen('x')", {"urllib.request.urlopen"}),
+    ("import httpx\nhttpx.Client()", {"httpx.Client"}), ("from aiohttp import web\nweb.Request", set()),
+])
+def test_clients_are_found(text: str, found: set[str]) -> None:
+    assert set(clients_in(ast.parse(text))) == found
