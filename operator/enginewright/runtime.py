@@ -84,13 +84,14 @@ class Operator:
             triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped,
             prober=Prober(probes, time.monotonic), activators=activators,
         )  # fmt: skip
+        self.schema = ServedSchema(kube)
         recorder = EventRecorder(kube, socket.gethostname())
         parts = Parts(
             world=World(kube, lambda: datetime.now(UTC), time.monotonic,
                         NodeReader(kube, time.monotonic) if options.config.observe_nodes else None,
                         QualityReader(quality, time.monotonic) if quality else None),
             actor=Actor(kube, metrics.acted),
-            reporter=Reporter(kube, recorder, metrics.status_writes.inc),
+            reporter=Reporter(kube, recorder, self.schema, metrics.status_writes.inc),
             signals=self.signals,
             known=self.known,
             exposed=Exposed(),
@@ -103,7 +104,6 @@ class Operator:
         self.resync = Resync(
             kube, self.queue, self.known, metrics, namespaces=options.namespaces, period=options.resync
         )
-        self.schema = ServedSchema(kube)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.watcher = Watcher(
             Translator(self.known), wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),

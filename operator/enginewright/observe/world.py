@@ -46,10 +46,20 @@ from enginewright.core.request import needed_claims
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.fleet import is_fleet
-from enginewright.observe.fields import Raw, annotations_of, controlled_by, is_deleting, labels_of, name_of
+from enginewright.observe.fields import (
+    Raw,
+    annotations_of,
+    controlled_by,
+    controller_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    section,
+    uid_of,
+)
 from enginewright.observe.fleet import SERVICE_NAME, observe_front, observe_members
 from enginewright.observe.nodes import NodeReader, wanted
-from enginewright.observe.pods import JOB_NAME, pod_view
+from enginewright.observe.pods import pod_view
 from enginewright.observe.quality import QualityReader
 from enginewright.observe.reports import JobReports
 from enginewright.observe.routes import observe_routes
@@ -134,6 +144,7 @@ class World:
                 **_applied(DEPLOYMENT, (raw for raw in holding if not is_deleting(raw))),
                 **{key: value for resource, raws in routes.items() for key, value in _applied(resource, raws).items()},
             },
+            specs=_specs({SERVICE: services, DISRUPTION_BUDGET: budgets, **routes}),
             gateway=gateway,
         )  # fmt: skip
         if self._quality is not None and spec is not None and spec.quality is not None:
@@ -152,7 +163,8 @@ class World:
         applied = [front.applied, *(_applied(resource, raws) for resource, raws in routes.items())]
         return Observed(now=self._wall(), monotonic=self._monotonic(), fleet=fleet, service=front.service,
                         endpoints=front.endpoints, gateway=gateway,
-                        applied={key: value for found in applied for key, value in found.items()})
+                        applied={key: value for found in applied for key, value in found.items()},
+                        specs={**front.specs, **_specs(routes)})
 
     async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
         """Children of this very object: one of the same name that was deleted may have left some behind."""
@@ -174,10 +186,11 @@ class World:
         return await observe_routes(self._kube, view, gateway)
 
     async def _jobs(self, namespace: str, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
+        """Each with the pods that its controller has made: anybody may label a pod as one of the Job's."""
         pods_of: dict[str, list[Raw]] = defaultdict(list)
         for pod in pods:
-            pods_of[labels_of(pod).get(JOB_NAME, "")].append(pod)
-        return tuple(await _together(*(self._job(namespace, job, pods_of[name_of(job)]) for job in jobs)))
+            pods_of[controller_of(pod)].append(pod)
+        return tuple(await _together(*(self._job(namespace, job, pods_of[uid_of(job)]) for job in jobs)))
 
     async def _job(self, namespace: str, job: Raw, pods: list[Raw]) -> JobView:
         outcome = await self._reports.outcome(namespace, pods)
@@ -237,6 +250,10 @@ class World:
 
 def _component(raw: Raw) -> str:
     return labels_of(raw).get(labels.COMPONENT, "")
+
+
+def _specs(found: Mapping[Resource, Iterable[Raw]]) -> Mapping[str, Raw]:
+    return {f"{resource.kind}/{name_of(raw)}": section(raw, "spec") for resource, raws in found.items() for raw in raws}
 
 
 def _applied(resource: Resource, found: Iterable[Raw]) -> Mapping[str, str]:
