@@ -248,7 +248,8 @@ def test_11_a_retired_record_is_replaced_in_one_write() -> None:
     """It was deleted and made again: whoever read in between found no engine, and built one."""
     cluster = serving("Canary")
     (fingerprint,) = cluster.records
-    cluster.records[fingerprint] = dataclasses.replace(cluster.records[fingerprint], unreferenced=START.replace(year=2025))
+    found = cluster.records[fingerprint]
+    cluster.records[fingerprint] = dataclasses.replace(found, unreferenced=START.replace(year=2025))
     plan = cluster.plan()
     writes = [action for action in plan.actions if isinstance(action, Create | Replace)]
     assert [type(write) for write in writes] == [Replace]
