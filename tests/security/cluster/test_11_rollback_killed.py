@@ -50,8 +50,9 @@ async def candidate(models: Models, kubelet: FakeKubelet, name: str, old: str) -
     """The new revision, when its replica has been given to a node and is held there."""
 
     async def starts() -> str:
-        (new,) = await revisions(models, name) - {old}
-        assert any(pod.startswith(f"{name}-{new}-") for pod in kubelet.started)
+        found = await revisions(models, name) - {old}
+        assert any(pod.startswith(f"{name}-{new}-") for pod in kubelet.started for new in found)
+        (new,) = found
         return new
 
     return await eventually(starts)

@@ -495,11 +495,9 @@ class Cluster:
         elif kind == "ConfigMap":
             self.requests.pop(name, None)
             self.kept = {key: kept for key, kept in self.kept.items() if name != f"{self.name}-{key}"}
-            self.records = {
-                key: record
-                for key, record in self.records.items()
-                if not name.startswith(f"engine-{labels.fingerprint_label(key)}-")
-            }
+            for key in list(self.records):  # another object may share them
+                if name.startswith(f"engine-{labels.fingerprint_label(key)}-"):
+                    del self.records[key]
 
     def act_delete_deployment(self, name: str) -> None:
         """As somebody with kubectl would."""
