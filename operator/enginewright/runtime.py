@@ -90,6 +90,7 @@ class Operator:
             prober=Prober(probes, time.monotonic), activators=activators,
         )  # fmt: skip
         self.logs = LogReader(kube, self.queue.add)
+        self.schema = ServedSchema(kube)
         recorder = EventRecorder(kube, socket.gethostname())
         parts = Parts(
             world=World(
@@ -99,7 +100,7 @@ class Operator:
                 quality=QualityReader(quality, time.monotonic) if quality else None,
             ),
             actor=Actor(kube, metrics.acted),
-            reporter=Reporter(kube, recorder, metrics.status_writes.inc),
+            reporter=Reporter(kube, recorder, self.schema, metrics.status_writes.inc),
             signals=self.signals,
             known=self.known,
             exposed=Exposed(),
@@ -112,7 +113,6 @@ class Operator:
         self.resync = Resync(
             kube, self.queue, self.known, metrics, namespaces=options.namespaces, period=options.resync
         )
-        self.schema = ServedSchema(kube)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.watcher = Watcher(
             Translator(self.known), wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),

@@ -30,6 +30,7 @@ from enginewright.core.plan import (
     MarkRecord,
     ReleaseBuild,
     RenewBuild,
+    Replace,
     Scale,
 )
 from enginewright.tracing import Attribute, handed_on, note, span
@@ -77,8 +78,8 @@ class Actor:
                 return await self._renew(namespace, action)
             case ReleaseBuild():
                 return await self._release(namespace, action)
-            case MarkRecord():
-                return await self._mark(namespace, action)
+            case Replace() | MarkRecord():
+                return await self._change(namespace, action)
 
     async def _apply(self, namespace: str, action: Apply) -> None:
         try:
@@ -167,11 +168,17 @@ class Actor:
             return False
         return True
 
-    async def _mark(self, namespace: str, action: MarkRecord) -> bool:
-        annotation = {labels.UNREFERENCED: timestamp(action.since) if action.since else None}
-        body = {"metadata": {"resourceVersion": action.version, "annotations": annotation}}
+    async def _change(self, namespace: str, action: Replace | MarkRecord) -> bool:
+        """False where the object has changed since it was read: the next pass looks again."""
+        if isinstance(action, MarkRecord):
+            since = timestamp(action.since) if action.since else None
+            body: Mapping[str, Any] = {"metadata": {"name": action.name, "annotations": {labels.UNREFERENCED: since}}}
+            resource = CONFIG_MAP
+        else:
+            body, resource = action.manifest, resource_of_manifest(action.manifest)
+        metadata = {**body["metadata"], "resourceVersion": action.version}
         try:
-            await self._kube.patch(CONFIG_MAP, namespace, action.name, body)
+            await self._kube.patch(resource, namespace, metadata["name"], {**body, "metadata": metadata})
         except (ConflictError, NotFoundError):
             return False
         return True
@@ -199,7 +206,7 @@ def describe(action: Action) -> tuple[str, str, str]:
             return "mark", "ConfigMap", name
         case MakeKey(manifest=manifest):
             return "make", str(manifest["kind"]), str(manifest["metadata"]["name"])
-        case Apply(manifest=manifest) | Create(manifest=manifest):
+        case Apply(manifest=manifest) | Create(manifest=manifest) | Replace(manifest=manifest):
             return type(action).__name__.lower(), str(manifest["kind"]), str(manifest["metadata"]["name"])
         case Delete(kind=kind, name=name):
             return "delete", kind, name

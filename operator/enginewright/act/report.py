@@ -3,41 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from enginewright.clients.errors import ClientError, UnexpectedError
+from enginewright.clients.errors import ClientError, NotFoundError, RefusedError, UnexpectedError
 from enginewright.clients.events import EventRecorder, Subject
 from enginewright.clients.kube import KubeClient
 from enginewright.core.conditions import bad, find, merge
 from enginewright.core.observed import ObjectView
 from enginewright.core.plan import Event
 from enginewright.core.reasons import Condition, Reason
+from enginewright.core.spec.served import served
 from enginewright_builder.contract import to_plain
 
 
-class Reporter:
-    """``wrote`` is called after each status write."""
+class Schema(Protocol):
+    """``missing`` are paths of fields, as :func:`~enginewright.core.spec.served.missing_fields` gives them."""
 
-    def __init__(self, kube: KubeClient, events: EventRecorder, wrote: Callable[[], None]) -> None:
+    @property
+    def missing(self) -> tuple[str, ...]: ...
+
+    async def look(self) -> None: ...
+
+
+class Reporter:
+    """``schema`` knows what the cluster's CRD lacks; ``wrote`` is called after each status write."""
+
+    def __init__(self, kube: KubeClient, events: EventRecorder, schema: Schema, wrote: Callable[[], None]) -> None:
         self._kube = kube
         self._events = events
+        self._schema = schema
         self._wrote = wrote
 
-    async def status(self, view: ObjectView, status: Mapping[str, Any]) -> bool:
-        """Writes ``status`` if it differs from what ``view`` holds, and says whether it did. Raises
-        :class:`~enginewright.clients.errors.ClientError`; :class:`UnexpectedError` when the apiserver keeps something
-        else than was written, because every later pass would write again."""
+    async def status(self, view: ObjectView, status: Mapping[str, Any]) -> ObjectView:
+        """Writes ``status`` if it differs from what ``view`` holds, as far as the cluster's CRD has its fields, and
+        returns the object as it is then. Raises :class:`~enginewright.clients.errors.ClientError`;
+        :class:`UnexpectedError` when the apiserver keeps something else than was written, because every later pass
+        would write again."""
         wanted = plain(status)
-        if wanted == view.status:
-            return False
-        answer = await self._kube.apply_status(view.namespace, view.name, view.resource_version, wanted)
+        while True:
+            known = served(wanted, self._schema.missing)
+            if known == view.status:
+                return view
+            try:
+                view = await self._write(view, known)
+                if view.status == known:
+                    return view
+                raise UnexpectedError(
+                    f"status.{difference(known, view.status)} is not kept by the CRD as it was written")
+            except (RefusedError, UnexpectedError) as error:
+                if isinstance(error, NotFoundError) or not await self._learns():
+                    raise
+
+    async def _write(self, view: ObjectView, status: Mapping[str, Any]) -> ObjectView:
+        answer = await self._kube.apply_status(view.namespace, view.name, view.resource_version, status)
         self._wrote()
-        if (kept := answer.get("status") or {}) != wanted:
-            raise UnexpectedError(f"status.{difference(wanted, kept)} is not kept by the CRD as it was written")
-        return True
+        return replace(view, status=answer.get("status") or {},
+                       resource_version=str(answer["metadata"]["resourceVersion"]))
+
+    async def _learns(self) -> bool:
+        """Whether the CRD has been replaced since the last look."""
+        before = self._schema.missing
+        await self._schema.look()
+        return self._schema.missing != before
 
     async def events(self, view: ObjectView, events: Iterable[Event], log: FilteringBoundLogger) -> None:
         """Events are told once and may be lost; they never fail a pass."""

@@ -16,8 +16,9 @@ from enginewright.clients.errors import (
     UnexpectedError,
 )
 
-_TRANSIENT: Final = frozenset({401, 408, 425, 429})
-_REFUSED: Final = frozenset({400, 403, 410, 413, 422})
+# 410: a list or a watch took longer than the apiserver keeps old versions, and begins again.
+_TRANSIENT: Final = frozenset({401, 408, 410, 425, 429})
+_REFUSED: Final = frozenset({400, 403, 413, 422})
 # Server-side apply answers 500 to a manifest that does not fit the schema, where other writes answer 400 or 422.
 _BAD_APPLY: Final = "failed to create typed patch object"
 

@@ -405,13 +405,14 @@ class Observed:
     ``monotonic`` the clock of the signal window. ``pods`` serve, ``activators`` hold requests. ``records`` and
     ``leases`` are by fingerprint, those of the store that the spec names. ``applied`` maps ``Kind/name`` of the
     children that have no view of their own to look into (Service, PodDisruptionBudget, ResourceClaimTemplate, routes,
-    the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write.
-    ``versions`` has, by ``Kind/name``, what routes traffic: Services, routes, the activator's Deployment. ``kept``
-    is by revision, and read only where a pass may ask for it. ``gateway`` is read where the spec asks for one, or
-    revisions have Services that were made for one. ``nodes`` are those with GPUs, read where a replica or a build waits
-    for one or a revision is about to start; None where they are not known. ``quality`` is what the monitors of ready
-    replicas report, by pod, where the spec asks for them. Of a fleet there are only ``fleet``, its Service and who is
-    behind that."""
+    the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write; ``specs``
+    has the specs of those whose fields the apiserver keeps as they are written (not a Deployment's quantities), so that
+    an edit by somebody else is seen. ``versions`` has, by ``Kind/name``, what routes traffic: Services, routes, the
+    activator's Deployment. ``kept`` is by revision, and read only where a pass may ask for it. ``gateway`` is read
+    where the spec asks for one, or revisions have Services that were made for one. ``nodes`` are those with GPUs, read
+    where a replica or a build waits for one or a revision is about to start; None where they are not known. ``quality``
+    is what the monitors of ready replicas report, by pod, where the spec asks for them. Of a fleet there are only
+    ``fleet``, its Service and who is behind that."""
 
     now: datetime
     monotonic: float = 0.0
@@ -428,6 +429,7 @@ class Observed:
     signals: SignalWindow | None = None
     applied: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, Version] = field(default_factory=dict)
+    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gateway: GatewayView = field(default_factory=GatewayView)
     nodes: tuple[NodeView, ...] | None = None
     quality: Mapping[str, QualityReport] = field(default_factory=dict)

@@ -54,10 +54,21 @@ class MakeKey:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replace:
+    """Write ``manifest`` over the object of that name in one write, as long as its resourceVersion is ``version``:
+    whoever reads meanwhile finds the old object or the new one. An annotation that is None goes."""
+
+    manifest: Manifest
+    version: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Delete:
     """Background deletion; gone already is success. ``uid`` and ``version`` (the resourceVersion) are preconditions
     where given. With ``generation`` a later resourceVersion will do while the object has this generation: its status
-    has changed, and its spec has not."""
+    has changed, and its spec has not. ``spent`` says that nothing will read the object again, and that no later pass
+    would look for it: see :attr:`Plan.first`."""
 
     api_version: str
     kind: str
@@ -66,6 +77,7 @@ class Delete:
     uid: str = ""
     version: str = ""
     generation: int = 0
+    spent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +133,7 @@ class MarkRecord:
     why: str
 
 
-Action = Apply | Create | MakeKey | Delete | Scale | ClaimBuild | RenewBuild | ReleaseBuild | MarkRecord
+Action = Apply | Create | Replace | MakeKey | Delete | Scale | ClaimBuild | RenewBuild | ReleaseBuild | MarkRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,12 +155,20 @@ class Plan:
 
     ``building`` are the actions that get an engine, ``serving`` those that run, scale and reach replicas and keep what
     they are made of. In each the first failure ends it, as later ones may stand on earlier ones; a build that cannot
-    be begun leaves what serves to be scaled and healed."""
+    be begun leaves what serves to be scaled and healed.
+
+    The operator may be killed between any two writes, and what only it knew is lost then. So the order of writes is
+    part of the plan: the actions that come ``first``; ``status``, which says what was decided and why; the actions
+    that stand on it; ``status`` again where they add to it. ``deeds_of_building`` and ``deeds_of_serving`` name the
+    blocks of ``status`` that say what those actions have done: they are written last, and only when no such action has
+    failed."""
 
     building: tuple[Action, ...] = ()
     serving: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
+    deeds_of_building: tuple[str, ...] = ()
+    deeds_of_serving: tuple[str, ...] = ()
     requeue_after: float | None = None
     recommendation: int | None = None
     watch_queue: bool = False
@@ -156,5 +176,30 @@ class Plan:
     limits: ScaleLimits | None = None
 
     @property
+    def first(self) -> tuple[Action, ...]:
+        """Actions of ``building`` that come before status: claims, which somebody else may win, and the deletion of
+        what is ``spent``, which a pass that finds the decision in status would not come back to."""
+        return tuple(filter(_comes_first, self.building))
+
+    @property
+    def then(self) -> tuple[Action, ...]:
+        """The actions of ``building`` that stand on status."""
+        return tuple(action for action in self.building if not _comes_first(action))
+
+    @property
     def actions(self) -> tuple[Action, ...]:
-        return self.building + self.serving
+        return self.first + self.then + self.serving
+
+    def ahead(self, before: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What status says before the actions that stand on it; ``before`` is what it said when the pass began."""
+        return keep(self.status, before, self.deeds_of_building + self.deeds_of_serving)
+
+
+def keep(status: Mapping[str, Any], before: Mapping[str, Any], blocks: tuple[str, ...]) -> dict[str, Any]:
+    """``status`` with ``blocks`` as they were ``before``."""
+    rest = {name: value for name, value in status.items() if name not in blocks}
+    return {**rest, **{name: before[name] for name in blocks if name in before}}
+
+
+def _comes_first(action: Action) -> bool:
+    return isinstance(action, ClaimBuild) or (isinstance(action, Delete) and action.spent)

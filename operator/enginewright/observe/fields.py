@@ -69,6 +69,12 @@ def has_condition(raw: Raw, kind: str) -> bool:
     return condition(raw, kind).get("status") == "True"
 
 
+def controller_of(raw: Raw) -> str:
+    """UID of the object whose controller made this one, empty where none did."""
+    owners = entries(raw, "metadata", "ownerReferences")
+    return next((str(owner.get("uid") or "") for owner in owners if owner.get("controller")), "")
+
+
 def controlled_by(raw: Raw, uid: str) -> bool:
     """Whether an owner reference names ``uid``."""
     return any(owner.get("uid") == uid for owner in entries(raw, "metadata", "ownerReferences"))

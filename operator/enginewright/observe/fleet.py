@@ -46,13 +46,14 @@ async def observe_members(kube: KubeClient, view: ObjectView, spec: Spec | None)
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """The Service of a fleet, None before it is there, and who is behind it; ``applied`` and ``versions`` are as in
-    ``Observed``."""
+    """The Service of a fleet, None before it is there, and who is behind it; ``applied``, ``versions`` and ``specs``
+    are as in ``Observed``."""
 
     service: ServiceView | None = None
     endpoints: tuple[EndpointView, ...] = ()
     applied: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, Version] = field(default_factory=dict)
+    specs: Mapping[str, Raw] = field(default_factory=dict)
 
 
 async def observe_front(kube: KubeClient, view: ObjectView) -> Front:
@@ -62,11 +63,10 @@ async def observe_front(kube: KubeClient, view: ObjectView) -> Front:
     front = _front(services, view)
     if front is None:
         return Front(versions=versions)
-    # One that somebody has turned elsewhere is written again.
-    right = section(front, "spec", "selector") == labels.fleet_selector(view.name)
-    applied = {f"{SERVICE.kind}/{view.name}": annotations_of(front).get(labels.MANIFEST_HASH, "") if right else ""}
-    return Front(service=service_view(front), endpoints=endpoint_views(slices, {}), applied=applied,
-                 versions=versions)
+    key = f"{SERVICE.kind}/{view.name}"
+    return Front(service=service_view(front), endpoints=endpoint_views(slices, {}),
+                 applied={key: annotations_of(front).get(labels.MANIFEST_HASH, "")},
+                 versions=versions, specs={key: section(front, "spec")})
 
 
 def member_view(raw: Raw) -> MemberView:

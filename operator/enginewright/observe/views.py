@@ -105,11 +105,11 @@ def deployment_view(raw: Raw) -> DeploymentView:
 
 
 def _replicas_manager(raw: Raw) -> str:
-    """Who wrote ``spec.replicas`` last, empty when that was the operator's scaler or nobody. Whoever changes a value
-    owns it alone; several own it only while they agree."""
+    """Who wrote ``spec.replicas`` last, empty when that was the operator or nobody. Whoever changes a value owns it
+    alone; several own it only while they agree."""
     owners = [entry for entry in entries(raw, "metadata", "managedFields")
               if "f:replicas" in section(entry, "fieldsV1", "f:spec")]
-    if any(entry.get("manager") == labels.FIELD_MANAGER_SCALER for entry in owners):
+    if any(entry.get("manager") in (labels.FIELD_MANAGER, labels.FIELD_MANAGER_SCALER) for entry in owners):
         return ""
     newest = max(owners, key=lambda entry: str(entry.get("time") or ""), default={})
     return str(newest.get("manager") or "")

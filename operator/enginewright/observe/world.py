@@ -46,12 +46,22 @@ from enginewright.core.request import needed_claims
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.fleet import is_fleet
-from enginewright.observe.fields import Raw, annotations_of, controlled_by, is_deleting, labels_of, name_of
+from enginewright.observe.fields import (
+    Raw,
+    annotations_of,
+    controlled_by,
+    controller_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    section,
+    uid_of,
+)
 from enginewright.observe.fleet import SERVICE_NAME, observe_front, observe_members
 from enginewright.observe.keys import Key
 from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.parsed import Parsed
-from enginewright.observe.pods import JOB_NAME, pod_view, still_running
+from enginewright.observe.pods import pod_view, still_running
 from enginewright.observe.quality import QualityReader
 from enginewright.observe.records import RecordReader
 from enginewright.observe.reports import JobReports, Logs, Report
@@ -150,6 +160,7 @@ class World:
             },
             # Of Services also those that the object has to adopt.
             versions={**_versions(SERVICE, labelled), **_versions(DEPLOYMENT, holding), **versions},
+            specs=_specs({SERVICE: services, DISRUPTION_BUDGET: budgets, **routes}),
             gateway=gateway,
         )  # fmt: skip
         if spec is not None:
@@ -172,7 +183,8 @@ class World:
         return Observed(now=self._wall(), monotonic=self._monotonic(), fleet=fleet, service=front.service,
                         endpoints=front.endpoints, gateway=gateway,
                         applied={key: value for found in applied for key, value in found.items()},
-                        versions={**front.versions, **versions})
+                        versions={**front.versions, **versions},
+                        specs={**front.specs, **_specs(routes)})
 
     async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
         """Children of this very object: one of the same name that was deleted may have left some behind."""
@@ -193,9 +205,11 @@ class World:
         return await observe_routes(self._kube, view, gateway)
 
     def _jobs(self, view: ObjectView, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
+        """Each with the pods that its controller has made: anybody may label a pod as one of the Job's."""
         pods_of: dict[str, list[Raw]] = {name_of(job): [] for job in jobs}
+        jobs_by_uid = {uid_of(job): name_of(job) for job in jobs}
         for pod in pods:
-            if (job_name := labels_of(pod).get(JOB_NAME, "")) in pods_of:
+            if (job_name := jobs_by_uid.get(controller_of(pod))) is not None:
                 pods_of[job_name].append(pod)
         reports = self._reports.of(Key(view.namespace, view.name), pods_of)
         return tuple(_job(job, pods_of[name_of(job)], reports[name_of(job)]) for job in jobs)
@@ -259,6 +273,10 @@ def _job(raw: Raw, pods: Iterable[Raw], report: Report) -> JobView:
 
 def _component(raw: Raw) -> str:
     return labels_of(raw).get(labels.COMPONENT, "")
+
+
+def _specs(found: Mapping[Resource, Iterable[Raw]]) -> Mapping[str, Raw]:
+    return {f"{resource.kind}/{name_of(raw)}": section(raw, "spec") for resource, raws in found.items() for raw in raws}
 
 
 def _applied(resource: Resource, found: Iterable[Raw]) -> Mapping[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -18,10 +17,9 @@ from enginewright.act.report import Reporter, plain, refused
 from enginewright.clients.errors import ClientError, Family, LostRaceError, RefusedError, family_of
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
-from enginewright.core.decide.history import without_new
 from enginewright.core.labels import fingerprint_label
 from enginewright.core.observed import ObjectView, Observed
-from enginewright.core.plan import Action, Event, Plan, Scale
+from enginewright.core.plan import Action, Event, Plan, Scale, keep
 from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals
@@ -50,11 +48,37 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Acted:
+class Done:
     """What came of actions: the first ``error``, and what was ``left`` for it, the one that failed first."""
 
     error: ClientError | None = None
     left: tuple[Action, ...] = ()
+
+
+@dataclass
+class Acted:
+    """What came of a plan so far. ``view`` is the object as it is now: its status may have been written."""
+
+    view: ObjectView
+    building: Done = Done()
+    serving: Done = Done()
+
+    @property
+    def failure(self) -> ClientError | None:
+        return self.building.error or self.serving.error
+
+    @property
+    def scaled(self) -> bool:
+        return not any(isinstance(action, Scale) for action in self.serving.left)
+
+    def status(self, plan: Plan, before: Mapping[str, Any]) -> Mapping[str, Any]:
+        """That of ``plan``, without what could not be done: the next pass does it again."""
+        undone = (*(plan.deeds_of_building if self.building.error else ()),
+                  *(plan.deeds_of_serving if self.serving.error else ()))
+        status = keep(plan.status, before, undone)
+        if not self.scaled and "autoscaling" in status:
+            status["autoscaling"] = keep(status["autoscaling"], before.get("autoscaling") or {}, ("decisions",))
+        return status
 
 
 class Reconciler:
@@ -111,15 +135,15 @@ class Reconciler:
         if plan.actions and not await self._stays(view):
             log.info("object goes: nothing is done for it any more")
             return None
-        building, serving = await self._act(view, plan, log)
-        failure = building.error or serving.error
-        if isinstance(failure, LostRaceError):
-            # What the plan says stands on a claim that somebody else made.
-            raise failure
-        await self._report(view, observed, plan, failure, serving, log)
+        # Before anything is written: what the apiserver refuses must not keep replicas from being measured.
         await self._listen(key, view, observed, plan)
-        if failure is not None:
-            raise failure
+        acted = await self._act(view, plan, log)
+        if isinstance(acted.failure, LostRaceError):
+            # What the plan says stands on a claim that somebody else made.
+            raise acted.failure
+        await self._report(view, observed, plan, acted, log)
+        if acted.failure is not None:
+            raise acted.failure
         return plan.requeue_after
 
     async def _stays(self, view: ObjectView) -> bool:
@@ -129,57 +153,84 @@ class Reconciler:
         now = await self._parts.world.find(view.namespace, view.name)
         return now is not None and now.uid == view.uid and not now.deleting
 
-    async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> tuple[Acted, Acted]:
-        """What came of building and of serving. Failures are returned, not raised: status is written all the same, for
-        it says what was observed."""
-        building = serving = Acted()
-        with contextlib.suppress(ClientError), span(Span.ACT):
-            building = await self._carry_out(view, plan.building, log)
-            if not isinstance(building.error, LostRaceError):
-                serving = await self._carry_out(view, plan.serving, log)
-            if failure := building.error or serving.error:
-                raise failure
-        return building, serving
+    async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> Acted:
+        """In the order that :class:`~enginewright.core.plan.Plan` gives. What an action fails with is returned, not
+        raised: status is written all the same, for it says what was observed. Raises
+        :class:`~enginewright.clients.errors.ClientError` where status could not be written before the actions."""
+        acted = Acted(view)
+        try:
+            with span(Span.ACT):
+                await self._write(acted, plan, log)
+                if acted.failure is not None:
+                    raise acted.failure
+        except ClientError as error:
+            if error is not acted.failure:
+                raise
+        return acted
 
-    async def _carry_out(self, view: ObjectView, actions: tuple[Action, ...], log: FilteringBoundLogger) -> Acted:
+    async def _write(self, acted: Acted, plan: Plan, log: FilteringBoundLogger) -> None:
+        acted.building = await self._carry_out(acted.view, plan.first, log)
+        if isinstance(acted.failure, LostRaceError):
+            return
+        if plan.actions:
+            acted.view = await self._tell_ahead(acted.view, plan)
+        if acted.failure is None:
+            acted.building = await self._carry_out(acted.view, plan.then, log)
+        if not isinstance(acted.failure, LostRaceError):
+            acted.serving = await self._carry_out(acted.view, plan.serving, log)
+
+    async def _tell_ahead(self, view: ObjectView, plan: Plan) -> ObjectView:
+        """Writes what the actions stand on. Raises :class:`~enginewright.clients.errors.ClientError`, and then no
+        action follows: a revision whose refusal is not on record would be tried again. Replicas are scaled all the
+        same where status is refused for good, as a number of replicas is worked out afresh in each pass."""
+        try:
+            return await self._tell(view, plan.ahead(view.status))
+        except RefusedError:
+            if all(isinstance(action, Scale) for action in plan.actions):
+                return view
+            raise
+
+    async def _carry_out(self, view: ObjectView, actions: tuple[Action, ...], log: FilteringBoundLogger) -> Done:
         for index, action in enumerate(actions):
             try:
                 await self._parts.actor.execute(view.namespace, (action,), log)
             except ClientError as error:
-                return Acted(error, actions[index:])
-        return Acted()
+                return Done(error, actions[index:])
+        return Done()
 
-    async def _report(self, view: ObjectView, observed: Observed, plan: Plan, failure: ClientError | None,
-                      serving: Acted, log: FilteringBoundLogger) -> None:
-        status, events = plan.status, plan.events
-        if serving.error is not None:
-            scaled = not any(isinstance(action, Scale) for action in serving.left)
-            status = without_new(status, view.status, scaled=scaled)
-            events = tuple(event for event in events if scaled or event.reason != Reason.SCALING)
-        if isinstance(failure, RefusedError):
+    async def _report(self, before: ObjectView, observed: Observed, plan: Plan, acted: Acted,
+                      log: FilteringBoundLogger) -> None:
+        """``before`` is the object as the pass found it."""
+        status, events = acted.status(plan, before.status), plan.events
+        if not acted.scaled:
+            events = tuple(event for event in events if event.reason != Reason.SCALING)
+        if isinstance(failure := acted.failure, RefusedError):
             message = f"Kubernetes refused {failure.call}: {failure.message}"
-            status = refused(view, status, Reason.API_REFUSED, message, observed.now)
+            status = refused(before, status, Reason.API_REFUSED, message, observed.now)
             events = (*events, Event(type="Warning", reason=Reason.API_REFUSED, action="Reconcile", note=message))
         with span(Span.REPORT):
-            written = await self._tell(view, status)
+            told = await self._tell(acted.view, status)
+            written = told.resource_version != before.resource_version
             note(Attribute.STATUS_WRITTEN, written)
             if written:
                 log.info("status written", conditions=_conditions(status))
-            await self._parts.reporter.events(view, events, log)
+            await self._parts.reporter.events(before, events, log)
 
-    async def _tell(self, view: ObjectView, status: Mapping[str, Any]) -> bool:
-        """In status and as metrics; says whether status was written."""
+    async def _tell(self, view: ObjectView, status: Mapping[str, Any]) -> ObjectView:
+        """In status and as metrics; returns the object as it is then."""
         self._parts.exposed.remember(Key(view.namespace, view.name), plain(status))
         return await self._parts.reporter.status(view, status)
 
     async def _surface(self, view: ObjectView, error: Exception, log: FilteringBoundLogger) -> None:
-        """A defect is told where the user looks, not only in our log. What could not be judged is not ready."""
+        """A defect is told where the user looks, not only in our log. What could not be judged is not ready. The object
+        is read again, since the pass may have written its status before it failed."""
         what = f"{type(error).__name__}: {error}"
         message = f"The operator failed on this object and tries again ({what}); please report it."
-        status = refused(view, view.status, Reason.OPERATOR_ERROR, message, self._parts.world.now())
         event = Event(type="Warning", reason=Reason.OPERATOR_ERROR, action="Reconcile", note=message)
         try:
-            await self._tell(view, status)
+            if (now := await self._parts.world.find(view.namespace, view.name)) is None or now.uid != view.uid:
+                return
+            await self._tell(now, refused(now, now.status, Reason.OPERATOR_ERROR, message, self._parts.world.now()))
         except ClientError as second:
             log.warning("defect could not be told in status", error=str(second))
         await self._parts.reporter.events(view, [event], log)

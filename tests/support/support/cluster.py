@@ -9,7 +9,7 @@ import hashlib
 import json
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -61,6 +61,7 @@ from enginewright.core.plan import (
     Plan,
     ReleaseBuild,
     RenewBuild,
+    Replace,
     Scale,
 )
 from enginewright.core.routing import GatewayView
@@ -312,16 +313,14 @@ class Cluster:
     def plan(self) -> Plan:
         return decide(self.view(), self.observe(), self.config)
 
-    def operate(self, *, acts: int | None = None, writes_status: bool = True) -> Plan:
-        """One pass. ``acts`` is how many actions are carried out before the operator is killed (None: all of them)."""
+    def operate(self, *, writes: int | None = None) -> Plan:
+        """One pass. ``writes`` is after how many writes the operator is killed (None: it is not)."""
         plan = self.plan()
         try:
-            self.carry_out(plan, acts)
+            done = self.carry_out(plan, writes)
         except LostRaceError:
-            writes_status = False
-        if writes_status and acts is None:
-            # As the apiserver stores it: plain JSON.
-            self.status = json.loads(json.dumps(plan.status))
+            done = False
+        if done:
             self.log += [f"{event.type} {event.reason}" for event in plan.events]
             self._recommend(plan)
         self.last = plan
@@ -339,10 +338,17 @@ class Cluster:
             window = replace(window, analysis=key, rounds=(), probes=ProbeResults())
         self.signals = window
 
-    def carry_out(self, plan: Plan, acts: int | None = None) -> None:
-        """Raises :class:`LostRaceError`, which ends a pass before its status is written."""
-        for action in plan.actions[:acts]:
-            self.act(action)
+    def carry_out(self, plan: Plan, writes: int | None = None) -> bool:
+        """Whether ``plan`` needs no more than so many writes. Raises :class:`LostRaceError`, which ends a pass before
+        its status is written."""
+        for number, write in enumerate(writes_of(plan, self.status)):
+            if number == writes:
+                return False
+            if isinstance(write, Mapping):
+                self.status = write
+            else:
+                self.act(write)
+        return True
 
     def _recommend(self, plan: Plan) -> None:
         if self.signals is not None and plan.recommendation is not None:
@@ -373,6 +379,8 @@ class Cluster:
                 self._apply(manifest)
             case Create(manifest=manifest):
                 self._create(manifest)
+            case Replace(manifest=manifest, version=version):
+                self._replace(manifest, version)
             case Delete(kind=kind, name=name):
                 self._delete(kind, name)
             case Scale(deployment=name, replicas=replicas):
@@ -394,6 +402,15 @@ class Cluster:
                 for key, record in self.records.items():
                     if name.startswith(f"engine-{labels.fingerprint_label(key)}-"):
                         self.records[key] = replace(record, unreferenced=since)
+
+    def _replace(self, manifest: Mapping[str, Any], version: str) -> None:
+        """A merge patch: what is None goes."""
+        meta = manifest["metadata"]
+        kept = {key: value for key, value in meta["annotations"].items() if value is not None}
+        record = read_record({**manifest, "metadata": {**meta, "annotations": kept}})
+        assert record is not None
+        if self.records[record.fingerprint].version == version:
+            self.records[record.fingerprint] = record
 
     def _claim(self, manifest: Mapping[str, Any], version: str) -> None:
         meta, spec = manifest["metadata"], manifest["spec"]
@@ -440,11 +457,12 @@ class Cluster:
     def _apply_deployment(self, manifest: Mapping[str, Any]) -> None:
         meta, containers = manifest["metadata"], manifest["spec"]["template"]["spec"]["containers"]
         name = meta["name"]
+        assert "replicas" in manifest["spec"], "server-side apply would set them back to 1"
         digest = proven_digest(manifest["spec"]["template"]["spec"])
         rolling = manifest["spec"]["strategy"].get("rollingUpdate") or {}
         self.rolling[name] = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
         if name in self.deployments:
-            self._change(name, manifest_digest=digest)
+            self._change(name, manifest_digest=digest, spec_replicas=manifest["spec"]["replicas"])
             return
         self.deployments[name] = DeploymentView(
             name=name,
@@ -454,7 +472,7 @@ class Cluster:
             generation=1,
             observed_generation=0,
             created=self.now,
-            spec_replicas=1,
+            spec_replicas=manifest["spec"]["replicas"],
             batcher=labels.CONTAINER_BATCHER in {container["name"] for container in containers},
             manifest_digest=digest,
         )
@@ -502,13 +520,14 @@ class Cluster:
         elif kind == "Deployment" and name in self.deployments:
             self.deployments[name] = replace(self.deployments[name], deleting=True)
         elif kind == "ConfigMap":
-            self.requests.pop(name, None)
-            self.kept = {key: kept for key, kept in self.kept.items() if name != f"{self.name}-{key}"}
-            self.records = {
-                key: record
-                for key, record in self.records.items()
-                if not name.startswith(f"engine-{labels.fingerprint_label(key)}-")
-            }
+            self._delete_config_map(name)
+
+    def _delete_config_map(self, name: str) -> None:
+        self.requests.pop(name, None)
+        self.kept = {key: kept for key, kept in self.kept.items() if name != f"{self.name}-{key}"}
+        for key in list(self.records):  # another object may share them
+            if name.startswith(f"engine-{labels.fingerprint_label(key)}-"):
+                del self.records[key]
 
     def act_delete_deployment(self, name: str) -> None:
         """As somebody with kubectl would."""
@@ -769,10 +788,29 @@ class Cluster:
         return self.service.revision
 
 
+def writes_of(plan: Plan, status: Mapping[str, Any]) -> Iterator[Action | Mapping[str, Any]]:
+    """All that a pass writes, in its order: actions, and status as the apiserver stores it, unless it is so already;
+    ``status`` is what it was."""
+    ahead, last = _stored(plan.ahead(status)), _stored(plan.status)
+    yield from plan.first
+    if plan.actions and ahead != status:
+        yield ahead
+    yield from plan.then
+    yield from plan.serving
+    if last != (ahead if plan.actions else status):
+        yield last
+
+
+def _stored(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As plain JSON."""
+    stored: Mapping[str, Any] = json.loads(json.dumps(status))
+    return stored
+
+
 def describe(action: Action) -> str:
     """``Create Job minilm-build-1a2b3c4d-1`` and the like."""
     match action:
-        case Apply(manifest=manifest) | Create(manifest=manifest):
+        case Apply(manifest=manifest) | Create(manifest=manifest) | Replace(manifest=manifest):
             return f"{type(action).__name__} {manifest['kind']} {manifest['metadata']['name']}"
         case MakeKey(manifest=manifest):
             return f"MakeKey {manifest['metadata']['name']}"

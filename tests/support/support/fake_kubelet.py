@@ -182,6 +182,11 @@ class FakeKubelet:
         with contextlib.suppress(NotFoundError, ConflictError):
             await self.kube._json("delete", POD, POD.path(self.namespace, name), body=body)
 
+    async def crash(self, revision: str) -> None:
+        """The servers of ``revision`` that are there end again and again, until the script says otherwise of them."""
+        for pod in await self.kube.list_all(POD, self.namespace, labels=f"{labels.REVISION}={revision}"):
+            await self._set_status(pod["metadata"]["name"], await self._status(pod, "server", "crash"))
+
     async def _set_status(self, name: str, status: Mapping[str, Any]) -> None:
         path = POD.path(self.namespace, name, "status")
         await self.kube._json("patch", POD, path, body={"status": status}, content_type=MERGE)

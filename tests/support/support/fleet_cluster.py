@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,7 +15,7 @@ from enginewright.core.observed import EndpointView, FleetView, MemberView, Obje
 from enginewright.core.plan import Action, Apply, Delete, Plan
 from enginewright.core.routing import GatewayView
 from enginewright.observe.routes import route_weights
-from support.cluster import START, Cluster, built, resolved
+from support.cluster import START, Cluster, built, resolved, writes_of
 
 FLEET: Mapping[str, Any] = {
     "source": {"uri": "pvc://models/minilm"},
@@ -108,11 +107,16 @@ class FleetCluster:
             return []
         return [pod.name for member in self.members.values() for pod in member.pods.values() if pod.ready]
 
-    def operate(self) -> Plan:
+    def operate(self, *, writes: int | None = None) -> Plan:
+        """One pass. ``writes`` is after how many writes the operator is killed (None: it is not)."""
         plan = self.plan()
-        for action in plan.actions:
-            self.act(action)
-        self.status = json.loads(json.dumps(plan.status))
+        for number, write in enumerate(writes_of(plan, self.status)):
+            if number == writes:
+                break
+            if isinstance(write, Mapping):
+                self.status = write
+            else:
+                self.act(write)
         self.last = plan
         return plan
 

@@ -127,7 +127,7 @@ def test_an_object_that_was_made_again_is_another_holder() -> None:
 
 def test_an_operator_killed_after_its_claim_goes_on_with_it() -> None:
     cluster, _ = pair()
-    cluster.operate(acts=1)
+    cluster.operate(writes=1)
     assert cluster.leases
     assert not builds(cluster)
     plan = cluster.operate()
@@ -162,7 +162,7 @@ def test_never_two_builds_of_one_engine_whoever_is_slow_or_killed(steps: list[tu
         elif step == "act" and who in plans:
             _carry_out(cluster, plans.pop(who))
         elif step == "kill":
-            cluster.operate(acts=1)
+            cluster.operate(writes=1)
         elif step == "sleep":
             for one in clusters:
                 one.wait(150)

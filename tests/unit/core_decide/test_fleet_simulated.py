@@ -86,16 +86,10 @@ class SimulatedFleet(RuleBasedStateMachine):
         self.fleet.edit(suspend=value)
         self.note()
 
-    @rule(acts=st.none() | st.integers(0, 2))
-    def pass_of_the_fleet(self, acts: int | None) -> None:
-        """Killed after ``acts`` actions, before its status is written; None: not at all."""
-        before = self.fleet.status
-        if acts is None:
-            self.fleet.operate()
-            return
-        for action in self.fleet.plan().actions[:acts]:
-            self.fleet.act(action)
-        assert self.fleet.status == before
+    @rule(writes=st.none() | st.integers(0, 4))
+    def pass_of_the_fleet(self, writes: int | None) -> None:
+        """Killed after so many ``writes``; None: not at all."""
+        self.fleet.operate(writes=writes)
 
     @rule(name=names, rounds=st.integers(1, 4))
     def passes_of_a_class(self, name: str, rounds: int) -> None:

@@ -311,7 +311,9 @@ class TestNothingToProtect:
 
     def test_nor_does_the_one_after_a_first_that_never_started(self) -> None:
         cluster = Cluster(spec={**SPEC, **FIRST, "replicas": 2, "rollout": ASKS})
-        until(cluster, lambda: bool(cluster.replicas()))
+        while not cluster.replicas():
+            cluster.operate()
+            cluster.settle_jobs()
         (first,) = cluster.replicas()
         cluster.broken[first] = CRASH
         move(cluster, 10)
@@ -463,9 +465,11 @@ class TestTheWayBack:
         """It was approved, and the spec changed before its rollout was complete."""
         cluster, old, second = waiting()
         promote(cluster)
+        cluster.devices = 1
         until(cluster, lambda: second in cluster.replicas())
         cluster.controllers()
         cluster.operate()
+        cluster.devices = 1000
         cluster.edit(**THIRD)
         cluster.settle()
         assert (cluster.replicas(), cluster.says("RolloutComplete")) == ({second: 2}, WAITS)

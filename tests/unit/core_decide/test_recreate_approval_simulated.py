@@ -44,10 +44,7 @@ class Walk:
         self._pass()
 
     def is_killed(self, number: int) -> None:
-        self._pass(acts=number % 4)
-
-    def loses_its_status_write(self, number: int) -> None:
-        self._pass(writes_status=False)
+        self._pass(writes=number % 5)
 
     def finds_no_status(self, number: int) -> None:
         """While what served is there: else nobody could tell what that was."""
@@ -247,7 +244,7 @@ DEEDS: tuple[Deed, ...] = (
     *[Walk.a_new_engine] * 4, *[Walk.promotes] * 3, *[Walk.is_half_rolled_out] * 6, *[Walk.removes_annotations] * 3,
     *[Walk.leaves_it_alone] * 5, *[Walk.scales] * 2, *[Walk.deletes_a_deployment] * 2,
     *[Walk.what_is_new_crashes] * 2, *[Walk.all_is_mended] * 2, Walk.a_replica_gets_ready, Walk.is_killed,
-    Walk.loses_its_status_write, Walk.finds_no_status, Walk.jobs_end, Walk.time, Walk.anything_crashes,
+    Walk.finds_no_status, Walk.jobs_end, Walk.time, Walk.anything_crashes,
     Walk.a_replica_goes, Walk.a_new_spec, Walk.promotes_another, Walk.goes_back, Walk.asks_to_retry,
     Walk.suspends_or_resumes,
 )  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from enginewright.core.decide.history import without_new
 from enginewright.core.observed import EndpointView
+from enginewright.core.plan import keep
 from support.cluster import SPEC, Cluster, built, deeds, refused
 
 AWAY = {"phase": "Pending", "restarts": 5, "exit_code": 3, "failed_container": "verify",
@@ -397,7 +397,7 @@ def test_what_an_analysis_came_to_is_kept_with_the_revision_that_it_promoted(str
     assert found["requests"] > 0
     until(cluster, lambda: step(cluster) == "Complete")
     if not kept:  # what going back to it needs could not be written
-        cluster.status = without_new(cluster.status, before)
+        cluster.status = keep(cluster.status, before, ("revisions",))
     cluster.settle()
     entry = cluster.status["revisions"][0]
     assert (entry["revision"], entry["outcome"], entry["analysis"]) == (selected(cluster), "Serving", found)

@@ -98,14 +98,10 @@ class SimulatedCluster(RuleBasedStateMachine):
             self.endpoints()
             self.cluster.wait(5)
 
-    @rule(acts=st.integers(0, 4))
-    def operator_is_killed(self, acts: int) -> None:
-        self._pass(acts=acts)
+    @rule(writes=st.integers(0, 6))
+    def operator_is_killed(self, writes: int) -> None:
+        self._pass(writes=writes)
         self.cluster.signals = None
-
-    @rule()
-    def status_write_is_lost(self) -> None:
-        self._pass(writes_status=False)
 
     @rule()
     def status_is_wiped(self) -> None:

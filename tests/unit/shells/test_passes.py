@@ -71,9 +71,9 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
                 raise error("no", call="POST")
             came.done.append(action)
 
-    async def status(_view: object, wanted: dict[str, Any]) -> bool:
+    async def status(view: ObjectView, wanted: dict[str, Any]) -> ObjectView:
         came.status = json.loads(json.dumps(wanted))
-        return True
+        return replace(view, status=came.status, resource_version=f"{view.resource_version}+")
 
     async def events(_view: object, told: Iterable[Event], _log: object) -> None:
         came.told += [event.reason for event in told]

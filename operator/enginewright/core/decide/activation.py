@@ -17,7 +17,7 @@ from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import World, apply_if_changed, earliest
+from enginewright.core.decide.world import World, applied_as, apply_if_changed, earliest
 from enginewright.core.manifests import (
     NOBODY,
     activator,
@@ -53,7 +53,7 @@ def with_activator(world: World, serving: Serving, wanted: int, rollout: Rollout
     if way is Way.LEAVING:
         others = tuple(action for action in others if not _stops(action))
     backend = backend_service(world.owner, NOBODY if way is Way.HELD else aim)
-    applied = world.observed.applied.get(f"Service/{backend['metadata']['name']}")
+    applied = applied_as(world.observed, backend)
     opened = apply_if_changed(backend, applied, f"requests that are held go to {_named(way, aim)}",
                               force=applied is not None)  # fmt: skip
     mine = (*opened, *_deployment(world)) if _wished(world) else _remove(world, way, opened)
@@ -131,7 +131,7 @@ def _routed(world: World, way: Way, aim: str, actions: tuple[Action, ...]) -> tu
     if seen is None and not any(_routes(world, action) for action in actions):
         return ()
     manifest = activator_service(world.owner)
-    applied = world.observed.applied.get(f"Service/{world.obj.name}") if seen and seen.activator else None
+    applied = applied_as(world.observed, manifest) if seen and seen.activator else None
     return apply_if_changed(manifest, applied, "no replica answers: the activator holds what comes" if way is Way.HELD
                             else "no request comes: the activator takes over", force=seen is not None)  # fmt: skip
 
@@ -147,7 +147,7 @@ def _deployment(world: World) -> tuple[Action, ...]:
     if world.spec.autoscaling is None:
         return ()
     manifest = activator(world.owner, world.spec.autoscaling, world.config)
-    applied = world.observed.applied.get(f"Deployment/{manifest['metadata']['name']}")
+    applied = applied_as(world.observed, manifest)
     return apply_if_changed(manifest, applied, "autoscaling.minReplicas is 0", force=applied is not None)
 
 

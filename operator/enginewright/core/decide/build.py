@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from enginewright.core import labels
 from enginewright.core.access import store_access
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, good
@@ -31,13 +32,12 @@ from enginewright.core.manifests import (
     build_job,
     build_job_name,
     engine_record,
-    record_name,
     request_configmap,
     signing_secret,
 )
-from enginewright.core.observed import EngineRecord, JobView
+from enginewright.core.observed import ClaimView, EngineRecord, JobView
 from enginewright.core.placement import Placement
-from enginewright.core.plan import Action, Create, Delete, MakeKey, Manifest
+from enginewright.core.plan import Action, Create, Delete, MakeKey, Manifest, Replace
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import store_claim
 from enginewright.core.spec.base import in_bucket
@@ -134,12 +134,12 @@ def _renew(build: _Build, job: JobView) -> BuildResult:
 
 
 def _take_away(build: _Build, job: JobView, why: str, told: str) -> BuildResult:
-    request = Delete(api_version="v1", kind="ConfigMap", name=job.name, why=f"the request of a Job that goes: {why}")
+    request = spent(job.name, f"the request of a Job that goes: {why}")
     return build.says(
         Reason.BUILD_PENDING,
         f"Waits for Job {job.name} to go, {told}.",
         build.memory.model_copy(update={"job": None, "step": None, "percent": None}),
-        actions=(_stop(job, why), request),
+        actions=(request, _stop(job, why)),
         requeue=1.0,
     )
 
@@ -293,26 +293,25 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
                 "spec_key": None,
             }
         ),
-        actions=(
-            *_drop_old_record(build),
-            Create(
-                manifest=engine_record(
-                    world.obj.namespace, claim, world.spec.store.uri, outcome, store_access(world.spec)
-                ),
-                why=f"Job {job.name} published the engine",
-            ),
-            Delete(api_version="v1", kind="ConfigMap", name=job.name, why="the request of a finished build"),
-        ),
+        actions=(spent(job.name, "the request of a finished build"), _record(build, job, claim, outcome)),
     )
 
 
-def _drop_old_record(build: _Build) -> tuple[Action, ...]:
-    """Of the same engine, retired because nobody had wanted it: it must not stand in the new one's place."""
-    old = build.world.observed.records.get(build.fingerprint)
+def _record(build: _Build, job: JobView, claim: ClaimView | None, outcome: Outcome) -> Action:
+    """One of the same engine that is there already was retired, because nobody had wanted it. It is replaced in one
+    write, so that others who want the engine do not build it meanwhile."""
+    world = build.world
+    record = engine_record(world.obj.namespace, claim, world.spec.store.uri, outcome, store_access(world.spec))
+    old = world.observed.records.get(build.fingerprint)
     if old is None:
-        return ()
-    name = record_name(build.fingerprint, build.world.spec.store.uri)
-    return (Delete(api_version="v1", kind="ConfigMap", name=name, why="it was retired, and is wanted again"),)
+        return Create(manifest=record, why=f"Job {job.name} published the engine")
+    metadata = {**record["metadata"], "annotations": {**record["metadata"]["annotations"], labels.UNREFERENCED: None}}
+    return Replace(manifest={**record, "metadata": metadata}, version=old.version,
+                   why=f"the engine was retired, and Job {job.name} found or built it for who wants it again")
+
+
+def spent(name: str, why: str) -> Delete:
+    return Delete(api_version="v1", kind="ConfigMap", name=name, why=why, spent=True)
 
 
 def _fail(build: _Build, job: JobView) -> BuildResult:
@@ -332,7 +331,7 @@ def _fail(build: _Build, job: JobView) -> BuildResult:
 
 def _count(build: _Build, failure: JobFailure) -> BuildResult:
     """Remembers the failure and says what the next pass will say of it."""
-    done = Delete(api_version="v1", kind="ConfigMap", name=build.name, why="the request of a build that failed")
+    done = spent(build.name, "the request of a build that failed")
     result = _start(replace(build, memory=attempts.count(build.world, build.memory, failure)))
     return replace(result, actions=(done, *result.actions))
 

@@ -141,9 +141,9 @@ def _stop_superseded(world: World, fingerprint: str) -> tuple[Action, ...]:
         for job in world.observed.jobs
         if job.fingerprint and job.fingerprint != fingerprint and live(job) and not (job.outcome and job.outcome.ok)
         for action in (
+            build.spent(job.name, "the request of a superseded build"),
             Delete(
                 api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="its engine is no longer wanted"
             ),
-            Delete(api_version="v1", kind="ConfigMap", name=job.name, why="the request of a superseded build"),
         )
     )

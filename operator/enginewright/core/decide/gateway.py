@@ -15,7 +15,7 @@ from enginewright.core.conditions import Verdict, bad
 from enginewright.core.decide.rollout import RolloutResult, back_to
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.withdraw import give_share_back, shares_traffic, wrong
-from enginewright.core.decide.world import LOOK_AGAIN, World, apply_if_changed, earliest
+from enginewright.core.decide.world import LOOK_AGAIN, World, applied_as, apply_if_changed, earliest
 from enginewright.core.manifests import (
     GRPC_ROUTE,
     HTTP_ROUTE,
@@ -159,7 +159,7 @@ def _services(world: World, revisions: tuple[str, ...]) -> tuple[Action, ...]:
     actions: tuple[Action, ...] = ()
     for revision in revisions:
         manifest = revision_service(world.owner, revision)
-        applied = world.observed.applied.get(f"Service/{manifest['metadata']['name']}")
+        applied = applied_as(world.observed, manifest)
         why = f"routes lead to revision {revision} through it"
         actions += apply_if_changed(manifest, applied, why, force=applied is not None)
     return actions
@@ -174,7 +174,7 @@ def route_actions(world: World, gateway: GatewaySpec, weights: Weights) -> tuple
         kind = manifest["kind"]
         if kind in world.observed.gateway.missing:
             continue
-        applied = world.observed.applied.get(f"{kind}/{world.obj.name}") if seen.get(kind) == weights else None
+        applied = applied_as(world.observed, manifest) if seen.get(kind) == weights else None
         actions += apply_if_changed(manifest, applied, f"the Gateway sends {shares}", force=kind in seen)
     return actions + (() if gateway.grpc_hostnames else remove_routes(world, set(seen) & {GRPC_ROUTE}))
 

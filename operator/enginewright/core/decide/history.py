@@ -6,9 +6,7 @@ a ConfigMap, before status says so; one that leaves the history takes it along.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from enginewright.core.conditions import timestamp
 from enginewright.core.decide.blocks import legible
@@ -50,20 +48,6 @@ def history_step(world: World, goal: EngineResult, tried: EngineResult, rollout:
 def _figures(memory: RolloutStatus, step: str) -> AnalysisStatus | None:
     """Those of the revision that took over, or of the one that was given up."""
     return memory.analysis if memory.step == step else None
-
-
-def without_new(status: Mapping[str, Any], before: Mapping[str, Any], *, scaled: bool = True) -> dict[str, Any]:
-    """``status`` of a pass whose actions failed: its history stays as it was, so that the next pass keeps again what
-    this one could not. So do the scaler's decisions where the Deployment was not ``scaled``."""
-    told = _as_before(status, before, "revisions")
-    if not scaled and "autoscaling" in status:
-        told["autoscaling"] = _as_before(status["autoscaling"], before.get("autoscaling") or {}, "decisions")
-    return told
-
-
-def _as_before(status: Mapping[str, Any], before: Mapping[str, Any], key: str) -> dict[str, Any]:
-    rest = {name: value for name, value in status.items() if name != key}
-    return {**rest, **({key: before[key]} if key in before else {})}
 
 
 def _keep(world: World, revision: str, placement: Placement, record: EngineRecord) -> tuple[Action, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from enginewright.core.decide.position import ANALYSING, WAITING
 from enginewright.core.decide.rollout import RolloutResult
-from enginewright.core.decide.world import World, apply_if_changed
+from enginewright.core.decide.world import World, applied_as, apply_if_changed
 from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.plan import Action, Delete
 
@@ -20,12 +20,12 @@ def with_mirror(world: World, result: RolloutResult) -> RolloutResult:
 
 def _service(world: World, result: RolloutResult) -> tuple[Action, ...]:
     name, candidate, asked = mirror_name(world.obj.name), result.memory.candidate, result.question
-    applied = world.observed.applied.get(f"Service/{name}")
     # A rollout that is suspended asks nothing.
     if result.memory.step in (ANALYSING, WAITING) and candidate and asked is not None and asked.mirror:
         manifest = mirror_service(world.owner, candidate)
+        applied = applied_as(world.observed, manifest)
         return apply_if_changed(manifest, applied, "live requests are sent to the candidate as well",
                                 force=applied is not None)  # fmt: skip
-    if applied is None:
+    if f"Service/{name}" not in world.observed.applied:
         return ()
     return (Delete(api_version="v1", kind="Service", name=name, why="no candidate is analysed"),)

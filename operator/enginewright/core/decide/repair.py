@@ -148,7 +148,7 @@ def _restart(pod: PodView) -> Delete:
 
 
 def _give_up(world: World, record: EngineRecord, memory: BuildStatus, repairs: int, pod: PodView) -> Repair:
-    """The finished build Job goes too: its old success would bring the record right back."""
+    """The finished build Job goes first: its old success would bring the record right back."""
     done = tuple(
         Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="its engine is lost")
         for job in world.observed.jobs
@@ -167,5 +167,5 @@ def _give_up(world: World, record: EngineRecord, memory: BuildStatus, repairs: i
     return Repair(
         verdict=bad(Condition.ENGINE_BUILT, Reason.ENGINE_LOST, message),
         memory=memory.model_copy(update={"repairs": repairs, "attempts": (memory.attempts or 0) + 1, "failures": None}),
-        actions=(drop, *done),
+        actions=(*done, drop),
     )

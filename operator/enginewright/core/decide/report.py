@@ -76,6 +76,10 @@ def report(world: World, found: Findings) -> Plan:
             "conditions": merge(old, verdicts, world.obj.generation, world.now),
             **_blocks(world, found, ready),
         },
+        # How often an engine was given up is counted when it has gone.
+        deeds_of_building=("build",) if found.engine.verdict.reason == Reason.ENGINE_LOST else (),
+        # A revision is kept before its promotion is told, and leaves the history after what was kept of it.
+        deeds_of_serving=("revisions", "contest"),
         requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue,
                                found.quality.requeue,
                                # Room comes and goes on nodes, which nobody watches.

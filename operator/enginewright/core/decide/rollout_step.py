@@ -101,9 +101,8 @@ def _settle(world: World, target: Target, serving: Serving, memory: RolloutStatu
         return _wait_for_room(serving, memory, target, len(strangers))
     actions: tuple[Action, ...] = ()
     if target.replicas:
-        # Not before: a new Deployment begins with the apiserver's default of one replica, which nobody wants then.
         why = f"revision {target.revision} is wanted"
-        actions = children.run(world, target.revision, target.record, target.placement, why)
+        actions = children.run(world, target.revision, target.record, target.placement, target.replicas, why)
     actions += (
         children.protect(world)
         + route_safely(world, serving, target.revision, f"traffic goes to revision {target.revision}")
@@ -152,17 +151,19 @@ def _stays_until(world: World, target: Target, serving: Serving, memory: Rollout
     if not others or any(pod.unschedulable for pod in pods_of(world.observed, target.revision)):
         return None
     until = began + timedelta(seconds=world.spec.rollout.scale_down_delay_seconds)
-    return until if began <= world.now < until else None
+    return until if world.now < until else None
 
 
 def _taken_over_since(world: World, memory: RolloutStatus, revision: str) -> str | None:
     """When the Service was switched to ``revision``, while the one before it is there. Now, where the last thing that
-    was remembered is an earlier step: the pass that switched could not write it."""
+    was remembered is an earlier step: the pass that switched could not write it; and where it is still to come, by the
+    clock of another node, on which the operator ran before."""
     if memory.candidate != revision:
         return None
     if memory.step in (ANALYSING, WAITING, EXPANDING) and memory.stable not in (None, revision):
         return timestamp(world.now)
-    return memory.step_start_time if memory.step in (SWITCHING, DRAINING) else None
+    began = parse_timestamp(memory.step_start_time) if memory.step in (SWITCHING, DRAINING) else None
+    return timestamp(min(began, world.now)) if began else None
 
 
 def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> RolloutResult:

@@ -94,6 +94,7 @@ def _go_on(moving: Shift, at: Position) -> RolloutResult:
             target.revision,
             target.record,
             target.placement,
+            mine,
             f"revision {target.revision} is to replace {moving.stable.revision}",
         )
     actions += children.protect(world)

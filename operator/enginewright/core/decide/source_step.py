@@ -176,9 +176,10 @@ def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
 def _renew(job: JobView, memory: SourceStatus) -> SourceResult:
     why = "it has not begun, and would be made otherwise now"
     told = f"Waits for Job {job.name} to go, which had not begun, and is made anew as it is wanted now."
-    request = Delete(api_version="v1", kind="ConfigMap", name=job.name, why=f"the request of a Job that goes: {why}")
+    request = Delete(api_version="v1", kind="ConfigMap", name=job.name, why=f"the request of a Job that goes: {why}",
+                     spent=True)
     verdict = bad(Condition.SOURCE_RESOLVED, Reason.RESOLVING, told)
-    return SourceResult(memory=memory, verdict=verdict, actions=(_delete(job, why), request), requeue=1.0)
+    return SourceResult(memory=memory, verdict=verdict, actions=(request, _delete(job, why)), requeue=1.0)
 
 
 def _count(world: World, job: JobView, memory: SourceStatus, failure: JobFailure) -> SourceResult:

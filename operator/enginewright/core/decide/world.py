@@ -82,6 +82,27 @@ class World:
         return self.obj.annotations.get(labels.REBUILD, "")
 
 
+def applied_as(observed: Observed, manifest: Mapping[str, Any]) -> str | None:
+    """The manifest hash that the child was last applied with: None where there is no child, empty where somebody has
+    changed since what ``manifest`` states."""
+    key = f"{manifest['kind']}/{manifest['metadata']['name']}"
+    found, live = observed.applied.get(key), observed.specs.get(key)
+    return "" if found is not None and live is not None and not _holds(live, manifest["spec"]) else found
+
+
+def _holds(found: Any, wanted: Any) -> bool:
+    """Whether ``found``, into which the apiserver has filled defaults, has all that is ``wanted``, and a selector that
+    is the very same. What others have added to a list stays there: server-side apply would not remove it either."""
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(
+            found.get(key) == value if key == "selector" else key in found and _holds(found[key], value)
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(found, list) and all(any(_holds(one, item) for one in found) for item in wanted)
+    return bool(found == wanted)
+
+
 def apply_if_changed(
     manifest: Mapping[str, Any], applied: str | None, why: str, *, force: bool = True
 ) -> tuple[Apply, ...]:

@@ -1,4 +1,5 @@
-"""The Deployment of one revision. It has no ``replicas``: only the scaler writes them."""
+"""The Deployment of one revision. Its ``replicas`` are those that are wanted when it is made; then only the scaler
+changes them."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def deployment_name(owner_name: str, revision: str) -> str:
 
 
 def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig, *,
-               preferred: Sequence[str] = (), again: bool = False) -> JSON:
+               replicas: int | None = None, preferred: Sequence[str] = (), again: bool = False) -> JSON:
     """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``preferred`` are
     host names of nodes, the best first. ``again``: of one that is there, with replicas that will never start."""
     fingerprint = record.fingerprint
@@ -103,6 +104,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
         "metadata": metadata(owner, deployment_name(owner.name, revision), labels.COMPONENT_SERVER, extra=extra,
                              annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri}),
         "spec": {
+            **({} if replicas is None else {"replicas": replicas}),
             "selector": {"matchLabels": labels.revision_selector(owner.name, revision)},
             "strategy": _strategy(spec, again=again),
             "progressDeadlineSeconds": 2 * startup_seconds(record) + IMAGE_PULL_SECONDS,  # to load, and to answer

@@ -6,7 +6,7 @@ its CRD lacks without a word, in spec as in status, so an operator that is newer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from enginewright.core import labels
@@ -22,6 +22,31 @@ def missing_fields(document: Mapping[str, Any]) -> tuple[str, ...]:
     ours = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     # What metadata holds is the apiserver's own.
     return tuple(_missing({"properties": {part: ours[part] for part in ("spec", "status")}}, _schema(document), ""))
+
+
+def served(status: Mapping[str, Any], missing: Iterable[str]) -> Mapping[str, Any]:
+    """What an apiserver keeps of ``status`` whose CRD lacks the fields ``missing``."""
+    kept: Any = status
+    for path in missing:
+        first, *rest = path.replace("[]", ".[]").replace("*", ".*").split(".")
+        if first == "status" and rest:
+            kept = _without(kept, rest)
+    return dict(kept)
+
+
+def _without(value: Any, path: list[str]) -> Any:
+    """``value`` without the field at ``path``, whose parts are names, ``[]`` for every item of a list and ``*`` for
+    every value of a mapping."""
+    name, rest = path[0], path[1:]
+    if name == "[]":
+        return [_without(item, rest) for item in value] if isinstance(value, list) else value
+    if not isinstance(value, Mapping):
+        return value
+    if name == "*":
+        return {key: _without(item, rest) for key, item in value.items()}
+    if not rest:
+        return {key: item for key, item in value.items() if key != name}
+    return {key: _without(item, rest) if key == name else item for key, item in value.items()}
 
 
 def _schema(document: Mapping[str, Any]) -> Mapping[str, Any]:

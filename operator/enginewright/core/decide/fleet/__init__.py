@@ -20,7 +20,7 @@ from enginewright.core.decide.fleet.turns import starts
 from enginewright.core.decide.gateway import ROUTE_CHECK
 from enginewright.core.decide.report import refused
 from enginewright.core.decide.spec_step import read_spec
-from enginewright.core.decide.world import Memory, World, apply_if_changed, earliest
+from enginewright.core.decide.world import Memory, World, applied_as, apply_if_changed, earliest
 from enginewright.core.events import transitions
 from enginewright.core.manifests import fleet_service, member
 from enginewright.core.observed import ObjectView, Observed
@@ -65,7 +65,7 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
 def _service(world: World) -> tuple[Action, ...]:
     manifest = fleet_service(world.owner)
     seen = world.observed.service
-    applied = world.observed.applied.get(f"Service/{world.obj.name}") if seen else None
+    applied = applied_as(world.observed, manifest) if seen else None
     return apply_if_changed(manifest, applied, "one Service for the replicas of all classes", force=seen is not None)
 
 

@@ -1,0 +1,127 @@
+"""Finding 11 on a real apiserver: the operator's process is killed after each write of a rollback in turn. What made it
+refuse the revision is gone by then, so that only status can tell the next process of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from enginewright.clients.resources import DEPLOYMENT
+from enginewright.core import labels
+from support.apiserver import Models, eventually, model
+from support.fake_kubelet import FakeKubelet
+from support.faulty import Fault, FaultyProxy, is_write
+from support.operators import OperatorProcess
+
+MOST_WRITES = 12
+
+
+@dataclass
+class Limit:
+    """Lets ``left`` writes of the operator pass, then none any more; None: all. Events are told after the pass."""
+
+    left: int | None = None
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __call__(self, request: web.Request) -> Fault:
+        if self.left is None or not is_write(request) or "/events" in request.path:
+            return "pass"
+        if not self.left:
+            self.reached.set()
+            return "hang"
+        self.left -= 1
+        return "pass"
+
+    def lift(self) -> None:
+        self.left = None
+
+
+async def revisions(models: Models, name: str) -> set[str]:
+    """Of its Deployments that stay."""
+    found = await models.kube.list_all(DEPLOYMENT, models.namespace, labels=f"{labels.MODEL}={name}")
+    return {raw["metadata"]["labels"][labels.REVISION] for raw in found if not raw["metadata"].get("deletionTimestamp")}
+
+
+async def candidate(models: Models, kubelet: FakeKubelet, name: str, old: str) -> str:
+    """The new revision, when its replica has been given to a node and is held there."""
+
+    async def starts() -> str:
+        found = await revisions(models, name) - {old}
+        assert any(pod.startswith(f"{name}-{new}-") for pod in kubelet.started for new in found)
+        (new,) = found
+        return new
+
+    return await eventually(starts)
+
+
+async def given_up(models: Models, name: str) -> str:
+    rollout = (await models.get(name))["status"].get("rollout") or {}
+    return str((rollout.get("rolledBack") or {}).get("revision", ""))
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "BlueGreen", "Recreate"])
+async def test_11_the_operator_is_killed_after_each_write_of_a_rollback(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path, strategy: str
+) -> None:
+    limit = Limit()
+    async with FaultyProxy(choose=limit).running(operator_kubeconfig, tmp_path) as through:
+        killed = 0
+        for number in range(1, MOST_WRITES):
+            if not await one_rollback(through, models, kubelet, limit, f"m{number}", number, strategy, tmp_path):
+                break
+            killed += 1
+    assert killed >= 2, "the refusal and the way back are two writes at least"
+
+
+async def one_rollback(
+    through: Path, models: Models, kubelet: FakeKubelet, limit: Limit, name: str, writes: int, strategy: str,
+    folder: Path,
+) -> bool:  # fmt: skip
+    """Whether the operator was killed in it: after ``writes`` writes, if there were more."""
+    kubelet.script.server = "succeed"
+    operator = OperatorProcess(through, models.namespace, folder / f"{name}.log")
+    async with operator.running():
+        await models.create(model(name, rollout={"strategy": strategy, "analysisSeconds": 0},
+                                  engine={"maxBatchSize": 8}))
+        old = await models.served(name)
+        kubelet.script.server = "hold-new"
+        await models.patch({"spec": {"engine": {"maxBatchSize": 16}}}, name)
+        new = await candidate(models, kubelet, name, old)
+        limit.reached.clear()
+        limit.left = writes
+        await kubelet.crash(new)
+
+        async def over() -> bool:
+            back = await revisions(models, name) == {old} and await given_up(models, name) == new
+            return limit.reached.is_set() or back
+
+        await eventually(over)
+        killed = limit.reached.is_set()
+        await operator.kill()
+        limit.lift()
+        acted_on = await given_up(models, name) == new or new not in await revisions(models, name)
+        if acted_on:
+            # Nothing shows any more why it was refused: a process that did not know would promote it.
+            kubelet.script.server = "succeed"
+        started = {pod for pod in kubelet.started if pod.startswith(f"{name}-{new}-")}
+        await operator.start()
+        await models.wait("RolloutComplete", "False", "RolledBack", name=name)
+        kubelet.script.server = "succeed"
+
+        async def is_back() -> bool:
+            return await revisions(models, name) == {old}
+
+        await eventually(is_back)
+        await models.wait("Available", "True", "ServingPrevious", name=name)
+        told = (await models.get(name))["status"]
+        assert (told["rollout"]["rolledBack"]["revision"], told["rollout"]["rolledBack"]["reason"]) == (new, "Crashing")
+        assert [(entry["revision"], entry["outcome"]) for entry in told["revisions"]] == [
+            (new, "RolledBack"), (old, "Serving")]  # fmt: skip
+        if acted_on:
+            assert {pod for pod in kubelet.started if pod.startswith(f"{name}-{new}-")} == started, "it was tried again"
+    await models.delete(name)
+    return killed
