@@ -86,7 +86,7 @@ takeover-study: venv deps ## How long nobody leads when a leading operator is ki
 
 ##@ Change it
 
-.PHONY: venv generate golden lock hooks docs
+.PHONY: venv generate golden lock sbom hooks docs
 venv: ## Make .venv from the lock, hashes checked (skipped when unchanged)
 	@hack/dev/bootstrap.sh
 
@@ -102,6 +102,9 @@ docs: venv ## The documents as a site in build/site, links checked
 
 lock: ## Resolve requirements/*.in with hashes (UPGRADE=1 for the newest of everything)
 	hack/dev/lock.sh
+
+sbom: venv ## A CycloneDX file of each image's Python packages, from the locks, in build/sbom
+	hack/dev/sbom.sh
 
 hooks: venv ## Install the pre-commit hooks into this clone
 	$(VENV)/bin/pre-commit install
