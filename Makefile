@@ -95,7 +95,7 @@ attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real a
 
 ##@ Change it
 
-.PHONY: venv generate golden lock hooks docs
+.PHONY: venv generate golden lock sbom hooks docs
 venv: ## Make .venv from the lock, hashes checked (skipped when unchanged)
 	@hack/dev/bootstrap.sh
 
@@ -111,6 +111,9 @@ docs: venv ## The documents as a site in build/site, links checked
 
 lock: ## Resolve requirements/*.in with hashes (UPGRADE=1 for the newest of everything)
 	hack/dev/lock.sh
+
+sbom: venv ## A CycloneDX file of each image's Python packages, from the locks, in build/sbom
+	hack/dev/sbom.sh
 
 hooks: venv ## Install the pre-commit hooks into this clone
 	$(VENV)/bin/pre-commit install

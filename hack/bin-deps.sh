@@ -15,6 +15,7 @@ needed=(
   mmdebstrap mmdebstrap
   prometheus prometheus
   nft nftables
+  iptables iptables
   conntrack conntrack
   ip iproute2
   openssl openssl

@@ -57,7 +57,9 @@ PAUSE = Program("pause")
 VERSITYGW = Program("versitygw", package="github.com/versity/versitygw/cmd/versitygw")
 # A registry of images and artifacts, for tests.
 REGISTRY = Program("registry", package="github.com/distribution/distribution/v3/cmd/registry")
-PROGRAMS = (KUBERNETES, HELM, COREDNS, PAUSE, VERSITYGW, REGISTRY)
+# Enforces NetworkPolicies between network namespaces, for tests: the local cluster's network plug-in enforces none.
+NETWORK_POLICIES = Program("network-policies")
+PROGRAMS = (KUBERNETES, HELM, COREDNS, PAUSE, VERSITYGW, REGISTRY, NETWORK_POLICIES)
 
 
 def module_version(go_mod: str, module: str) -> str:

@@ -19,6 +19,7 @@ compile() {
 compile tools
 compile dev
 compile planner-study
+compile sbom
 # One version of a package everywhere: what is tested is what runs in the images.
 for name in operator builder builder-gpu server; do
   compile "$name" -c requirements/dev.txt

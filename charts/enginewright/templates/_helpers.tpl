@@ -285,9 +285,9 @@ spec:
     matchLabels: {app.kubernetes.io/managed-by: enginewright}
     matchExpressions:
       - {key: app.kubernetes.io/component, operator: In, values: [resolve, build, gc]}
+  # No client connects to a Job: Ingress without rules refuses all. An empty list says the same, but some engines of network
+  # policies allow all then.
   policyTypes: [Ingress, Egress]
-  # Nobody asks a Job.
-  ingress: []
   egress:
     - ports: {{ toJson $dns }}
     {{- with $tracing }}

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from enginewright.clients.resources import OPTIMISED_MODEL
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests import Owner, gc_job
+from enginewright.core.manifests.fleet import fleet_service
+from enginewright.core.manifests.service import mirror_service, revision_service
 from support.apiserver import Models, eventually, model
 from support.children import children_of
 from support.fake_kubelet import FakeKubelet
@@ -19,6 +23,7 @@ from support.operators import embedded
 JSON = dict[str, Any]
 OURS = {"app.kubernetes.io/managed-by": "enginewright"}
 KEY = "enginewright-engine-signing"
+MODEL = "enginewright.io/model"
 
 
 @pytest.fixture
@@ -28,7 +33,8 @@ async def operator(control_plane: Path, namespace: str, tmp_path: Path) -> Kubec
     admin = Kubectl(control_plane, namespace)
     admin("create", "role", "more", "--verb=create,patch,update,get,delete", "--resource=secrets,pods")
     admin("create", "role", "read", "--verb=get", "--resource=configmaps,deployments.apps,leases,services")
-    for role in ("more", "read"):
+    admin("create", "role", "all-at-once", "--verb=deletecollection", "--resource=configmaps,deployments.apps")
+    for role in ("more", "read", "all-at-once"):
         admin("create", "rolebinding", role, f"--role={role}", f"--serviceaccount={SYSTEM}:{ACCOUNT}")
     admin("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
     kubectl = Kubectl(file, namespace)
@@ -101,6 +107,10 @@ def test_what_somebody_else_made_is_out_of_reach(operator: Kubectl, control_plan
         relabelled = operator.run("label", kind, "theirs", "app.kubernetes.io/managed-by=enginewright")
         assert "managed-by" in refused(relabelled)
     assert "scale only Deployments" in refused(operator.run("scale", "deployment", "theirs", "--replicas=0"))
+    for kind in ("configmaps", "deployments.apps"):
+        group = "/apis/apps/v1" if "." in kind else "/api/v1"
+        path = f"{group}/namespaces/{namespace}/{kind.partition('.')[0]}?fieldSelector=metadata.name=theirs"
+        assert "managed-by" in refused(operator.run("delete", "--raw", path))
     admin("create", "-f", "-", stdin=model("theirs"))
     refused(operator.run("delete", "optimisedmodel", "theirs", "--wait=false"))
     refused(operator.run("annotate", "optimisedmodel", "theirs", "enginewright.io/promote=x"))
@@ -133,31 +143,130 @@ PODS: dict[str, JSON] = {
     "nfs": {"volumes": [{"name": "x", "nfs": {"server": "a", "path": "/"}}]},
     "csi": {"volumes": [{"name": "x", "csi": {"driver": "hostpath.csi.k8s.io"}}]},
     "token": {"volumes": [{"name": "x", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
+    "authority": {"volumes": [{"name": "x", "projected": {"sources": [
+        {"clusterTrustBundle": {"name": "a", "path": "t"}}]}}]},
     "network": {"hostNetwork": True}, "processes": {"hostPID": True}, "memory": {"hostIPC": True},
     "automount": {"automountServiceAccountToken": True}, "default": {"automountServiceAccountToken": None},
+    "node": {"nodeName": "control-plane"},
+    "kernel": {"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}},
+    "windows": {"securityContext": {"windowsOptions": {"hostProcess": True}}, "hostNetwork": True},
+    "apparmor": {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}},
+    "selinux": {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}},
 }
 CONTAINERS: dict[str, JSON] = {
-    "privileged": {"securityContext": {"privileged": True}}, "escalation": {"securityContext": {}},
+    "escalation": {"securityContext": {}},
     "port": {"ports": [{"containerPort": 8000, "hostPort": 8000}]},
+    "probe": {"livenessProbe": {"httpGet": {"host": "169.254.169.254", "port": 80}}},
+    "hook": {"lifecycle": {"postStart": {"httpGet": {"host": "169.254.169.254", "port": 80}}}},
 }
+SECURITY: dict[str, JSON] = {
+    "privileged": {"privileged": True, "allowPrivilegeEscalation": True},
+    "escalation": {"allowPrivilegeEscalation": True},
+    "module": {"capabilities": {"drop": ["ALL"], "add": ["SYS_MODULE"]}}, "kept": {"capabilities": {"drop": ["CHOWN"]}},
+    "root": {"runAsNonRoot": False}, "user 0": {"runAsUser": 0}, "calls": {"seccompProfile": {"type": "Unconfined"}},
+    "apparmor": {"appArmorProfile": {"type": "Unconfined"}}, "selinux": {"seLinuxOptions": {"type": "spc_t"}},
+}
+
+
+def job_of(namespace: str) -> JSON:
+    job: JSON = children_of("m", {"source": {"uri": "pvc://models/a"}}, namespace=namespace).all()["build_job"]
+    job["metadata"].pop("ownerReferences")
+    return job
 
 
 def test_its_pods_reach_no_node_and_no_token(operator: Kubectl, namespace: str) -> None:
-    assert operator.admits(deployment(namespace)) == ""
-    job = children_of("m", {"source": {"uri": "pvc://models/a"}}, namespace=namespace).all()["build_job"]
-    job["metadata"].pop("ownerReferences")
-    assert operator.admits(job) == ""
-    for good in (deployment(namespace), job):
+    for good in (deployment(namespace), job_of(namespace)):
+        assert operator.admits(good) == ""
         for change in PODS.values():
             bad = copy.deepcopy(good)
             pod = bad["spec"]["template"]["spec"]
             volumes = [*pod["volumes"], *change.get("volumes", [])]
-            bad["spec"]["template"]["spec"] = {**pod, **change, "volumes": volumes}
+            security = {**pod["securityContext"], **change.get("securityContext", {})}
+            bad["spec"]["template"]["spec"] = {**pod, **change, "volumes": volumes, "securityContext": security}
             assert "that the operator makes" in operator.admits(bad), change
-        for change in CONTAINERS.values():
-            bad = copy.deepcopy(good)
-            bad["spec"]["template"]["spec"]["containers"][0] |= change
-            assert "that the operator makes" in operator.admits(bad), change
+        for place in ("containers", "initContainers"):
+            for change in (*CONTAINERS.values(), *({"securityContext": security} for security in SECURITY.values())):
+                bad = copy.deepcopy(good)
+                added = {**copy.deepcopy(good["spec"]["template"]["spec"]["containers"][0]), "name": "added"}
+                for probe in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
+                    added.pop(probe, None)
+                if change != CONTAINERS["escalation"] and "securityContext" in change:
+                    change = {"securityContext": {**added["securityContext"], **change["securityContext"]}}
+                always = {"restartPolicy": "Always"} if place == "initContainers" else {}
+                pod = bad["spec"]["template"]["spec"]
+                pod[place] = [*pod.get(place, []), {**added, **always, **change}]
+                assert "that the operator makes" in operator.admits(bad), (place, change)
+
+
+def test_it_makes_and_changes_no_pods(operator: Kubectl, control_plane: Path, namespace: str) -> None:
+    template = deployment(namespace)["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "ours", "labels": OURS}}
+    assert "neither make nor change" in refused(operator.run("create", "-f", "-", stdin=pod))
+    pod["spec"] = {"containers": [{"name": "a", "image": "a"}]}
+    Kubectl(control_plane, namespace)("create", "-f", "-", stdin=pod)
+    assert "neither make nor change" in refused(operator.run("label", "pod", "ours", "a=b"))
+    operator("delete", "pod", "ours", "--wait=false")
+
+
+def service(**fields: Any) -> JSON:
+    return item("v1", "Service", "s", OURS, spec={"ports": [{"port": 80}], "selector": {MODEL: "m"}, **fields})
+
+
+def test_its_services_take_over_no_address_and_no_others_pods(operator: Kubectl) -> None:
+    assert operator.admits(service()) == ""
+    assert operator.admits(service(clusterIP="None")) == ""
+    for taken in ({"externalIPs": ["10.0.0.1"]}, {"type": "LoadBalancer"}, {"type": "NodePort"},
+                  {"type": "ExternalName", "externalName": "kubernetes.default.svc"}):
+        assert "must have the type ClusterIP" in operator.admits(service(**taken)), taken
+    for selector in ({"app": "theirs"}, {}):
+        assert "must select its pods" in operator.admits(service(selector=selector))
+
+
+def test_what_selects_pods_selects_those_of_models(operator: Kubectl, namespace: str) -> None:
+    theirs = {"matchLabels": {"app": "theirs"}}
+    workload, job = deployment(namespace), job_of(namespace)
+    workload["spec"]["selector"] = theirs
+    workload["spec"]["template"]["metadata"]["labels"] |= {"app": "theirs"}
+    job["spec"] |= {"manualSelector": True, "selector": theirs}
+    job["spec"]["template"]["metadata"]["labels"] |= {"app": "theirs"}
+    budget = item("policy/v1", "PodDisruptionBudget", "b", OURS, spec={"maxUnavailable": 0, "selector": theirs})
+    everything = item("policy/v1", "PodDisruptionBudget", "b", OURS, spec={"maxUnavailable": 0, "selector": {}})
+    for body in (workload, job, budget, everything):
+        assert "must select its pods" in operator.admits(body), body["kind"]
+
+
+@pytest.mark.parametrize("platform", ["kube-system", "openshift-config"])
+def test_it_writes_nothing_in_namespaces_of_the_platform(control_plane: Path, tmp_path: Path, platform: str) -> None:
+    """With rights in the whole cluster a pod there could mount the Secrets of the cluster's own parts."""
+    operator = Kubectl(install(control_plane, {}, tmp_path), platform)
+    admin = Kubectl(control_plane, platform)
+    if admin.run("get", "namespace", platform).returncode:
+        admin("create", "namespace", platform)
+    for body in (deployment(platform), job_of(platform), item("v1", "ConfigMap", "c", OURS), service(),
+                 item("v1", "Secret", KEY, OURS, type="Opaque")):
+        assert "namespaces of the platform" in operator.admits(body), body["kind"]
+
+
+EVERY: tuple[JSON, ...] = (
+    {"placement": {"accelerator": "cpu"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 2}},
+    {"placement": {"accelerator": "cpu"}, "batching": {"adaptive": True}},
+    {"placement": {"accelerator": "cpu"}, "quality": {},
+     "serving": {"podTemplate": {"spec": {"containers": [{"name": "mine", "image": "a"}]}}}},
+    {"placement": {"accelerator": "cpu"}, "store": {"uri": "s3://engines/a", "credentialsFrom": {"name": "s3"}}},
+)
+
+
+@pytest.mark.parametrize("openshift", [False, True])
+def test_all_that_it_makes_passes(operator: Kubectl, namespace: str, openshift: bool) -> None:
+    config = OperatorConfig(openshift=openshift)
+    owner = Owner(name="m", namespace=namespace, uid="u")
+    made = [child for raw in EVERY for child in
+            children_of("m", {"source": {"uri": "pvc://models/a"}, **raw}, config, namespace=namespace).all().values()]
+    others = (gc_job(namespace, "pvc://engines", "uid", ("f" * 64,), config), fleet_service(owner),
+              mirror_service(owner, "0" * 8), revision_service(owner, "0" * 8))
+    for child in (*made, *others):
+        child["metadata"].pop("ownerReferences", None)
+        assert operator.admits(child) == "", child["metadata"]["name"]
 
 
 def test_which_of_several_operators_works_is_said_in_its_own_namespace(operator: Kubectl) -> None:
