@@ -76,11 +76,13 @@ class FaultyProxy:
                 await asyncio.sleep(3600)
             case "hold":
                 self.held.append(f"{request.method} {request.path}")
+                late = self.late
                 await self.released.wait()
+                answer = await self._forward(request, session)
+                late.append(answer.status)
+                return answer
         answer = await self._forward(request, session)
-        if fault == "hold":
-            self.late.append(answer.status)
-        elif is_write(request):
+        if is_write(request):
             self.wrote.append(request.path)
         if fault == "lose-answer" and request.transport is not None:
             request.transport.abort()
