@@ -495,9 +495,9 @@ class Cluster:
         elif kind == "ConfigMap":
             self.requests.pop(name, None)
             self.kept = {key: kept for key, kept in self.kept.items() if name != f"{self.name}-{key}"}
-            for key in list(self.records):  # another object may share them
-                if name.startswith(f"engine-{labels.fingerprint_label(key)}-"):
-                    del self.records[key]
+            gone = [key for key in self.records if name.startswith(f"engine-{labels.fingerprint_label(key)}-")]
+            for key in gone:  # in place: another object may share them
+                del self.records[key]
 
     def act_delete_deployment(self, name: str) -> None:
         """As somebody with kubectl would."""
@@ -763,6 +763,7 @@ def writes_of(plan: Plan, status: Mapping[str, Any]) -> Iterator[Action | Mappin
     ``status`` is what it was."""
     ahead, last = _stored(plan.ahead(status)), _stored(plan.status)
     yield from plan.first
+    yield from plan.keeping
     if plan.actions and ahead != status:
         yield ahead
     yield from plan.then
