@@ -60,7 +60,7 @@ class Walk:
             lives, dies = len(writes), False
         cluster.operate(writes=lives if dies else None)
         self.written += [type(write).__name__ for write in writes[:lives]]
-        if lives > len(plan.first):
+        if lives > len(plan.first + plan.keeping):
             self._remember(plan)
         if dies:
             cluster.signals, cluster.last = None, Plan()

@@ -14,6 +14,8 @@ Manifest = Mapping[str, Any]
 # No object has this resourceVersion: etcd counts from it, so that the first object that is ever written has 2. The
 # apiserver answers 409 where there is an object, and creates it where there is none.
 ABSENT: Final = "1"
+# Blocks of status that say what was kept.
+KEPT: Final = ("revisions",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,15 +157,17 @@ class Plan:
 
     ``building`` are the actions that get an engine, ``serving`` those that run, scale and reach replicas and keep what
     they are made of. In each the first failure ends it, as later ones may stand on earlier ones; a build that cannot
-    be begun leaves what serves to be scaled and healed.
+    be begun leaves what serves to be scaled and healed. ``keeping`` are those that keep what a promoted revision was
+    made of, and drop it again; ``status.revisions`` stays as it is where one of them fails.
 
     The operator may be killed between any two writes, and what only it knew is lost then. So the order of writes is
-    part of the plan: the actions that come ``first``; ``status``, which says what was decided and why; the actions
-    that stand on it; ``status`` again where they add to it. ``deeds_of_building`` and ``deeds_of_serving`` name the
-    blocks of ``status`` that say what those actions have done: they are written last, and only when no such action has
-    failed."""
+    part of the plan: the actions that come ``first``, and ``keeping``; ``status``, which says what was decided and
+    why; the actions that stand on it; ``status`` again where they add to it. ``deeds_of_building`` and
+    ``deeds_of_serving`` name the blocks of ``status`` that say what those actions have done: they are written last,
+    and only when no such action has failed."""
 
     building: tuple[Action, ...] = ()
+    keeping: tuple[Action, ...] = ()
     serving: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -188,11 +192,12 @@ class Plan:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        return self.first + self.then + self.serving
+        return self.first + self.keeping + self.then + self.serving
 
-    def ahead(self, before: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What status says before the actions that stand on it; ``before`` is what it said when the pass began."""
-        return keep(self.status, before, self.deeds_of_building + self.deeds_of_serving)
+    def ahead(self, before: Mapping[str, Any], *, kept: bool = True) -> Mapping[str, Any]:
+        """What status says before the actions that stand on it; ``before`` is what it said when the pass began,
+        ``kept`` whether ``keeping`` has been done."""
+        return keep(self.status, before, (*self.deeds_of_building, *self.deeds_of_serving, *(() if kept else KEPT)))
 
 
 def keep(status: Mapping[str, Any], before: Mapping[str, Any], blocks: tuple[str, ...]) -> dict[str, Any]:

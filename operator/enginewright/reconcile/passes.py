@@ -19,7 +19,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.labels import fingerprint_label
 from enginewright.core.observed import ObjectView, Observed
-from enginewright.core.plan import Action, Event, Plan, Scale, keep
+from enginewright.core.plan import KEPT, Action, Event, Plan, Scale, keep
 from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals
@@ -61,11 +61,12 @@ class Acted:
 
     view: ObjectView
     building: Done = Done()
+    keeping: Done = Done()
     serving: Done = Done()
 
     @property
     def failure(self) -> ClientError | None:
-        return self.building.error or self.serving.error
+        return self.building.error or self.keeping.error or self.serving.error
 
     @property
     def scaled(self) -> bool:
@@ -73,7 +74,7 @@ class Acted:
 
     def status(self, plan: Plan, before: Mapping[str, Any]) -> Mapping[str, Any]:
         """That of ``plan``, without what could not be done: the next pass does it again."""
-        undone = (*(plan.deeds_of_building if self.building.error else ()),
+        undone = (*(plan.deeds_of_building if self.building.error else ()), *(KEPT if self.keeping.error else ()),
                   *(plan.deeds_of_serving if self.serving.error else ()))
         status = keep(plan.status, before, undone)
         if not self.scaled and "autoscaling" in status:
@@ -172,19 +173,21 @@ class Reconciler:
         acted.building = await self._carry_out(acted.view, plan.first, log)
         if isinstance(acted.failure, LostRaceError):
             return
+        acted.keeping = await self._carry_out(acted.view, plan.keeping, log)
         if plan.actions:
-            acted.view = await self._tell_ahead(acted.view, plan)
-        if acted.failure is None:
+            ahead = plan.ahead(acted.view.status, kept=acted.keeping.error is None)
+            acted.view = await self._tell_ahead(acted.view, plan, ahead)
+        if acted.building.error is None:
             acted.building = await self._carry_out(acted.view, plan.then, log)
         if not isinstance(acted.failure, LostRaceError):
             acted.serving = await self._carry_out(acted.view, plan.serving, log)
 
-    async def _tell_ahead(self, view: ObjectView, plan: Plan) -> ObjectView:
+    async def _tell_ahead(self, view: ObjectView, plan: Plan, ahead: Mapping[str, Any]) -> ObjectView:
         """Writes what the actions stand on. Raises :class:`~enginewright.clients.errors.ClientError`, and then no
         action follows: a revision whose refusal is not on record would be tried again. Replicas are scaled all the
         same where status is refused for good, as a number of replicas is worked out afresh in each pass."""
         try:
-            return await self._tell(view, plan.ahead(view.status))
+            return await self._tell(view, ahead)
         except RefusedError:
             if all(isinstance(action, Scale) for action in plan.actions):
                 return view

@@ -793,6 +793,7 @@ def writes_of(plan: Plan, status: Mapping[str, Any]) -> Iterator[Action | Mappin
     ``status`` is what it was."""
     ahead, last = _stored(plan.ahead(status)), _stored(plan.status)
     yield from plan.first
+    yield from plan.keeping
     if plan.actions and ahead != status:
         yield ahead
     yield from plan.then

@@ -69,7 +69,8 @@ def report(world: World, found: Findings) -> Plan:
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
     return Plan(
         building=found.source.actions + found.engine.actions,
-        serving=found.rollout.actions + found.history.actions,
+        keeping=found.history.actions,
+        serving=found.rollout.actions,
         events=transitions(old, verdicts) + decided,
         status={
             "observedGeneration": world.obj.generation,
@@ -78,8 +79,7 @@ def report(world: World, found: Findings) -> Plan:
         },
         # How often an engine was given up is counted when it has gone.
         deeds_of_building=("build",) if found.engine.verdict.reason == Reason.ENGINE_LOST else (),
-        # A revision is kept before its promotion is told, and leaves the history after what was kept of it.
-        deeds_of_serving=("revisions", "contest"),
+        deeds_of_serving=("contest",),
         requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue,
                                found.quality.requeue,
                                # Room comes and goes on nodes, which nobody watches.
