@@ -8,6 +8,7 @@ set -uo pipefail
 cd "$REPO_ROOT" || exit 1
 
 logs="$REPO_ROOT/build/test"
+rm -rf "$logs"
 mkdir -p "$logs"
 names=() seconds=() results=() summaries=()
 failed=0
