@@ -23,7 +23,7 @@ test: ## Everything: static checks, unit, golden, property, integration and end-
 	hack/dev/check.sh
 
 test-unit: venv ## Unit, golden, property and security tests (no server, no cluster, not the studies of make test)
-	$(VENV)/bin/pytest -q -n "$$(nproc)" --hypothesis-profile quick -m "not triton and not torch and not study and not integration" \
+	$(VENV)/bin/pytest -q -n "$$(nproc)" --dist worksteal --hypothesis-profile quick -m "not triton and not torch and not study and not integration" \
 	  tests/unit tests/golden tests/security tests/fuzz
 
 .PHONY: fuzz

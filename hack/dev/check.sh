@@ -8,6 +8,7 @@ set -uo pipefail
 cd "$REPO_ROOT" || exit 1
 
 logs="$REPO_ROOT/build/test"
+rm -rf "$logs"
 mkdir -p "$logs"
 names=() seconds=() results=() summaries=()
 failed=0
@@ -77,8 +78,10 @@ step lint "$VENV/bin/ruff" check .
 step types "$VENV/bin/mypy"
 step imports "$VENV/bin/lint-imports" --no-logo
 step generated make --no-print-directory verify
-tests unit -n "$(nproc)" -m "not triton and not torch and not integration" tests/unit tests/golden tests/security tests/fuzz
-tests triton -m "triton or torch" tests/unit tests/integration tests/security
+# Each worker takes its share of the tests in their order, so files with costly fixtures stay whole; one that is done takes
+# over some of what another has left.
+tests unit -n "$(nproc)" --dist worksteal -m "not triton and not integration" tests/unit tests/golden tests/security tests/fuzz
+tests triton -m "triton or (torch and integration)" tests/unit tests/integration tests/security
 step packages hack/bin-deps.sh --tests
 step programs hack/cluster/cluster build  # by a test it would be within its time limit
 # One at a time, where `make test-integration` runs two: this decides what lands, and two on two cores gain two minutes

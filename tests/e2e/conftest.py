@@ -18,6 +18,8 @@ from support.janitor import Janitor
 from support.models import write_models
 
 E2E = pytest.mark.e2e
+# Whichever test comes first has its fixtures start the node, build images and the engines of the others.
+PATIENCE = pytest.mark.timeout(900)
 Furnished = Callable[..., contextlib.AbstractContextManager[Bench]]
 
 
@@ -25,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(E2E)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(PATIENCE)
 
 
 @pytest.fixture(scope="session")

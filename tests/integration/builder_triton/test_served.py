@@ -127,7 +127,7 @@ async def test_warmed_before_ready(server: TritonServer, repository: Path, artif
 
 async def test_figures_of_the_server(server: TritonServer) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", server.version)
-    assert 0 < server.start_seconds < 60
+    assert server.start_seconds > 0
     assert server.memory_bytes() > 30 << 20
     assert 'nv_inference_pending_request_count{model="multiply"' in await server.metrics()
 
@@ -236,7 +236,7 @@ async def test_proof_holds_for_right_answers_and_fails_for_wrong_ones(repository
     proof = await asyncio.to_thread(prove, repository, "multiply", [right])
     assert proof.worst_difference < 1e-5
     assert proof.memory_bytes > 30 << 20
-    assert 0 < proof.load_seconds < 60
+    assert proof.load_seconds > 0
     with pytest.raises(UserError, match="'y'") as caught:
         await asyncio.to_thread(prove, repository, "multiply", [right, wrong])
     assert caught.value.reason == "ServedAnswersDiffer"

@@ -10,7 +10,9 @@ import ast
 import contextlib
 import importlib
 import json
+import os
 import re
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -114,6 +116,17 @@ class Only:
         return next((spec for spec in specs if spec is not None), None)
 
     find_distributions = staticmethod(PathFinder.find_distributions)
+
+
+def import_errors(modules: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """By module, in a process of its own where no package is but those of the ``known`` names."""
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("hack", "builders", "operator", "tests/support"))
+    done = subprocess.run([sys.executable, "-m", "support.carried", ",".join(sorted(known)), *modules],
+                          env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def main(known: str, *modules: str) -> None:

@@ -1,21 +1,27 @@
-"""Ceilings measured on this machine: positive, and nothing said of what it cannot do. How high is the machine's."""
+"""Ceilings of this machine's operations, by a clock of the test's: how high they are is the machine's."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+from types import SimpleNamespace
+
 import pytest
 
-from enginewright_builder.evidence.ceilings import measure_ceilings
+from enginewright_builder.evidence.ceilings import CPU_COPY_BYTES, CPU_SIDE, measure_ceilings
 
 pytestmark = pytest.mark.torch
 
 
 def test_a_cpus_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enginewright_builder.evidence.ceilings.SECONDS", 0.0)
+    clock = SimpleNamespace(perf_counter=functools.partial(next, itertools.count(step=0.5)))
+    monkeypatch.setattr("enginewright_builder.evidence.ceilings.time", clock)
     found = measure_ceilings("cpu", {"fp32", "int8", "fp8"})
     assert set(found.flops_per_second) == {"fp32", "int8"}
-    # Slower than this is no CPU, faster than this no measurement.
-    assert 1e8 < found.bytes_per_second < 1e13
-    assert all(1e8 < rate < 1e15 for rate in found.flops_per_second.values())
+    # Every call takes half a second by this clock: what is copied is read and written.
+    assert found.bytes_per_second == 2 * CPU_COPY_BYTES / 0.5
+    assert set(found.flops_per_second.values()) == {2 * CPU_SIDE**3 / 0.5}
 
 
 def test_the_matmul_precision_of_others_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,6 @@ machine has it, or ``hack/bench/carry.sh`` carries it there."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 
 from support import carried
@@ -41,17 +36,7 @@ def test_what_is_imported_later_counts_and_is_named() -> None:
 def test_its_modules_can_be_imported_where_nothing_else_is() -> None:
     """In a process of its own, where packages that the machine lacks cannot be found."""
     modules = carried.reached(["bench.__main__"])
-    assert imported(*modules) == {}
-    (error,) = imported("enginewright_builder.sources.layers").values()
-    assert error == "ModuleNotFoundError: No module named 'backports'"
-
-
-def imported(*modules: str) -> dict[str, str]:
-    """Errors by module."""
-    path = os.pathsep.join(str(carried.ROOT / folder) for folder in ("hack", "builders", "operator", "tests/support"))
     known = KNOWN | carried.required(carried.listed(BENCH / "machine.txt"))
-    done = subprocess.run([sys.executable, "-m", "support.carried", ",".join(sorted(known)), *modules],
-                          env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    assert carried.import_errors(modules, known) == {}
+    (error,) = carried.import_errors(["enginewright_builder.sources.layers"], known).values()
+    assert error == "ModuleNotFoundError: No module named 'backports'"

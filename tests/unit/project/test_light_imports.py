@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support import carried
+
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = {"torch", "onnx", "onnxruntime", "numpy", "tritonclient", "transformers", "scipy", "tensorrt"}
 
@@ -23,3 +25,13 @@ def test_imports_nothing_heavy(module: str) -> None:
                           check=False)
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)) & HEAVY == set()
+
+
+def test_the_operators_image_has_all_that_its_programs_import() -> None:
+    """Operator, activator, batcher and plugin, and of the builder what verifies and shows engines in replicas' pods."""
+    programs = ["enginewright.handlers.watch", "enginewright.activator.serve", "enginewright.batcher.serve",
+                "enginewright.plugin.main", "enginewright_builder.verify", "enginewright_builder.bucket.engines",
+                "enginewright_builder.show"]
+    known = carried.required(carried.listed(ROOT / "requirements" / "operator.in"))
+    assert carried.import_errors(programs, known) == {}
+    assert set(carried.import_errors(programs, known - {"kopf"})) == {"enginewright.handlers.watch"}

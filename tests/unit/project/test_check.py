@@ -1,0 +1,86 @@
+"""``make test`` with programs that fail as the real ones do: every step runs, and the end says all that failed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+STEPS = ["environment", "lint", "types", "imports", "generated", "unit", "triton", "packages", "programs",
+         "integration", "e2e"]
+PROGRAMS = ("hack/dev/bootstrap.sh", "hack/bin-deps.sh", "hack/cluster/cluster", "hack/dev/can-run-node.sh", "bin/ruff",
+            "bin/mypy", "bin/lint-imports", "bin/make", "bin/pytest")
+PYTEST_FAILS = """case "$*" in *"{part}"*) echo "FAILED tests/test_{name}.py::test_{name} - assert 0"
+  echo "1 failed, 2 passed in 0.10s"; exit 1;; esac; echo "3 passed in 0.10s"
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The script where all that it calls is a stand-in that succeeds."""
+    for file in ("hack/dev/check.sh", "hack/lib/common.sh"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    for program in PROGRAMS:
+        stand_in(tmp_path, program, "echo '3 passed in 0.10s'")
+    return tmp_path
+
+
+def stand_in(copy: Path, program: str, does: str) -> None:
+    file = copy / program
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/bash\n{does}\n")
+    file.chmod(0o755)
+
+
+def check(copy: Path, **environment: str) -> tuple[int, dict[str, str], str]:
+    """Exit status, result by step, and what the end says after the table."""
+    done = subprocess.run(["bash", str(copy / "hack/dev/check.sh")], capture_output=True, text=True, check=False,
+                          env={"PATH": f"{copy / 'bin'}:{os.environ['PATH']}", "ENGINEWRIGHT_VENV": str(copy),
+                               **environment})
+    table, _, end = done.stdout.partition("step ")[2].partition("\n\n")
+    rows = [line.split(maxsplit=2) for line in table.splitlines()[1:]]
+    return done.returncode, {name: result for name, _, result in rows}, end
+
+
+def test_all_that_succeeds_is_said_and_the_cluster_that_it_started_goes(copy: Path) -> None:
+    stand_in(copy, "hack/cluster/cluster", '[[ "$1" != status ]]')
+    status, results, end = check(copy)
+    assert (status, results) == (0, dict.fromkeys([*STEPS, "cluster-down"], "ok"))
+    assert end.count("3 passed") == 4
+
+
+def test_a_step_that_fails_stops_no_other_and_the_end_names_all_failures(copy: Path) -> None:
+    stand_in(copy, "bin/mypy", "echo 'a.py:1: error: no such name'; exit 1")
+    stand_in(copy, "bin/pytest", PYTEST_FAILS.format(part="-m triton", name="served")
+             + PYTEST_FAILS.format(part="tests/e2e", name="demo"))
+    status, results, end = check(copy)
+    assert status == 1
+    assert results == {**dict.fromkeys(STEPS, "ok"), "types": "FAILED", "triton": "FAILED", "e2e": "FAILED"}
+    for said in ("types failed (build/test/types.log):\na.py:1: error: no such name\n",
+                 "triton failed (build/test/triton.log):\nFAILED tests/test_served.py::test_served - assert 0\n",
+                 "e2e failed (build/test/e2e.log):\nFAILED tests/test_demo.py::test_demo - assert 0\n"):
+        assert said in end
+
+
+def test_without_an_environment_nothing_else_runs(copy: Path) -> None:
+    stand_in(copy, "hack/dev/bootstrap.sh", "echo 'no Python 3.11'; exit 1")
+    status, results, end = check(copy)
+    assert (status, results) == (1, {"environment": "FAILED"})
+    assert "no Python 3.11" in end
+
+
+@pytest.mark.parametrize(("environment", "status", "result"), [
+    ({}, 0, "skipped: no cgroup"), ({"ENGINEWRIGHT_REQUIRE_E2E": "1"}, 1, "FAILED")])
+def test_a_machine_that_cannot_run_a_node_is_said_or_is_a_failure(environment: dict[str, str], status: int, result: str,
+                                                                  copy: Path) -> None:
+    stand_in(copy, "hack/dev/can-run-node.sh", "echo 'no cgroup'; exit 1")
+    (copy / "build/test").mkdir(parents=True)
+    (copy / "build/test/e2e.log").write_text("FAILED tests/test_old.py::test_old - of another run\n")
+    found, results, end = check(copy, **environment)
+    assert (found, results) == (status, {**dict.fromkeys(STEPS, "ok"), "e2e": result})
+    assert "test_old" not in end
