@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from enginewright.clients.answers import failure
 from enginewright.clients.errors import Family
 from enginewright.core.conditions import timestamp
+from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.manifests import Owner, service
 from enginewright.core.plan import Apply
+from enginewright.observe.keys import Key
+from enginewright.observe.reports import Report
 from enginewright.observe.world import World
-from enginewright_builder.contract import Outcome
 from support.cluster import SPEC, START, Cluster, built, resolved
 
 
@@ -82,29 +86,27 @@ def test_low_a_clock_that_is_behind_skips_no_delay() -> None:
 
 
 class Reports:
-    """Tells which pods were asked."""
+    """Records which pods speak for which Job."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.asked: dict[str, list[str]] = {}
 
-    async def outcome(self, _namespace: str, pods: list[dict[str, Any]]) -> Outcome | None:
-        self.asked += [pod["metadata"]["name"] for pod in pods]
-        return resolved()
-
-    async def progress(self, _namespace: str, _pods: object) -> None:
-        return None
+    def of(self, _key: Key, pods_of: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Report]:
+        self.asked = {job: [pod["metadata"]["name"] for pod in pods] for job, pods in pods_of.items()}
+        return {job: Report(outcome=resolved()) for job in pods_of}
 
 
-async def test_low_only_the_jobs_own_pods_speak_for_it() -> None:
+def test_low_only_the_jobs_own_pods_speak_for_it() -> None:
     def pod(name: str, owner: str) -> dict[str, Any]:
         owners = [{"kind": "Job", "name": "minilm-build-1", "uid": owner, "controller": True}] if owner else []
         return {"metadata": {"name": name, "labels": {"batch.kubernetes.io/job-name": "minilm-build-1"},
                              "ownerReferences": owners}}
 
-    world = World(kube=None, wall=lambda: START, monotonic=lambda: 0.0)  # type: ignore[arg-type]
+    world = World(kube=Mock(), wall=lambda: START, monotonic=lambda: 0.0, config=OperatorConfig(), logs=Mock(),
+                  records=Mock())
     world._reports = reports = Reports()  # type: ignore[assignment]
     job = {"metadata": {"name": "minilm-build-1", "uid": "u-job"}}
     pods = [pod("its-own", "u-job"), pod("forged", ""), pod("of-an-earlier-job", "u-old")]
-    (found,) = await world._jobs("prod", [job], pods)
-    assert reports.asked == ["its-own"]
+    (found,) = world._jobs(Cluster().view(), [job], pods)
+    assert reports.asked == {"minilm-build-1": ["its-own"]}
     assert [one.name for one in found.pods] == ["its-own"]

@@ -30,7 +30,7 @@ def test_a_hostile_page_is_full(size: int) -> None:
 
 
 def test_a_hostile_page_is_one_that_the_operator_takes() -> None:
-    assert len(parse_metrics(filled(1000).decode()).pending) > 10
+    assert len(parse_metrics(filled(1000)).pending) > 10
 
 
 def test_each_kind_of_replica_attacks_in_its_own_way_and_only_in_an_attack() -> None:
