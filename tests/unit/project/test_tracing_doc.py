@@ -34,7 +34,7 @@ def test_spans_of_the_operator() -> None:
     assert named - actions == {str(name) for name in tracing.Span}
     verbs = {kind.__name__.lower() for kind in typing.get_args(Action)}
     said = inspect.getsource(execute.describe)
-    known = set(re.findall(r'return "([a-z]+)"', said)) | (verbs & {"apply", "create"})
+    known = set(re.findall(r'return "([a-z]+)"', said)) | (verbs & {"apply", "create", "replace"})
     assert len(known) == len(verbs), "each action has a verb"
     listed = re.search(r"its verb \(([^)]*)\)", OPERATOR)
     assert listed

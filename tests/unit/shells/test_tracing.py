@@ -82,7 +82,8 @@ def one_pass(kube: Kube) -> None:
     parts = SimpleNamespace(
         world=SimpleNamespace(find=lambda *_: gives(cluster.view()), observe=lambda *_: gives(cluster.observe())),
         actor=Actor(cast(KubeClient, kube), lambda *_: None),
-        reporter=SimpleNamespace(status=lambda *_: gives(True), events=lambda *_: gives(None)),
+        reporter=SimpleNamespace(status=lambda view, _: gives(replace(view, resource_version="2")),
+                                 events=lambda *_: gives(None)),
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=lambda _: gives(None),
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
