@@ -27,9 +27,11 @@ def limited(objects: Callable[[dict[str, Any]], dict[str, list[dict[str, Any]]]]
     kubectl("create", "serviceaccount", ACCOUNT)
     found = objects({"watchNamespaces": [namespace]})
     assert "ClusterRole" not in found
-    binding = found["RoleBinding"][0]
+    # Not the Role for the Lease, which is in the operator's own namespace.
+    role, binding = (next(one for one in found[kind] if one["metadata"]["namespace"] == namespace)
+                     for kind in ("Role", "RoleBinding"))
     binding["subjects"] = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]
-    for item in (found["Role"][0], binding):
+    for item in (role, binding):
         kubectl("apply", "-f", "-", stdin=item)
     config = yaml.safe_load(control_plane.read_text())
     config["users"][0]["user"] = {"token": kubectl("create", "token", ACCOUNT).strip()}
