@@ -56,10 +56,12 @@ class SlowKubelet(FakeKubelet):
 
     async def _run(self) -> None:
         while True:
-            with contextlib.suppress(ClientError):
+            try:
                 await self._beat()
                 for pod in await self.kube.list_all(POD, self.namespace):
                     await self._tend(pod)
+            except ClientError as error:
+                print(f"the kubelet looks again: {error}", flush=True)
             await asyncio.sleep(1.0)
 
     def _serving(self, pod: Object, container: str, act: Act) -> Object:

@@ -120,10 +120,11 @@ def checked_request(before_write: Callable[[], None]) -> type[aiohttp.ClientRequ
 
 
 class _DirectRest(RESTClientObject):
-    """Follows no redirect: the apiserver sends none, and a write with its body and its token is for nobody else."""
+    """Follows no redirect: the apiserver sends none, and a write with its body and its token is for nobody else.
+    The apiserver packs answers of more than 128 KiB, and the operator trusts it with their size."""
 
     def _create_pool_manager(self) -> DirectSession:  # type: ignore[override]
-        options = {"trust_env": True, **(self.configuration.client_session_kwargs or {})}
+        options = {"trust_env": True, "auto_decompress": True, **(self.configuration.client_session_kwargs or {})}
         return DirectSession(self._create_connector(), **options)
 
 
