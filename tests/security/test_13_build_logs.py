@@ -53,7 +53,8 @@ def job(model: str, **status: Any) -> dict[str, Any]:
 def pod(model: str, phase: str = "Running", **more: Any) -> dict[str, Any]:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"{model}-build", "uid": f"uid of {model}-build",
              "controller": True}
-    return {"metadata": meta(f"{model}-pod", model, ownerReferences=[owner], **more), "spec": {"containers": [{"name": "build"}]},
+    return {"metadata": meta(f"{model}-pod", model, ownerReferences=[owner], **more),
+            "spec": {"containers": [{"name": "build"}]},
             "status": {"phase": phase, "containerStatuses": [{"name": "build", "ready": phase == "Running"}]}}
 
 

@@ -45,11 +45,17 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+class Server(ThreadingHTTPServer):
+    # The kernel drops connections beyond this number, and clients try again after 1, 3, 7 and 15 seconds. The library's
+    # own 5 are too few for a test that connects many times at once.
+    request_queue_size = 1024
+
+
 @contextlib.contextmanager
 def answering(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1",
               tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """``handler`` answers for the length of the block. Gives the port."""
-    server = ThreadingHTTPServer((host, 0), handler)
+    server = Server((host, 0), handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
