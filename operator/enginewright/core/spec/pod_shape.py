@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from enginewright.core import labels
+from enginewright_builder.contract import SIGNING_SECRET
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from enginewright.core import labels, mig
+from enginewright.core import mig
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
@@ -19,6 +19,7 @@ from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InterfaceSpec
+from enginewright_builder.contract import SIGNING_SECRET
 
 CPU_PRECISIONS = ("auto", "fp32", "int8")
 CALIBRATED = ("int8", "fp8")
