@@ -42,6 +42,10 @@ test-e2e: venv test-deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }
 	$(VENV)/bin/pytest -q tests/e2e
 
+.PHONY: test-images-gpu
+test-images-gpu: venv deps ## Build the images for NVIDIA GPUs and ask them in pods what they have: no GPU, 30 GB of disk
+	$(VENV)/bin/pytest -q tests/gpu_images
+
 .PHONY: e2e-rollout
 e2e-rollout: venv deps ## Rollouts, rollbacks, kills and a drain under load on the local node: 200,000 requests (50 min; ARGS="--equal 5 --bad 4")
 	PYTHONPATH=hack $(VENV)/bin/python -m rollouts $(ARGS)
@@ -149,8 +153,8 @@ cluster-down: ## Stop it and remove all that it made
 cluster-status: ## What runs, and where its logs are
 	hack/cluster/cluster status
 
-images: deps ## Build the operator, builder and server images
-	hack/images/images build
+images: deps ## Build the operator, builder and server images (ACCELERATOR=cuda: for NVIDIA GPUs)
+	ENGINEWRIGHT_ACCELERATOR=$(ACCELERATOR) hack/images/images build
 
 ##@ Release
 

@@ -126,8 +126,8 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
         prog="enginewright-build", description="Turn a model into a proven, optimised Triton model repository, with a "
                                                "report.",
         epilog="In a Job: enginewright-build resolve|build --request FILE. Remove engines: enginewright-build "
-               "gc --help. Exit status: 0 published, 2 yours to mend, "
-               "3 worth another try, 1 a bug.")
+               "gc --help. What can be built here: enginewright-build doctor. Exit status: 0 published, 2 yours to "
+               "mend, 3 worth another try, 1 a bug.")
     parser.add_argument("--model", required=True, metavar="URI",
                         help="folder, file, or address of the model: https://, hf://, oci://, s3:// or gs://")
     parser.add_argument("--output", required=True, metavar="DIR", help="engine store; made if absent")

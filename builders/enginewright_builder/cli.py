@@ -18,6 +18,7 @@ from enginewright_builder.bucket import gc as bucket_gc
 from enginewright_builder.bucket.client import Bucket
 from enginewright_builder.by_hand import build_by_hand, parse_by_hand
 from enginewright_builder.contract import EXIT_OK, BuildRequest, Outcome, dumps
+from enginewright_builder.doctor import doctor
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
 from enginewright_builder.pipeline import failure, run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker, own_stdout
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _job(words[0], Path(options.request), run_build if words[0] == "build" else run_resolve)
     if words[:1] == ["gc"]:
         return _collect(_gc_parser().parse_args(words[1:]))
+    if words[:1] == ["doctor"]:
+        return doctor(words[1:])
     return build_by_hand(parse_by_hand(words))
 
 

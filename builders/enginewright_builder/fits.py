@@ -61,10 +61,11 @@ def _plain(name: str) -> str:
 
 def tensorrt_versions() -> list[str]:
     """Of the libraries that a server's own backend loads and of Python packages, whichever are here."""
-    return list(dict.fromkeys([*_linked(), *_installed()]))
+    return list(dict.fromkeys([*linked(), *_installed()]))
 
 
-def _linked() -> Iterator[str]:
+def linked() -> Iterator[str]:
+    """Versions of TensorRT's own libraries that the loader finds here."""
     for name in _LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             # Major · 10000 + minor · 100 + patch since TensorRT 10, · 1000 for the major before (NvInferVersion.h).
@@ -81,17 +82,24 @@ def _installed() -> Iterator[str]:
 
 def devices() -> list[str]:
     """Names of the GPUs that this container sees, as the driver gives them; empty without a driver."""
+    cuda, count = driver()
+    return [name for ordinal in range(count) if cuda and (name := device_name(cuda, ordinal))]
+
+
+def driver() -> tuple[ctypes.CDLL | None, int]:
+    """CUDA's driver, started, and how many GPUs it shows; None and 0 where there is none or it does not start."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
         count = ctypes.c_int()
         if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
-            return []
-        return [name for ordinal in range(count.value) if (name := _device_name(cuda, ordinal))]
+            return None, 0
+        return cuda, count.value
     except (OSError, AttributeError):
-        return []
+        return None, 0
 
 
-def _device_name(cuda: ctypes.CDLL, ordinal: int) -> str:
+def device_name(cuda: ctypes.CDLL, ordinal: int) -> str:
+    """As the driver gives it, with the profile of a slice (``NVIDIA H200 MIG 1g.18gb``); empty if it gives none."""
     device, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     if cuda.cuDeviceGet(ctypes.byref(device), ordinal) or cuda.cuDeviceGetName(name, len(name), device):
         return ""

@@ -9,19 +9,14 @@
 set -euo pipefail
 out=${1:?usage: carry.sh OUT_DIR}
 root=$(cd "$(dirname "$0")/../.." && pwd)
-tensorrt=10.6-1.5.11
 part_bytes=48m
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-echo "TensorRT $tensorrt" >&2
-mkdir "$work/tensorrt"
-mvn -q dependency:get "-Dartifact=org.bytedeco:tensorrt:$tensorrt:jar:linux-x86_64-redist" -Dtransitive=false
-unzip -q -j "$HOME/.m2/repository/org/bytedeco/tensorrt/$tensorrt/tensorrt-$tensorrt-linux-x86_64-redist.jar" \
-  '*/libnvinfer*.so*' '*/libnvonnxparser*.so*' -d "$work/tensorrt"
-rm -f "$work"/tensorrt/libnvinfer_vc_plugin*
+echo "TensorRT" >&2
+"$root/builders/images/fetch-tensorrt" "$work/tensorrt"
 
 echo "wheels" >&2
 fetch() {

@@ -77,10 +77,8 @@ class Buildah:
         Raises:
             BuildError: with the log of the build.
         """
-        ignored = Path(f"{containerfile}.dockerignore")
         options = ["--isolation=chroot", "--layers", f"--file={containerfile}", f"--tag={reference}"]
         options += [f"--target={target}"] if target else []
-        options += [f"--ignorefile={ignored}"] if ignored.exists() else []
         options += [f"--build-arg={name}={value}" for name, value in (arguments or {}).items()]
         options += [f"--secret=id={name},src={path}" for name, path in (secrets or {}).items()]
         command = self._command("build", *options, str(context))

@@ -19,7 +19,7 @@ from images import debian, host, layout
 from images.buildah import Buildah, BuildError
 from images.containerfile import ContainerfileError
 from images.keys import MissingInputError
-from images.recipe import CONTAINERFILE, NAMES, OWN_BASE, Recipe
+from images.recipe import NAMES, OWN_BASE, Recipe
 
 # Fast to make and to read, and about a third of the size.
 COMPRESSION = ("--compression-format=zstd", "--compression-level=1")
@@ -73,9 +73,11 @@ def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def _build(buildah: Buildah, recipe: Recipe, name: str) -> None:
     reference = recipe.reference(name)
+    containerfile = recipe.context / f"Containerfile.{name}"
+    containerfile.write_text(recipe.containerfile(name))
     with step(f"image {name}"), host.index_secrets(buildah.scratch) as secrets:
         buildah.build(
-            recipe.context, CONTAINERFILE, reference, buildah.log(name),
+            recipe.context, containerfile, reference, buildah.log(name),
             target=name, arguments=recipe.build_arguments(), secrets=secrets,
         )  # fmt: skip
     archive = archive_path(recipe, name)

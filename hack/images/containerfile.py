@@ -64,6 +64,25 @@ def parse(text: str, arguments: Mapping[str, str]) -> dict[str, Stage]:
     return {name: _stage(name, parent, lines) for name, (parent, lines) in bodies.items()}
 
 
+def only(text: str, arguments: Mapping[str, str], target: str) -> str:
+    """The Containerfile without the stages that ``target`` does not need."""
+    stages = parse(text, arguments)
+    needed: set[str] = set()
+    waiting = [target]
+    while waiting:
+        name = waiting.pop()
+        if name in stages and name not in needed:
+            needed.add(name)
+            waiting += [stages[name].parent, *stages[name].stages]
+    kept, keep = [], True
+    for line in text.splitlines(keepends=True):
+        if line.startswith("FROM "):
+            keep = line.rpartition(" AS ")[2].strip() in needed
+        if keep:
+            kept.append(line)
+    return "".join(kept)
+
+
 def defaults(text: str) -> dict[str, str]:
     """Arguments declared above the first ``FROM``, with their default values."""
     found = {}

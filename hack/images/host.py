@@ -24,14 +24,20 @@ def index_secrets(scratch: Path) -> Iterator[dict[str, Path]]:
     with tempfile.TemporaryDirectory(dir=scratch) as directory:
         exports = Path(directory) / "index-env"
         exports.write_text(index.shell_exports(index.settings(os.environ, _pip_config(), _uv_config())))
-        bundle = certificates()
-        yield {"index-env": exports} | ({"ca-bundle": bundle} if bundle else {})
+        found = {"ca-bundle": certificates(), "maven-settings": maven_settings()}
+        yield {"index-env": exports} | {name: path for name, path in found.items() if path}
 
 
 def certificates() -> Path | None:
     """The bundle that this machine's tools are told to use, else the system's, else none."""
     named = [Path(os.environ[name]) for name in CERTIFICATE_VARIABLES if os.environ.get(name)]
     return next((path for path in (*named, SYSTEM_CERTIFICATES) if path.is_file()), None)
+
+
+def maven_settings() -> Path | None:
+    """The user's, which name a mirror where this machine has one."""
+    path = Path.home() / ".m2" / "settings.xml"
+    return path if path.is_file() else None
 
 
 def _pip_config() -> str:

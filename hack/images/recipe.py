@@ -55,6 +55,10 @@ class Recipe:
     def key(self, name: str) -> str:
         return keys.stage_key(name, self._stages, self.context, self.arguments)[: keys.KEY_LENGTH]
 
+    def containerfile(self, name: str) -> str:
+        """The stages that the image needs alone: buildah before 1.31 runs every stage above the target."""
+        return containerfile.only(self.text, self.arguments, name)
+
     def build_arguments(self) -> dict[str, str]:
         """Arguments of the build: those of the key, and for each stage that another mounts its key."""
         mounted = {other for stage in self._stages.values() for other in stage.stages}

@@ -15,6 +15,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
 def test_the_index_is_passed_on_and_the_file_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +45,14 @@ def test_certificates_are_the_named_ones_before_the_systems(
     monkeypatch.setattr(host, "SYSTEM_CERTIFICATES", tmp_path / "system.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / ("named.pem" if named else "absent.pem")))
     assert host.certificates() == tmp_path / expected
+
+
+def test_mavens_settings_are_passed_on_where_there_are_any(tmp_path: Path) -> None:
+    settings = tmp_path / "home" / ".m2" / "settings.xml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("<settings/>")
+    with host.index_secrets(tmp_path) as secrets:
+        assert secrets["maven-settings"] == settings
 
 
 def test_without_certificates_there_is_no_such_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,8 @@ def locked(name: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, re.MULTILINE))
 
 
-def left_out() -> set[str]:
-    lines = (IMAGES / "cuda-packages.txt").read_text().splitlines()
+def left_out(file: str = "cuda-packages.txt") -> set[str]:
+    lines = (IMAGES / file).read_text().splitlines()
     return {line for line in lines if not line.startswith("#")}
 
 
@@ -36,9 +36,35 @@ def test_every_nvidia_package_is_either_needed_on_a_cpu_or_left_out() -> None:
     assert nvidia - left_out() == NVIDIA_ON_A_CPU
 
 
-def test_the_builder_adds_to_the_server_and_changes_nothing_in_it() -> None:
-    builder = locked("builder")
-    assert {name: builder.get(name) for name in locked("server")} == locked("server")
+@pytest.mark.parametrize("kind", ["", "-gpu"])
+def test_the_builder_adds_to_the_server_and_changes_nothing_in_it(kind: str) -> None:
+    builder, server = locked(f"builder{kind}"), locked(f"server{kind}")
+    assert {name: builder.get(name) for name in server} == server
+
+
+def test_the_gpu_server_leaves_out_only_what_is_locked() -> None:
+    assert left_out("gpu-builder-only.txt") <= set(locked("server-gpu"))
+
+
+def test_tensorrts_libraries_and_bindings_are_of_one_version() -> None:
+    """The libraries come with Maven, whose version is TensorRT's and the packager's."""
+    coordinate = re.search(r"org\.bytedeco:tensorrt:([0-9.]+)-", (IMAGES / "fetch-tensorrt").read_text())
+    assert coordinate
+    assert locked("builder-gpu")["tensorrt-cu12-bindings"].startswith(f"{coordinate[1]}.")
+    named = re.findall(r"libnvinfer_builder_resource\.so\.([0-9.]+) ", (IMAGES / "Containerfile").read_text())
+    assert set(named) == {locked("builder-gpu")["tensorrt-cu12-bindings"]}
+
+
+def test_what_is_locked_for_gpus_is_what_is_measured_with() -> None:
+    """hack/bench carries wheels to the machine that the benchmarks run on; it has PyTorch and transformers itself."""
+    bench, images = ROOT / "hack" / "bench", locked("builder-gpu")
+    carried = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (bench / "wheels.txt").read_text(), re.MULTILINE))
+    carried |= re.findall(r"(onnxruntime-gpu|numpy)==([0-9.]+)", (bench / "carry.sh").read_text())
+    common = {name: (version, images[name]) for name, version in carried.items() if name in images}
+    assert {"tensorrt-cu12-bindings", "nvidia-modelopt", "onnxruntime-gpu", "numpy"} <= set(common)
+    assert {name: versions for name, versions in common.items() if versions[0] != versions[1]} == {}
+    assert images["torch"].startswith("2.11.")
+    assert images["transformers"].startswith("5.17.")
 
 
 @pytest.fixture

@@ -37,12 +37,12 @@ def test_a_snapshot_has_the_same_keys_and_does_not_follow_edits(tmp_path: Path) 
     assert snapshot.key("server") == before != recipe.key("server")
 
 
-def test_the_accelerator_changes_the_builder_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_accelerator_changes_all_but_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "cpu")
     cpu = Recipe.read()
     monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "cuda")
     cuda = Recipe.read()
-    assert [name for name in NAMES if cpu.key(name) != cuda.key(name)] == ["builder"]
+    assert [name for name in NAMES if cpu.key(name) != cuda.key(name)] == ["server", "builder"]
 
 
 def test_an_unknown_accelerator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,4 +59,4 @@ def test_another_base_image_gives_other_images(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_stage_that_others_mount_is_an_argument_of_the_build() -> None:
     arguments = Recipe.read().build_arguments()
-    assert set(arguments) == {"DEBIAN", "ACCELERATOR", "TOOLS", "BUILDER_TOOLS"}
+    assert set(arguments) == {"DEBIAN", "ACCELERATOR", "TOOLS", "BUILDER_TOOLS", "GPU_TOOLS", "TENSORRT"}

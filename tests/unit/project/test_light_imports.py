@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 HEAVY = {"torch", "onnx", "onnxruntime", "numpy", "tritonclient", "transformers", "scipy", "tensorrt"}
 
 
-@pytest.mark.parametrize("module", ["enginewright.cli", "enginewright_builder.contract"])
+@pytest.mark.parametrize("module", ["enginewright.cli", "enginewright_builder.contract",
+                                    "enginewright_builder.examine"])
 def test_imports_nothing_heavy(module: str) -> None:
     # A process of its own: this one has imported everything.
     program = f"import json, sys, {module}; print(json.dumps([name.partition('.')[0] for name in sys.modules]))"

@@ -45,9 +45,20 @@ def test_each_lock_has_its_source(lock: Path) -> None:
 
 def test_one_version_everywhere() -> None:
     tested = pins(ROOT / "requirements" / "dev.txt")
-    for name in ("operator", "builder", "builder-gpu", "server"):
+    for name in ("operator", "builder", "server"):
         for package, (version, _) in pins(ROOT / "requirements" / f"{name}.txt").items():
             assert tested.get(package, (version, 0))[0] == version, f"{name}.txt: {package} is not what is tested"
+
+
+@pytest.mark.parametrize("name", ["builder-gpu", "server-gpu"])
+def test_on_gpus_only_the_measured_versions_differ_and_what_pytorch_pins(name: str) -> None:
+    tested = pins(ROOT / "requirements" / "dev.txt")
+    stated = (ROOT / "requirements" / "gpu-versions.in").read_text().splitlines()
+    own = {re.split(r"[<>=;]", line)[0] for line in stated if not line.startswith("#")}
+    other = {package for package, (version, _) in pins(ROOT / "requirements" / f"{name}.txt").items()
+             if tested.get(package, (version, 0))[0] != version}
+    assert [package for package in sorted(other - own - {"triton", "setuptools"})
+            if not package.startswith(("nvidia-c", "nvidia-n", "cuda-"))] == []
 
 
 def test_the_operator_is_light() -> None:

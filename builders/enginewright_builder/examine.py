@@ -1,0 +1,187 @@
+"""What a container has to build or serve engines with: GPUs, driver, libraries with versions, Triton's backends.
+
+Standard library and ``fits`` alone, and no large library is imported, so that any image's own ``python3`` can run it
+with these two files and ``__init__.py`` in a folder ``enginewright_builder``::
+
+    python3 -m enginewright_builder.examine
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from enginewright_builder.fits import device_name, driver, linked
+
+# Of cuda.h: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
+_MAJOR, _MINOR = 75, 76
+_SLICE = re.compile(r" MIG (\S+)$")
+# Files of a node's driver, which no image has.
+_DRIVER_FILES = re.compile(r"lib(cuda|nvidia-\S+)\.so")
+# Name here, packages that may bring it, files below it that load other libraries when they are used.
+_LIBRARIES = (
+    ("TensorRT's Python bindings", ("tensorrt", "tensorrt-cu13-bindings", "tensorrt-cu12-bindings"),
+     "tensorrt_bindings/tensorrt.so"),
+    ("ONNX Runtime", ("onnxruntime-gpu", "onnxruntime"), "onnxruntime/capi/libonnxruntime_providers_*.so"),
+    ("PyTorch", ("torch",), "torch/lib/libtorch_cuda.so"),
+    ("PyTorch's GPU compiler", ("triton",), ""),
+    ("ModelOpt", ("nvidia-modelopt",), ""),
+    ("transformers", ("transformers",), ""),
+    ("ONNX", ("onnx",), ""),
+    ("CUDA's Python bindings", ("cuda-bindings",), ""),
+    ("NVML's Python bindings", ("nvidia-ml-py",), ""),
+    ("NumPy", ("numpy",), ""),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """A GPU or a slice of one. ``mig_profile`` is empty for a whole GPU."""
+
+    name: str
+    mig_profile: str
+    capability: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """``version`` is empty where it is not installed. ``lacks`` are files that its parts need and do not find here,
+    apart from the driver's."""
+
+    name: str
+    version: str
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """``driver`` and ``cuda`` are the node's driver and the newest CUDA that it runs. ``backends`` are Triton's."""
+
+    devices: tuple[Device, ...]
+    driver: str
+    cuda: str
+    architecture: str
+    python: str
+    libraries: tuple[Library, ...]
+    compiler: str
+    tritonserver: str
+    backends: tuple[str, ...]
+
+
+def examine() -> Facts:
+    devices, cuda = _devices()
+    server, backends = _triton()
+    return Facts(devices=devices, driver=_driver_version(), cuda=cuda, architecture=platform.machine(),
+                 python=platform.python_version(), libraries=tuple(_libraries()), compiler=_compiler(),
+                 tritonserver=server, backends=backends)
+
+
+def _devices() -> tuple[tuple[Device, ...], str]:
+    cuda, count = driver()
+    if cuda is None:
+        return (), ""
+    number = ctypes.c_int()
+    cuda.cuDriverGetVersion(ctypes.byref(number))
+    version = f"{number.value // 1000}.{number.value % 1000 // 10}"
+    return tuple(_device(cuda, ordinal) for ordinal in range(count)), version
+
+
+def _device(cuda: ctypes.CDLL, ordinal: int) -> Device:
+    name = device_name(cuda, ordinal)
+    handle, major, minor, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
+    cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, handle)
+    cuda.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, handle)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle)
+    part = _SLICE.search(name)
+    return Device(name=name, mig_profile=part[1] if part else "", capability=f"{major.value}.{minor.value}",
+                  memory_bytes=memory.value)
+
+
+def _driver_version() -> str:
+    """From NVML, which comes with the driver; empty without one."""
+    text = ctypes.create_string_buffer(80)
+    with contextlib.suppress(OSError, AttributeError):
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if not nvml.nvmlInit_v2():
+            nvml.nvmlSystemGetDriverVersion(text, len(text))
+            nvml.nvmlShutdown()
+    return text.value.decode(errors="replace")
+
+
+def _libraries() -> Iterator[Library]:
+    native = next(linked(), "")
+    yield Library(name="TensorRT", version=native)
+    yield Library(name="TensorRT's kernels to build with", version=native if _builds(native) else "")
+    for name, packages, parts in _LIBRARIES:
+        version = next(filter(None, map(_version, packages)), "")
+        yield Library(name=name, version=version, lacks=tuple(_lacking(parts)) if version and parts else ())
+
+
+def _builds(version: str) -> bool:
+    """Whether TensorRT's builder finds the library that it loads when it is made; serving needs none."""
+    try:
+        return bool(version and ctypes.CDLL(f"libnvinfer_builder_resource.so.{version}"))
+    except OSError:
+        return False
+
+
+def _version(package: str) -> str:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return ""
+
+
+def _lacking(parts: str) -> Iterator[str]:
+    """What the loader does not find for the files ``parts`` below the packages, each once."""
+    files = {path for folder in sys.path if folder for path in Path(folder).glob(parts)}
+    if not files or not shutil.which("ldd"):
+        return
+    told = subprocess.run(["ldd", *map(str, sorted(files))], capture_output=True, text=True, check=False).stdout
+    absent = re.findall(r"^\s+(\S+) => not found$", told, re.MULTILINE)
+    yield from (name for name in dict.fromkeys(absent) if not _DRIVER_FILES.match(name))
+
+
+def _compiler() -> str:
+    """Path and version of the C++ compiler; empty if there is none."""
+    path = shutil.which(os.environ.get("CXX") or "g++") or shutil.which("clang++")
+    if path is None:
+        return ""
+    version = subprocess.run([path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True, check=False)
+    return f"{path} {version.stdout.strip()}"
+
+
+def _triton() -> tuple[str, tuple[str, ...]]:
+    """The server's version and its backends: NVIDIA's image, or the wheel that carries a server."""
+    root = Path("/opt/tritonserver")
+    if (root / "backends").is_dir():
+        version = root / "TRITON_VERSION"
+        return version.read_text().strip() if version.is_file() else "", _backends(root)
+    spec = importlib.util.find_spec("pytriton")
+    if spec is None or not spec.submodule_search_locations:
+        return "", ()
+    wheel = Path(next(iter(spec.submodule_search_locations))) / "tritonserver"
+    return f"nvidia-pytriton {_version('nvidia-pytriton')}", _backends(wheel)
+
+
+def _backends(root: Path) -> tuple[str, ...]:
+    """Folders with a backend's library in them."""
+    return tuple(sorted(path.parent.name for path in (root / "backends").glob("*/libtriton_*.so")))
+
+
+if __name__ == "__main__":
+    print(json.dumps(dataclasses.asdict(examine()), indent=2))

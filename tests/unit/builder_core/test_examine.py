@@ -1,0 +1,146 @@
+"""What a container has is found out with the standard library alone, without a GPU as with one."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from enginewright_builder import examine, fits
+
+
+class Machine:
+    """The driver of a machine with one GPU, NVML, and TensorRT's libraries, as ``ctypes.CDLL`` gives them."""
+
+    name = b"NVIDIA H200"
+    files: tuple[str, ...] = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvinfer.so.10",
+                              "libnvinfer_builder_resource.so.10.6.0")
+    starts = True
+
+    def __init__(self, file: str) -> None:
+        if file not in self.files:
+            raise OSError(file)
+
+    def cuInit(self, flags: int) -> int:  # noqa: N802  (the driver's own names)
+        return 0 if self.starts else 100
+
+    def cuDriverGetVersion(self, version: ctypes._CArgObject) -> int:  # noqa: N802
+        return _set(version, 13_010)
+
+    def cuDeviceGetCount(self, count: ctypes._CArgObject) -> int:  # noqa: N802
+        return _set(count, 1)
+
+    def cuDeviceGet(self, device: ctypes._CArgObject, ordinal: int) -> int:  # noqa: N802
+        return _set(device, ordinal)
+
+    def cuDeviceGetName(self, name: ctypes.Array[ctypes.c_char], size: int, device: ctypes.c_int) -> int:  # noqa: N802
+        name.value = self.name
+        return 0
+
+    def cuDeviceGetAttribute(self, value: ctypes._CArgObject, what: int, device: ctypes.c_int) -> int:  # noqa: N802
+        return _set(value, {75: 9, 76: 0}[what])
+
+    def cuDeviceTotalMem_v2(self, value: ctypes._CArgObject, device: ctypes.c_int) -> int:  # noqa: N802
+        return _set(value, 150 << 30)
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802
+        return 0
+
+    def nvmlSystemGetDriverVersion(self, text: ctypes.Array[ctypes.c_char], size: int) -> int:  # noqa: N802
+        text.value = b"580.95.05"
+        return 0
+
+    def nvmlShutdown(self) -> int:  # noqa: N802
+        return 0
+
+    def getInferLibVersion(self) -> int:  # noqa: N802
+        return 100_600
+
+
+def _set(reference: ctypes._CArgObject, value: int) -> int:
+    reference._obj.value = value  # type: ignore[attr-defined]
+    return 0
+
+
+class Sliced(Machine):
+    name = b"NVIDIA H200 MIG 1g.18gb"
+
+
+class Server(Machine):
+    files = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvinfer.so.10")
+
+
+class NoLibraries(Machine):
+    files = ("libcuda.so.1",)
+
+
+class Stopped(Machine):
+    starts = False
+
+
+class Nothing(Machine):
+    files = ()
+
+
+H200 = examine.Device(name="NVIDIA H200", mig_profile="", capability="9.0", memory_bytes=150 << 30)
+SLICE = examine.Device(name="NVIDIA H200 MIG 1g.18gb", mig_profile="1g.18gb", capability="9.0", memory_bytes=150 << 30)
+
+
+@pytest.mark.parametrize(("machine", "devices", "driver", "cuda", "tensorrt", "kernels"), [
+    (Machine, (H200,), "580.95.05", "13.1", "10.6.0", "10.6.0"),
+    (Sliced, (SLICE,), "580.95.05", "13.1", "10.6.0", "10.6.0"),
+    (Server, (H200,), "580.95.05", "13.1", "10.6.0", ""),
+    (NoLibraries, (H200,), "", "13.1", "", ""),
+    (Stopped, (), "580.95.05", "", "10.6.0", "10.6.0"),
+    (Nothing, (), "", "", "", ""),
+])
+def test_devices_driver_and_tensorrt(
+    machine: type[Machine], devices: tuple[examine.Device, ...], driver: str, cuda: str, tensorrt: str, kernels: str,
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", machine)
+    facts = examine.examine()
+    versions = {library.name: library.version for library in facts.libraries}
+    assert (facts.devices, facts.driver, facts.cuda) == (devices, driver, cuda)
+    assert (versions["TensorRT"], versions["TensorRT's kernels to build with"]) == (tensorrt, kernels)
+
+
+@pytest.mark.parametrize(("told", "lacks"), [
+    ("\tlibc.so.6 => /lib/libc.so.6 (0x1)\n", ()),
+    ("\tlibcublas.so.13 => not found\n\tlibcuda.so.1 => not found\n\tlibnvidia-ml.so.1 => not found\n",
+     ("libcublas.so.13",)),
+    ("a:\n\tlibcurand.so.10 => not found\nb:\n\tlibcurand.so.10 => not found\n\tlibcudnn.so.9 => not found\n",
+     ("libcurand.so.10", "libcudnn.so.9")),
+])
+def test_a_library_that_does_not_find_another_is_named_unless_the_driver_brings_it(
+    told: str, lacks: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capi = tmp_path / "onnxruntime" / "capi"
+    capi.mkdir(parents=True)
+    (capi / "libonnxruntime_providers_cuda.so").touch()
+    (tmp_path / "told").write_text(told)
+    (tmp_path / "ldd").write_text(f"#!/bin/sh\ncat {tmp_path}/told\n")
+    (tmp_path / "ldd").chmod(0o755)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    found = {library.name: library for library in examine.examine().libraries}
+    assert found["ONNX Runtime"].lacks == lacks
+
+
+def test_any_python_runs_it_without_a_package(tmp_path: Path) -> None:
+    package = tmp_path / "enginewright_builder"
+    package.mkdir()
+    for module in (examine, fits):
+        shutil.copy(str(module.__file__), package)
+    (package / "__init__.py").touch()
+    ran = subprocess.run([sys.executable, "-S", "-m", "enginewright_builder.examine"], cwd=tmp_path, timeout=60,
+                         capture_output=True, text=True, check=True)
+    facts = json.loads(ran.stdout)
+    installed = {one["name"] for one in facts["libraries"] if one["version"]}
+    assert installed <= {"TensorRT", "TensorRT's kernels to build with"}  # a machine may have these for all programs
+    assert facts["backends"] == []
