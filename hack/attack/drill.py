@@ -56,19 +56,20 @@ class SlowKubelet(FakeKubelet):
 
     cast: dict[str, Model] = field(default_factory=dict)
     given: Counter[str] = field(default_factory=Counter)
+    pause: float = 1.0
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for do, pause in ((self._beat, 5.0), (self._tend_all, 1.0)):
+            for do, pause in ((self._beat, lambda: 5.0), (self._tend_all, lambda: self.pause)):
                 group.create_task(self._again_and_again(do, pause))
 
-    async def _again_and_again(self, do: Callable[[], Awaitable[None]], pause: float) -> None:
+    async def _again_and_again(self, do: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:
         while True:
             try:
                 await do()
             except ClientError as error:
                 print(f"the kubelet looks again: {error}", flush=True)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause())
 
     async def _tend_all(self) -> None:
         few = asyncio.Semaphore(16)
@@ -94,7 +95,8 @@ async def operator(kubeconfig: Path, namespace: str, log: Path) -> AsyncIterator
     with log.open("wb") as sink:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "enginewright", "run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
-            f"--metrics-port={METRICS_PORT}", "--health-port=0", f"--leader-lease={namespace}/{LEASE_NAME}", stdout=sink, stderr=sink,
+            f"--metrics-port={METRICS_PORT}", "--health-port=0", f"--leader-lease={namespace}/{LEASE_NAME}",
+            stdout=sink, stderr=sink,
         )  # fmt: skip
 
     async def stay() -> None:
@@ -197,6 +199,7 @@ async def drill(kubeconfig: Path, operators: Path, kube: KubeClient, namespace: 
     ):  # fmt: skip
         began = time.monotonic()
         await set_up(models, cast, patience=600.0)
+        kubelet.pause = 5.0
         print(f"{len(cast.models)} models serve after {time.monotonic() - began:.0f} s", flush=True)
         acts = []
         for number, act in enumerate(ACTS):
