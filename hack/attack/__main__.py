@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
         found = asyncio.run(_run(Path(scratch), cast, options.seconds))
     limit = _memory_limit()
     found = {
-        "command": " ".join(["make attack-drill", *(sys.argv[1:] if words is None else words)]),
+        "command": f'make attack-drill ARGS="{_words(cast, options.seconds)}"',
         "recorded": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "hardware": {"device": cpu_name(), "cores": available_cpus(), "memory_gib": round(memory_bytes() / 2**30),
                      "load_at_the_end": os.getloadavg()[0]},
@@ -88,6 +88,10 @@ async def _run(folder: Path, cast: Cast, seconds: float) -> dict[str, Any]:
             body = manifest("v1", "Namespace", NAMESPACE_NAME)
             await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=body)
             return await drill(kubeconfig, operators, kube, NAMESPACE_NAME, folder, cast, seconds)
+
+
+def _words(cast: Cast, seconds: float) -> str:
+    return " ".join(f"--{name} {value:g}" for name, value in {**asdict(cast), "seconds": seconds}.items())
 
 
 def _memory_limit() -> str:

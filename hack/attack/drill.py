@@ -10,13 +10,13 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from attack.cast import Cast, Model
-from attack.eyes import Scales, cpu_seconds, forget_peak, peak_mib, watching_lease, watching_scales
+from attack.eyes import Scales, cpu_seconds, forget_peak, peak_mib, watching_lease, watching_scales, work
 from attack.replicas import Honest, serving
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient, Object
@@ -27,6 +27,8 @@ from support.fake_kubelet import Act, FakeKubelet
 
 TARGET: Final = 4
 LEASE_NAME: Final = "enginewright"
+# In the network of the drill nothing else listens there.
+METRICS_PORT: Final = 8080
 # How long a breach may stay without an answer before it counts as missed.
 PATIENCE: Final = 20.0
 SETTLE: Final = 10.0
@@ -49,20 +51,35 @@ ACTS: Final = (
 
 @dataclass
 class SlowKubelet(FakeKubelet):
-    """Gives pods the addresses of the cast, and looks less often, so that its looks do not load the apiserver."""
+    """Gives pods the addresses of the cast, looks less often, so that its looks do not load the apiserver, and tends
+    many pods at once: the controllers take a node for lost that sends no heartbeat for 40 s."""
 
     cast: dict[str, Model] = field(default_factory=dict)
     given: Counter[str] = field(default_factory=Counter)
+    pause: float = 1.0
 
     async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for do, pause in ((self._beat, lambda: 5.0), (self._tend_all, lambda: self.pause)):
+                group.create_task(self._again_and_again(do, pause))
+
+    async def _again_and_again(self, do: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:
         while True:
             try:
-                await self._beat()
-                for pod in await self.kube.list_all(POD, self.namespace):
-                    await self._tend(pod)
+                await do()
             except ClientError as error:
                 print(f"the kubelet looks again: {error}", flush=True)
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(pause())
+
+    async def _tend_all(self) -> None:
+        few = asyncio.Semaphore(16)
+
+        async def tend(pod: Object) -> None:
+            async with few:
+                with contextlib.suppress(ClientError):  # the next look is a second away
+                    await self._tend(pod)
+
+        await asyncio.gather(*(tend(pod) for pod in await self.kube.list_all(POD, self.namespace)))
 
     def _serving(self, pod: Object, container: str, act: Act) -> Object:
         name, owner = pod["metadata"]["name"], pod["metadata"]["labels"][labels.MODEL]
@@ -78,7 +95,8 @@ async def operator(kubeconfig: Path, namespace: str, log: Path) -> AsyncIterator
     with log.open("wb") as sink:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "enginewright", "run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
-            "--metrics-port=0", "--health-port=0", f"--leader-lease={namespace}/{LEASE_NAME}", stdout=sink, stderr=sink,
+            f"--metrics-port={METRICS_PORT}", "--health-port=0", f"--leader-lease={namespace}/{LEASE_NAME}",
+            stdout=sink, stderr=sink,
         )  # fmt: skip
 
     async def stay() -> None:
@@ -134,7 +152,7 @@ async def set_up(models: Models, cast: Cast, patience: float) -> None:
     while waiting := await _not_ready(models):
         if time.monotonic() > deadline:
             raise RuntimeError(f"not ready after {patience:g} s: {waiting[:5]} and {max(0, len(waiting) - 5)} more")
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(3.0)
 
 
 async def _not_ready(models: Models) -> list[str]:
@@ -181,13 +199,14 @@ async def drill(kubeconfig: Path, operators: Path, kube: KubeClient, namespace: 
     ):  # fmt: skip
         began = time.monotonic()
         await set_up(models, cast, patience=600.0)
+        kubelet.pause = 5.0
         print(f"{len(cast.models)} models serve after {time.monotonic() - began:.0f} s", flush=True)
         acts = []
         for number, act in enumerate(ACTS):
             before = await set_page(act.page)
             await asyncio.sleep(SETTLE)
             forget_peak(process)
-            started, used = time.monotonic(), cpu_seconds(process)
+            started, used, done = time.monotonic(), cpu_seconds(process), await work(METRICS_PORT)
             async with watching_lease(kube, namespace, LEASE_NAME) as lease:
                 waits = await breaches(cast, honest, scales, number + 2, seconds, seed=number)
                 await asyncio.sleep(max(0.0, started + seconds - time.monotonic()))
@@ -198,7 +217,8 @@ async def drill(kubeconfig: Path, operators: Path, kube: KubeClient, namespace: 
                 "operator_cpu_share": round((cpu_seconds(process) - used) / lasted, 3),
                 "lease": {"holders": len(lease.holders), "transitions": lease.transitions, "looks": lease.looks,
                           "longest_since_renewal_seconds": round(lease.lag, 2)},
-                "hostile": served,
+                "operator": (await work(METRICS_PORT)).since(done), "hostile": served,
+                "load": os.getloadavg()[0],
             })  # fmt: skip
             print(json.dumps(acts[-1]), flush=True)
         return {"acts": acts}

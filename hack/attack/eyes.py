@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
 from cluster import binaries
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
@@ -56,6 +59,34 @@ async def watching_scales(kubeconfig: Path, namespace: str) -> AsyncIterator[Sca
         process.kill()
         await process.wait()
         await asyncio.wait({reading})
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the operator says that it has done so far: calls and seconds, of passes and of calls to the apiserver."""
+
+    passes: float
+    pass_seconds: float
+    calls: float
+    call_seconds: float
+
+    def since(self, before: Work) -> dict[str, float]:
+        passes, calls = self.passes - before.passes, self.calls - before.calls
+        return {"passes": passes, "mean_pass_seconds": round((self.pass_seconds - before.pass_seconds) / passes, 3),
+                "calls": calls, "mean_call_seconds": round((self.call_seconds - before.call_seconds) / calls, 3)}
+
+
+async def work(port: int) -> Work:
+    """By the operator's own metrics."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        page = await answer.text()
+    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+
+    def total(name: str) -> float:
+        return sum(sample.value for sample in samples if sample.name == name)
+
+    pass_, call = "enginewright_reconcile_seconds", "enginewright_api_request_seconds"
+    return Work(total(f"{pass_}_count"), total(f"{pass_}_sum"), total(f"{call}_count"), total(f"{call}_sum"))
 
 
 @dataclass
