@@ -32,6 +32,8 @@ from bench.zoo import Entry, entries
 from enginewright_builder.contract import DeviceRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact, BatchRange, Rung, Runner
 from enginewright_builder.engines.registry import all_engines
+from enginewright_builder.engines.session_runner import GRAPH_BATCHES, PROFILES
+from enginewright_builder.engines.trt_profiles import fixed_sizes
 from enginewright_builder.load import run_on_time
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.model_config import model_config, to_text
@@ -98,7 +100,9 @@ def _engine(subject: run.Subject, batch: int, scratch: Path, device: DeviceReque
 def _engine_way(artifact: Artifact, backend: str, batch: int, warmup: Tensors) -> Callable[[Path], None]:
     parameters: Mapping[str, str] = artifact.parameters
     if backend == "tensorrt":
-        parameters = {"profiles": "0", "graph_batches": str(batch)}
+        # NVIDIA's backend captures graphs of fixed shapes alone.
+        graphs = {GRAPH_BATCHES: str(batch)} if fixed_sizes(artifact.interface) else {}
+        parameters = {PROFILES: "0", **graphs}
     there = dataclasses.replace(artifact, triton_backend=backend, parameters=parameters)
     choice = ServingChoice(max_batch_size=batch, preferred_batch_sizes=())
 
