@@ -169,6 +169,11 @@ REFUSED: Mapping[str, Any] = {
 }  # fmt: skip
 
 
+class StaleError(AssertionError):
+    """What was to be written has changed since it was read: the apiserver answers 409. Only a pass that stood still
+    while another operator worked may see it."""
+
+
 class LostRaceError(Exception):
     """Somebody else wrote first."""
 
@@ -364,13 +369,17 @@ class Cluster:
             case Apply(manifest=manifest) if manifest["kind"] in ROUTING:
                 key = f"{manifest['kind']}/{manifest['metadata']['name']}"
                 expected = self._version(key) if key in self.applied else Version("", ABSENT)
-                assert (action.uid, action.version) == expected, f"{key} has changed since"
+                self._demand((action.uid, action.version) == expected, key)
                 self.writes[key] += 1
             case Delete(kind=kind, name=name) if kind in ROUTING and f"{kind}/{name}" in self.applied:
-                assert (action.uid, action.version) == self._version(f"{kind}/{name}"), f"{name} has changed since"
+                self._demand((action.uid, action.version) == self._version(f"{kind}/{name}"), name)
             case Scale(deployment=name) | Delete(kind="Deployment", name=name):
                 if seen := self.deployments.get(name):
-                    assert (action.uid, action.generation) == (seen.uid, seen.generation), f"{name} has changed since"
+                    self._demand((action.uid, action.generation) == (seen.uid, seen.generation), name)
+
+    def _demand(self, unchanged: bool, what: str) -> None:
+        if not unchanged:
+            raise StaleError(f"{what} has changed since")
 
     def act(self, action: Action) -> None:
         self._check(action)
