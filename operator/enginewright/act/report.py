@@ -103,15 +103,17 @@ def was_refused(view: ObjectView, reason: Reason) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """As it comes back from the apiserver: lists for tuples, no nulls, which a structural schema drops."""
-    return _without_nulls(to_plain(value))
+    """As it comes back from the apiserver: lists for tuples, no nulls, which a structural schema drops, and no empty
+    objects. Server-side apply makes null of an object that loses its last field, and the schema then refuses it."""
+    return _without_nothing(to_plain(value))
 
 
-def _without_nulls(value: Any) -> Any:
+def _without_nothing(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        fields = ((key, _without_nothing(item)) for key, item in value.items())
+        return {key: item for key, item in fields if item is not None and item != {}}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [_without_nothing(item) for item in value]
     return str(value) if isinstance(value, str) else value
 
 

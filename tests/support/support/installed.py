@@ -16,6 +16,7 @@ RELEASE, SYSTEM = "demo", "enginewright-system"
 ACCOUNT = "demo-enginewright"
 KINDS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
          "ValidatingAdmissionPolicyBinding", "NetworkPolicy")
+CLUSTER_WIDE = ("clusterrolebinding", "clusterrole", "validatingadmissionpolicybinding", "validatingadmissionpolicy")
 Object = dict[str, Any]
 
 
@@ -27,8 +28,11 @@ def rendered(values: Object) -> list[Object]:
 
 
 def install(control_plane: Path, values: Object, folder: Path) -> Path:
-    """Applies what the chart makes for the operator, but for the operator itself; the kubeconfig of its account."""
+    """Applies what the chart makes for the operator, but for the operator itself; the kubeconfig of its account. What
+    another test has installed for the whole cluster goes first: a right that is left there would count here as well."""
     kubectl = Kubectl(control_plane, SYSTEM)
+    for kind in CLUSTER_WIDE:
+        kubectl("delete", kind, "--ignore-not-found", "--selector", f"app.kubernetes.io/instance={RELEASE}")
     kubectl("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
     for item in rendered(values):
         if item["kind"] in KINDS:
