@@ -28,6 +28,8 @@ POLL_SECONDS = 0.5
 DEADLINE_SECONDS = 90.0
 # A page is one line, which the node keeps in pieces of 16 KiB and counts one by one.
 LINES = 1000
+# Of the manifest and the file, packed and in base64. A page with its charts has some 200 KB.
+MOST_BYTES = 8 << 20
 PRINT = ["python3", "-m", "enginewright_builder.show"]
 Object = Mapping[str, Any]
 
@@ -117,5 +119,5 @@ async def _printed(client: KubeClient, namespace: str, pod: str) -> str:
     while True:
         phase = (await client.get(POD, namespace, pod)).get("status", {}).get("phase")
         if phase in ("Succeeded", "Failed"):
-            return await client.logs(namespace, pod, "report", tail=LINES, deadline=10.0)
+            return await client.logs(namespace, pod, "report", tail=LINES, deadline=10.0, most=MOST_BYTES)
         await asyncio.sleep(POLL_SECONDS)
