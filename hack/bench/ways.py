@@ -1,5 +1,5 @@
 """Ways to serve one model on this GPU, side by side in one run: which backend runs it in Triton, and how requests get
-there. ``python -m bench.ways`` writes one JSON file; docs/benchmarks/ways.md explains it.
+there. ``python -m bench.ways`` writes one JSON file; docs/benchmarks/README.md explains it.
 
 Backends: TensorRT's FP16 engine in Triton's Python backend (what an image without NVIDIA's backends has) and in
 NVIDIA's own TensorRT backend (where this tritonserver has it), and the same model as people serve it without

@@ -298,8 +298,8 @@ class KubeClient:
 
     async def logs(self, namespace: str, pod: str, container: str, *, tail: int, deadline: float,
                    most: int = LOG_BYTES) -> str:  # fmt: skip
-        """The last ``tail`` lines, ``most`` bytes of them; empty when the container has not started yet. The apiserver asks the node for them,
-        which may be gone: hence a ``deadline`` of their own."""
+        """The last ``tail`` lines, ``most`` bytes of them; empty when the container has not started yet. The apiserver
+        asks the node for them, which may be gone: hence a ``deadline`` of their own."""
         query = {"container": container, "tailLines": str(tail), "limitBytes": str(most)}
         try:
             async with asyncio.timeout(deadline):
