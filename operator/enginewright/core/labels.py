@@ -81,8 +81,6 @@ PORT_BATCHING, BATCHING_PORT = "batching", 8004
 VOLUME_KEY, KEY_PATH, KEY_FILE = "model-control", "/model-control", "/model-control/key"
 KEY_HEADER = "enginewright-model-control"
 
-# The Secret of a namespace that engines are signed with; only build Jobs have it.
-
 FINGERPRINT_LABEL_LENGTH = 32
 
 
