@@ -54,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "hardware": {"device": cpu_name(), "cores": available_cpus(), "memory_gib": round(memory_bytes() / 2**30),
                      "load_at_the_end": os.getloadavg()[0]},
         "cast": asdict(cast), "memory_limit": limit, **found,
-    }  # fmt: skip
+    }
     options.output.write_text(json.dumps(found, indent=1) + "\n")
     broken = [said for act in found["acts"] for said in _broken(act, limit)]
     print("\n".join(broken) or "all bounds hold")

@@ -97,7 +97,7 @@ async def operator(kubeconfig: Path, namespace: str, log: Path) -> AsyncIterator
             sys.executable, "-m", "enginewright", "run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
             f"--metrics-port={METRICS_PORT}", "--health-port=0", f"--leader-lease={namespace}/{LEASE_NAME}",
             stdout=sink, stderr=sink,
-        )  # fmt: skip
+        )
 
     async def stay() -> None:
         code = await process.wait()
@@ -124,7 +124,7 @@ async def hostile(cast: Cast) -> AsyncIterator[Callable[[int], Any]]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "attack.replicas", *map(str, asdict(cast).values()), env=dict(os.environ),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    )
     assert process.stdin
     assert process.stdout
     given, told = process.stdin, process.stdout
@@ -146,7 +146,7 @@ async def set_up(models: Models, cast: Cast, patience: float) -> None:
     """All objects, until each of them serves."""
     for one in cast.models:
         scaling = {"minReplicas": one.replicas, "maxReplicas": one.replicas + 4, "algorithm": "queue",
-                   "targetQueueDepth": TARGET}  # fmt: skip
+                   "targetQueueDepth": TARGET}
         await models.create(model(one.name, autoscaling=scaling, rollout={"analysisSeconds": 0}))
     deadline = time.monotonic() + patience
     while waiting := await _not_ready(models):
@@ -159,7 +159,7 @@ async def _not_ready(models: Models) -> list[str]:
     found = await models.kube.list_all(OPTIMISED_MODEL, models.namespace)
     return [one["metadata"]["name"] for one in found
             if not any((entry["type"], entry["status"]) == ("Ready", "True")
-                       for entry in (one.get("status") or {}).get("conditions", ()))]  # fmt: skip
+                       for entry in (one.get("status") or {}).get("conditions", ()))]
 
 
 async def breaches(cast: Cast, honest: Honest, scales: Scales, replicas: int, seconds: float, seed: int) -> list[float]:
@@ -182,13 +182,13 @@ async def breaches(cast: Cast, honest: Honest, scales: Scales, replicas: int, se
 def figures(waits: Sequence[float]) -> dict[str, Any]:
     told = sorted(wait for wait in waits if wait != float("inf"))
     at = {name: round(told[min(len(told) - 1, int(share * len(told)))], 3) if told else None
-          for name, share in (("p50", 0.5), ("p95", 0.95), ("max", 1.0))}  # fmt: skip
+          for name, share in (("p50", 0.5), ("p95", 0.95), ("max", 1.0))}
     return {"breaches": len(waits), "without_answer": len(waits) - len(told), "within_2_s": sum(t <= 2 for t in told),
-            "seconds_to_scale": at}  # fmt: skip
+            "seconds_to_scale": at}
 
 
 async def drill(kubeconfig: Path, operators: Path, kube: KubeClient, namespace: str, folder: Path, cast: Cast,
-                seconds: float) -> dict[str, Any]:  # fmt: skip
+                seconds: float) -> dict[str, Any]:
     models, honest = Models(kube, namespace), Honest()
     await models.claims()
     kubelet = SlowKubelet(kube, namespace, folder, cast={one.name: one for one in cast.models})
@@ -196,7 +196,7 @@ async def drill(kubeconfig: Path, operators: Path, kube: KubeClient, namespace: 
         serving(cast.addresses("honest"), honest.answer), hostile(cast) as set_page, kubelet.running(),
         operator(operators, namespace, folder / "operator.log") as process,
         watching_scales(kubeconfig, namespace) as scales,
-    ):  # fmt: skip
+    ):
         began = time.monotonic()
         await set_up(models, cast, patience=600.0)
         kubelet.pause = 5.0
@@ -219,6 +219,6 @@ async def drill(kubeconfig: Path, operators: Path, kube: KubeClient, namespace: 
                           "longest_since_renewal_seconds": round(lease.lag, 2)},
                 "operator": (await work(METRICS_PORT)).since(done), "hostile": served,
                 "load": os.getloadavg()[0],
-            })  # fmt: skip
+            })
             print(json.dumps(acts[-1]), flush=True)
         return {"acts": acts}

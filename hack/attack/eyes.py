@@ -44,7 +44,7 @@ async def watching_scales(kubeconfig: Path, namespace: str) -> AsyncIterator[Sca
     process = await asyncio.create_subprocess_exec(
         str(binaries.node_program("kubectl")), f"--kubeconfig={kubeconfig}", "-n", namespace, "get", "deployments",
         "--watch", "-o", line, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    )
     found = Scales()
 
     async def read() -> None:

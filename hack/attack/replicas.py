@@ -86,7 +86,7 @@ class Hostile:
         elif address in self._redirect and self._attacks:
             self.count["redirects"] += 1
             return (f"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://{TRAP}:{METRICS_PORT}/secret\r\n"
-                    f"Content-Length: 0\r\n\r\n").encode()  # fmt: skip
+                    f"Content-Length: 0\r\n\r\n").encode()
         else:
             self.count["pages"] += self._attacks
             return self._page

@@ -53,7 +53,7 @@ def _simulated(seeds: int, seconds: float, phases: int, processes: int) -> dict[
         rows = [row for each in pool.map(study.run, jobs) for row in each]
     return {"seeds": seeds, "phase_seconds": seconds, "phases": phases, "alone_ms": study.ALONE * 1e3,
             "load_seconds": study.LOAD_SECONDS, "summary": study.summary(rows),
-            "p99_ms": study.by_kind(rows)}  # fmt: skip
+            "p99_ms": study.by_kind(rows)}
 
 
 def _shifts(seeds: int, seconds: float, processes: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ WIDTH, LAYERS = 4096, 2
 # The stand-in's input is small: what is sent costs nobody anything.
 NARROW = 8
 INTERFACE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", -1)),),
-                      outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", -1)),))  # fmt: skip
+                      outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", -1)),))
 
 
 def write_perceptron(root: Path, name: str, max_batch: int) -> int:
@@ -32,16 +32,16 @@ def write_perceptron(root: Path, name: str, max_batch: int) -> int:
         weights.append(numpy_helper.from_array(weight, f"w{layer}"))
         after = "y" if layer == LAYERS - 1 else f"r{layer}"
         nodes += [helper.make_node("MatMul", [before, f"w{layer}"], [f"h{layer}"]),
-                  helper.make_node("Relu", [f"h{layer}"], [after])]  # fmt: skip
+                  helper.make_node("Relu", [f"h{layer}"], [after])]
         before = after
     ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, ["batch", WIDTH]) for end in "xy"]
     graph = helper.make_graph(nodes, "perceptron", ends[:1], ends[1:], weights)
     path = root.parent / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     artifact = Artifact(rung=Rung(backend="onnxruntime", precision="fp32"), files={"model.onnx": path},
-                        triton_backend="python", interface=INTERFACE, runtime_version="onnxruntime")  # fmt: skip
+                        triton_backend="python", interface=INTERFACE, runtime_version="onnxruntime")
     write_model(root, name, artifact, ServingChoice(max_batch_size=max_batch), cores=1,
-                warmup={"x": np.ones((1, WIDTH), np.float32)})  # fmt: skip
+                warmup={"x": np.ones((1, WIDTH), np.float32)})
     return WIDTH
 
 
@@ -49,7 +49,7 @@ def write_stand_in(root: Path, name: str, max_batch: int, curve: Mapping[int, fl
     """A model that waits for as long as a device would compute: ``curve`` has seconds by batch. The server, its batcher
     and its model control are real, and a busy machine's cores are not what is measured."""
     served = ServedModel(name="", triton_backend="python", interface=INTERFACE,
-                         serving=ServingChoice(max_batch_size=max_batch))  # fmt: skip
+                         serving=ServingChoice(max_batch_size=max_batch))
     folder = root / name
     (folder / "1").mkdir(parents=True)
     (folder / "config.pbtxt").write_text(to_text(model_config(served)), encoding="utf-8")

@@ -80,7 +80,7 @@ async def study(model: str, rounds: int, seconds: float, say: Say = print) -> di
                      "chosen": {name: str(one) for name, one in followed.chosen.items()}},
         "pieces": {"seconds": PIECE, "rounds": rounds, "failed": sum(one.failed for one in pieces.values()),
                    "kinds": table(pieces, safe.default)},
-    }  # fmt: skip
+    }
 
 
 async def shift(model: str, rounds: int, seconds: float, say: Say = print) -> dict[str, Any]:
@@ -103,7 +103,7 @@ async def shift(model: str, rounds: int, seconds: float, say: Say = print) -> di
         "p95_ms": percentile(followed.calls.latencies, 0.95),
         "fixed_p99_ms": {str(setting): percentile(each) for setting, each in fixed.items()},
         "fixed_p95_ms": {str(setting): percentile(each, 0.95) for setting, each in fixed.items()},
-    }  # fmt: skip
+    }
 
 
 @contextlib.asynccontextmanager
@@ -118,7 +118,7 @@ async def opened(model: str) -> AsyncIterator[Bench]:
             curve = {batch: times * ALONE_REAL for batch, times in CURVES[model].items()}
             width = write_stand_in(root, MODEL, MAX_BATCH, curve)
         async with (TritonServer(root, models=(MODEL,)) as server, Channels(server.grpc_url, count=4) as channels,
-                    ModelControl() as control, TritonClient() as metrics):  # fmt: skip
+                    ModelControl() as control, TritonClient() as metrics):
             yield Bench(server, channels, control, metrics, width)
 
 
@@ -126,7 +126,7 @@ def _settings(safe: SafeSet, followed: Followed) -> list[Setting]:
     alone = safe.curve[0][1] * MICROSECONDS
     short, long = round(SHORT * alone), round(LONG * safe.seconds(4) * MICROSECONDS)
     fixed = [safe.default, Setting(delay_us=short), Setting(delay_us=long, preferred=(4, MAX_BATCH)),
-             Setting(delay_us=long, preferred=(8, MAX_BATCH))]  # fmt: skip
+             Setting(delay_us=long, preferred=(8, MAX_BATCH))]
     return list(dict.fromkeys([*fixed, *followed.chosen.values()]))
 
 
@@ -140,20 +140,20 @@ def table(pieces: dict[tuple[str, Setting, int], Calls], default: Setting) -> di
     found: dict[str, Any] = {}
     for kind, setting in dict.fromkeys((kind, setting) for kind, setting, _ in pieces):
         mine = {number: calls.latencies for (one, other, number), calls in pieces.items()
-                if (one, other) == (kind, setting)}  # fmt: skip
+                if (one, other) == (kind, setting)}
         row: dict[str, float] = {}
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
             row[f"{name}_ms"] = statistics.median(percentile(each, share) for each in mine.values())
             row[f"{name}_over_default"] = statistics.median(
                 percentile(each, share) / percentile(pieces[kind, default, number].latencies, share)
-                for number, each in mine.items())  # fmt: skip
+                for number, each in mine.items())
         found.setdefault(kind, {})[str(setting)] = row
     return found
 
 
 class Bench:
     def __init__(self, server: TritonServer, channels: Channels, control: ModelControl, metrics: TritonClient,
-                 width: int) -> None:  # fmt: skip
+                 width: int) -> None:
         self._channels, self._control, self._metrics = channels, control, metrics
         self._http, self._scraped = (int(url.rsplit(":", 1)[1]) for url in (server.http_url, server.metrics_address))
         self._load_seconds = server.start_seconds
@@ -165,10 +165,10 @@ class Bench:
         curve: list[tuple[int, float]] = []
         for batch in curve_batches(MAX_BATCH):
             result = await closed_loop(self._channels, [_request(batch, self._width)], concurrency=1, seconds=1.0,
-                                       warmup_seconds=0.3)  # fmt: skip
+                                       warmup_seconds=0.3)
             curve.append((batch, max(result.p50_ms / 1e3, curve[-1][1] if curve else 0.0)))
         return SafeSet(default=Setting(), curve=tuple(curve), max_batch=MAX_BATCH, load_seconds=self._load_seconds,
-                       longest_delay_us=round(2 * curve[-1][1] * MICROSECONDS))  # fmt: skip
+                       longest_delay_us=round(2 * curve[-1][1] * MICROSECONDS))
 
     async def follow(self, phases: Sequence[Phase], safe: SafeSet) -> Followed:
         followed = Followed()
@@ -183,7 +183,7 @@ class Bench:
         return followed
 
     async def compare(self, kinds: Sequence[Phase], settings: Sequence[Setting], rounds: int, piece: float, say: Say
-                      ) -> dict[tuple[str, Setting, int], Calls]:  # fmt: skip
+                      ) -> dict[tuple[str, Setting, int], Calls]:
         pieces = {}
         for number, kind in itertools.product(range(rounds), kinds):
             for setting in settings[::-1] if number % 2 else settings:
@@ -198,7 +198,7 @@ class Bench:
         """By the code that runs beside a server."""
         began = time.monotonic()
         follower = Follower(MODEL, safe, self._control, self._metrics, Tally(), time.monotonic, http_port=self._http,
-                            metrics_port=self._scraped)  # fmt: skip
+                            metrics_port=self._scraped)
         for tick in itertools.count(1):
             await asyncio.sleep(max(0.0, began + tick * PERIOD - time.monotonic()))
             start, before = time.monotonic(), follower.told()

@@ -40,7 +40,7 @@ def settings() -> list[Setting]:
     """Those of the study, and one that has all sizes at once."""
     delay = round(LONG * ALONE * MICROSECONDS)
     return [*fixed(), DEFAULTS["short"], Setting(delay_us=delay, preferred=(4, 8, MAX_BATCH)),
-            Setting(delay_us=delay, preferred=(4, 8, 12, MAX_BATCH))]  # fmt: skip
+            Setting(delay_us=delay, preferred=(4, 8, 12, MAX_BATCH))]
 
 
 def run(job: tuple[str, str, int, float]) -> Row:
@@ -52,7 +52,7 @@ def run(job: tuple[str, str, int, float]) -> Row:
     def p99(within: SafeSet, rule: Follow | None) -> tuple[float, list[float]]:
         result = play(phases, Replica(within, within.default, seed=seed), rule, seed=seed)
         return (percentile([one for each in result.latencies for one in each]),
-                [percentile(each) for each in result.latencies])  # fmt: skip
+                [percentile(each) for each in result.latencies])
 
     still = {setting: p99(safe(curve, setting), None) for setting in dict.fromkeys(settings())}
     best = min(still, key=lambda setting: still[setting][0])
@@ -63,7 +63,7 @@ def run(job: tuple[str, str, int, float]) -> Row:
         row[f"from {default}"] = {
             "p99_ms": whole, "over_best_fixed": whole / still[best][0], "over_default": whole / still[default][0],
             "worst_phase_over_default": max(map(_ratio, each, still[default][1])),
-        }  # fmt: skip
+        }
     return row
 
 
@@ -85,7 +85,7 @@ def summary(rows: Sequence[Row]) -> list[Row]:
                    for key in ("over_best_fixed", "over_default")},
                 **{f"worst_{key}": max(one[key] for one in ours)
                    for key in ("over_best_fixed", "over_default", "worst_phase_over_default")},
-            })  # fmt: skip
+            })
     return found
 
 

@@ -103,7 +103,7 @@ class World:
             start = self._ends[number] - phase.seconds
             offsets = ((0.1 * phase.think * client for client in range(phase.clients)) if phase.clients else
                        itertools.takewhile(lambda offset, phase=phase: offset < phase.seconds,  # type: ignore[misc]
-                                           phase.arrivals(1000 * seed + number)))  # fmt: skip
+                                           phase.arrivals(1000 * seed + number)))
             for offset in offsets:
                 self._push(start + offset, self._came, number)
         if follow is not None:

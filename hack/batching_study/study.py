@@ -30,13 +30,13 @@ PERCENTILE = 0.99
 def safe(curve: str, default: Setting) -> SafeSet:
     points = tuple((batch, times * ALONE) for batch, times in CURVES[curve].items())
     return SafeSet(default=default, curve=points, max_batch=MAX_BATCH, load_seconds=LOAD_SECONDS,
-                   longest_delay_us=round(2 * points[-1][1] * MICROSECONDS))  # fmt: skip
+                   longest_delay_us=round(2 * points[-1][1] * MICROSECONDS))
 
 
 def fixed() -> list[Setting]:
     delays = [round(times * ALONE * MICROSECONDS) for times in (SHORT, LONG)]
     return [Setting(), *(Setting(delay_us=delay, preferred=sizes) for delay, sizes in itertools.product(
-        delays, ((), *((crowd, MAX_BATCH) for crowd in CROWDS))))]  # fmt: skip
+        delays, ((), *((crowd, MAX_BATCH) for crowd in CROWDS))))]
 
 
 class Follower:
@@ -60,7 +60,7 @@ def run(job: tuple[str, int, float, int]) -> list[dict[str, Any]]:
     def arm(name: str, within: SafeSet, rule: Follow | None) -> None:
         result = play(phases, Replica(within, within.default, seed=seed), rule, seed=seed)
         rows.append({"curve": curve, "seed": seed, "arm": name, "phases": [phase.name for phase in phases],
-                     "changes": len(result.changes), **_figures(result)})  # fmt: skip
+                     "changes": len(result.changes), **_figures(result)})
 
     for setting in fixed():
         arm(f"fixed {setting}", safe(curve, setting), None)
@@ -73,7 +73,7 @@ def run(job: tuple[str, int, float, int]) -> list[dict[str, Any]]:
 def _figures(result: Result) -> dict[str, Any]:
     whole = [one for each in result.latencies for one in each]
     return {"requests": len(whole), "mean_ms": statistics.fmean(whole) * 1e3, "p99_ms": percentile(whole),
-            "phases_p99_ms": [percentile(each) for each in result.latencies]}  # fmt: skip
+            "phases_p99_ms": [percentile(each) for each in result.latencies]}
 
 
 def percentile(latencies: Sequence[float], share: float = PERCENTILE) -> float:
@@ -112,7 +112,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                     for seed, row in ours.items()),
                 "best_fixed_by_phase": balanced, "phase_p99_over_best_fixed_by_phase": _mean(
                     _phases(row) / _phases(settled[balanced][seed]) for seed, row in ours.items()),
-            })  # fmt: skip
+            })
     return found
 
 
@@ -123,7 +123,7 @@ def by_kind(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for name, p99 in zip(row["phases"], row["phases_p99_ms"], strict=True):
             seen.setdefault((row["curve"], name), {}).setdefault(row["arm"], []).append(p99)
     return [{"curve": curve, "kind": kind, **{arm: _mean(each) for arm, each in arms.items()}}
-            for (curve, kind), arms in sorted(seen.items())]  # fmt: skip
+            for (curve, kind), arms in sorted(seen.items())]
 
 
 def _phases(row: dict[str, Any]) -> float:

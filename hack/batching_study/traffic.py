@@ -57,7 +57,7 @@ def kinds(alone: float, stalls: float = 0.0) -> dict[str, Callable[[float], Phas
         "fans of 8": lambda seconds: Phase(name="fans of 8", seconds=seconds, rate=0.15 / alone, fan=8,
                                            spread=0.2 * alone),
         "stream": lambda seconds: Phase(name="stream", seconds=seconds, rate=1.2 / alone),
-    }  # fmt: skip
+    }
 
 
 def mixes(seed: int, alone: float, seconds: float, phases: int, stalls: float = 0.0) -> list[Phase]:

@@ -55,7 +55,7 @@ def etcd(paths: ClusterPaths, program: Path, *, port: int) -> Component:
         f"--peer-cert-file={pki}/etcd.crt", f"--peer-key-file={pki}/etcd.key",
         f"--peer-trusted-ca-file={pki}/etcd-ca.crt", "--peer-client-cert-auth=true",
         "--quota-backend-bytes=4294967296", "--auto-compaction-retention=1",
-    )  # fmt: skip
+    )
     return Component("etcd", argv, http_ok(port, "/health", client=Client(pki, ETCD_CLIENT.name, ETCD.authority)))
 
 
@@ -75,7 +75,7 @@ def apiserver(paths: ClusterPaths, program: Path, endpoint: ApiEndpoint, *, with
         f"--service-account-key-file={pki}/service-accounts.pub",
         f"--service-account-signing-key-file={pki}/service-accounts.key",
         "--profiling=false",
-    )  # fmt: skip
+    )
     if with_node:
         argv = (
             *argv, f"--kubelet-certificate-authority={pki}/ca.crt",
@@ -83,7 +83,7 @@ def apiserver(paths: ClusterPaths, program: Path, endpoint: ApiEndpoint, *, with
             f"--kubelet-client-key={pki}/apiserver-kubelet.key",
             # The node's name is in no DNS: logs and exec must go to its address.
             "--kubelet-preferred-address-types=InternalIP",
-        )  # fmt: skip
+        )
     else:
         # Nothing routes to Services here, and a loopback address is refused as an endpoint.
         argv = (*argv, "--endpoint-reconciler-type=none")
@@ -101,7 +101,7 @@ def controller_manager(paths: ClusterPaths, program: Path, *, port: int, more: t
         f"--cluster-signing-cert-file={pki}/ca.crt", f"--cluster-signing-key-file={pki}/ca.key",
         # A claim whose volume was written to at the same moment is looked at again so soon, and not after 15 seconds.
         "--pvclaimbinder-sync-period=1s", "--profiling=false", *more,
-    )  # fmt: skip
+    )
     return Component("kube-controller-manager", argv, _healthz(port, pki))
 
 
@@ -122,4 +122,4 @@ def _client_flags(kubeconfig: Path, pki: Path, port: int) -> tuple[str, ...]:
         f"--authorization-kubeconfig={kubeconfig}",
         "--leader-elect=false", "--bind-address=127.0.0.1", f"--secure-port={port}",
         f"--tls-cert-file={pki}/loopback.crt", f"--tls-private-key-file={pki}/loopback.key",
-    )  # fmt: skip
+    )

@@ -103,7 +103,7 @@ def _ctr(paths: ClusterPaths, *arguments: str) -> str:
     command = (
         str(system_program("ctr")), f"--address={paths.containerd_socket}", f"--namespace={CONTAINERD_NAMESPACE}",
         *arguments,
-    )  # fmt: skip
+    )
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ClusterError(f"ctr {' '.join(arguments)} failed: {done.stderr.strip()}", paths.log("containerd"))

@@ -92,7 +92,7 @@ class Local:
         kubectl(
             self.kubeconfig, "wait", f"pvc/{claim}", f"--namespace={namespace}",
             "--for=jsonpath={.status.phase}=Bound", "--timeout=60s",
-        )  # fmt: skip
+        )
         return directory
 
     def delete_volume(self, namespace: str, claim: str) -> None:
@@ -101,7 +101,7 @@ class Local:
         kubectl(
             self.kubeconfig, "delete", "pvc", claim, f"--namespace={namespace}", "--ignore-not-found",
             "--timeout=120s",
-        )  # fmt: skip
+        )
         name = volumes.volume_name(namespace, claim)
         kubectl(self.kubeconfig, "delete", "pv", name, "--ignore-not-found", "--timeout=60s")
         sweep.remove_tree(self.paths.volumes / namespace / claim)
@@ -201,14 +201,14 @@ class Local:
             kubectl(
                 self.kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=enginewright-cluster",
                 "-f", "-", text=dns.manifests(node.host_resolvers()),
-            )  # fmt: skip
+            )
 
     def _await_dns(self) -> None:
         with step("DNS ready"):
             kubectl(
                 self.kubeconfig, "rollout", "status", f"--namespace={dns.NAMESPACE}", f"deployment/{dns.NAME}",
                 "--timeout=90s", log=self.paths.log("kubelet"),
-            )  # fmt: skip
+            )
 
     def _require_running(self) -> None:
         if not is_running(self.paths, "containerd"):

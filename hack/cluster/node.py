@@ -167,7 +167,7 @@ def kubelet(paths: ClusterPaths, program: Path) -> Component:
     argv = (
         str(program), f"--config={paths.config}/kubelet.json", f"--kubeconfig={paths.config}/kubelet.kubeconfig",
         f"--hostname-override={NODE_NAME}", f"--node-ip={NODE_ADDRESS}", f"--root-dir={paths.kubelet_root}",
-    )  # fmt: skip
+    )
     return Component("kubelet", argv, http_ok(KUBELET_HEALTH_PORT, "/healthz"))
 
 

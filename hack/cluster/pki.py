@@ -82,7 +82,7 @@ def _request(directory: Path, certificate: Certificate, extensions: tuple[str, .
     _openssl(
         "req", "-x509", "-config", str(_empty_config(directory)), "-subj", subject(certificate), *_KEY_TYPE,
         "-days", str(DAYS), *signer, *added, "-keyout", str(key), "-out", f"{final}.tmp",
-    )  # fmt: skip
+    )
     os.rename(f"{final}.tmp", final)
 
 

@@ -14,7 +14,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 # Files outside docs/, and where they go in the site.
 EXTRA = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md",
-         "LICENSE": "LICENSE.txt"}  # fmt: skip
+         "LICENSE": "LICENSE.txt"}
 FILES = ("charts/enginewright/README.md", "charts/enginewright/templates/_helpers.tpl")
 FOLDERS = ("examples", "charts/kustomize/example", "charts/enginewright/files")
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)]*)?\))")

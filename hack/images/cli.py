@@ -79,7 +79,7 @@ def _build(buildah: Buildah, recipe: Recipe, name: str) -> None:
         buildah.build(
             recipe.context, containerfile, reference, buildah.log(name),
             target=name, arguments=recipe.build_arguments(), secrets=secrets,
-        )  # fmt: skip
+        )
     archive = archive_path(recipe, name)
     archive.parent.mkdir(exist_ok=True)
     with step(f"archive {name}"):

@@ -52,7 +52,7 @@ def fill(directory: Path, wheels: str) -> None:
         UV, "pip", "install", "--quiet", "--target", library, "--python", sys.executable, "--python-version", "3.11",
         "--python-platform", wheels, "--only-binary", ":all:", "--no-deps", "--require-hashes",
         "-r", ROOT / "requirements" / "operator.txt",
-    ], check=True, timeout=600)  # fmt: skip
+    ], check=True, timeout=600)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "operator" / "enginewright", library / "enginewright", ignore=ignore)
     contract = library / "enginewright_builder"

@@ -61,7 +61,7 @@ async def _study(options: argparse.Namespace, where: Places) -> dict[str, Any]:
             "cores_of_a_replica": len(where.replicas[0]), "wake_ms": round(here.wake * 1e3, 3),
             "transport_ms": round(here.transport * 1e3, 3),
             "service_ms": {str(batch): round(seconds * 1e3, 3) for batch, seconds in enumerate(here.seconds) if batch},
-            "rows": rows}  # fmt: skip
+            "rows": rows}
 
 
 def _piece(options: argparse.Namespace) -> str:
@@ -73,7 +73,7 @@ def _piece(options: argparse.Namespace) -> str:
 def _settings(options: argparse.Namespace) -> list[str]:
     trace = [f"TRACE={options.trace.name}", f"BEGIN={options.begin:g}"] if options.trace else []
     return ["ENGINE=…", f"NAME={options.name}", *trace, f"REPLICAS={options.replicas}", f"SECONDS={options.seconds:g}",
-            f"REPEATS={options.repeats}", *(["FIRST=1"] if options.first else [])]  # fmt: skip
+            f"REPEATS={options.repeats}", *(["FIRST=1"] if options.first else [])]
 
 
 def _parser() -> argparse.ArgumentParser:

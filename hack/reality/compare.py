@@ -78,7 +78,7 @@ async def compare(replicas: Replicas, load: float, arrivals: Sequence[float], re
     count, end = len(replicas.servers), arrivals[-1]
     dice = throw_dice(arrivals, seed)
     shares = [[came for came, die in zip(arrivals, dice, strict=True) if int(die * count) == number]
-              for number in range(count)]  # fmt: skip
+              for number in range(count)]
     found: list[Repeat] = []
     before = await replicas.measured()
     for _ in range(repeats):
@@ -91,17 +91,17 @@ async def compare(replicas: Replicas, load: float, arrivals: Sequence[float], re
         found.append({"failed": sum(result.failed for result in replayed.results),
                       "real": figures(latencies, sum(result.throughput for result in replayed.results)),
                       "simulated": simulated(shares, service, end), "pace": pace,
-                      "at_pace": simulated(shares, paced, end)})  # fmt: skip
+                      "at_pace": simulated(shares, paced, end)})
         before = after
     return {"load": load, "rate": len(arrivals) / end, "requests": len(arrivals), "repeats": found,
             "off": off([(one["simulated"], one["real"]) for one in found]),
-            "off_at_pace": off([(one["at_pace"], one["real"]) for one in found])}  # fmt: skip
+            "off_at_pace": off([(one["at_pace"], one["real"]) for one in found])}
 
 
 def between(one: Service, other: Service) -> Service:
     seconds = tuple((early + late) / 2 for early, late in zip(one.seconds, other.seconds, strict=True))
     return replace(one, seconds=seconds, wake=(one.wake + other.wake) / 2,
-                   transport=(one.transport + other.transport) / 2)  # fmt: skip
+                   transport=(one.transport + other.transport) / 2)
 
 
 def slower(batches: Mapping[int, tuple[int, float]], service: Service) -> float:
@@ -119,7 +119,7 @@ def off(pairs: Sequence[tuple[Figures, Figures]]) -> Figures:
 def simulated(shares: Sequence[Sequence[float]], service: Service, end: float) -> Figures:
     latencies = [one_replica(share, service) for share in shares]
     answered = sum(1 for share, own in zip(shares, latencies, strict=True)
-                   for came, latency in zip(share, own, strict=True) if came + latency <= end)  # fmt: skip
+                   for came, latency in zip(share, own, strict=True) if came + latency <= end)
     return figures([one * 1e3 for own in latencies for one in own], answered / end)
 
 
@@ -132,4 +132,4 @@ def one_replica(arrivals: Sequence[float], service: Service) -> list[float]:
 def figures(latencies_ms: Sequence[float], throughput: float) -> Figures:
     ordered_ms = sorted(latencies_ms)
     return {"p50_ms": nearest_rank(ordered_ms, 50.0), "p95_ms": nearest_rank(ordered_ms, 95.0),
-            "throughput": throughput}  # fmt: skip
+            "throughput": throughput}

@@ -75,7 +75,7 @@ def _section(study: Mapping[str, Any]) -> str:
         *(f"| {row['load']:.0%} | {' | '.join(_cells(row))} |" for row in study["rows"]), "",
         "Each repeat, off by (p50, p95, answered): " + "; ".join(
             f"{row['load']:.0%}: " + ", ".join(map(_each, row["repeats"])) for row in study["rows"]) + ".", "",
-    ]  # fmt: skip
+    ]
     return "\n".join(lines)
 
 

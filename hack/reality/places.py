@@ -27,7 +27,7 @@ def places(cores: Sequence[int], replicas: int) -> Places:
         return Places(frozenset(cores), (frozenset(cores),) * replicas)
     each = (len(cores) - 1) // replicas
     return Places(frozenset(cores[:1]), tuple(frozenset(cores[1 + each * number:1 + each * (number + 1)])
-                                              for number in range(replicas)))  # fmt: skip
+                                              for number in range(replicas)))
 
 
 def put_client_first() -> None:

@@ -43,7 +43,7 @@ class Engine:
         repository = folder / MODEL_REPOSITORY
         recorded: dict[str, Any] = json.loads((folder / SMOKE_FILE).read_text(encoding="utf-8"))
         samples = {one["name"]: np.frombuffer(base64.b64decode(one["data"]), triton_to_np_dtype(one["datatype"]))
-                   .reshape(-1, *one["shape"]) for one in recorded["inputs"]}  # fmt: skip
+                   .reshape(-1, *one["shape"]) for one in recorded["inputs"]}
         return cls(repository, next(one.name for one in repository.iterdir() if one.is_dir()), samples)
 
     def requests(self) -> list[Request]:
@@ -51,7 +51,7 @@ class Engine:
         count = len(next(iter(self.samples.values())))
         order = random.Random(0).sample(range(count), count)  # noqa: S311 - not a secret
         return [encode(self.model, {name: rows[[row]] for name, rows in self.samples.items()}, batch=1)
-                for row in order]  # fmt: skip
+                for row in order]
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class Replicas:
         """``service`` with the times of one replica here and now, as a build measures them."""
         serving = ServingChoice(max_batch_size=self.service.max_batch, instance_count=self.service.instances)
         curve = await service_curve(self.servers[0], self.engine.model, dict(self.engine.samples), serving,
-                                    seconds=float("inf"), each=CURVE_SECONDS)  # fmt: skip
+                                    seconds=float("inf"), each=CURVE_SECONDS)
         points = levelled({one.batch: one.compute_ms / 1e3 for one in curve.points})
         alone = curve.alone or curve.points[0]
         seconds = of_points(points, self.service.max_batch, "the curve measured here")
         return replace(self.service, seconds=seconds, wake=max(0.0, alone.compute_ms / 1e3 - points[1]),
-                       transport=alone.transport_ms / 1e3)  # fmt: skip
+                       transport=alone.transport_ms / 1e3)
 
     async def replay(self, shares: Sequence[Sequence[float]], seconds: float) -> Replayed:
         """``shares`` are the arrivals of each replica, in seconds from the start."""
@@ -92,7 +92,7 @@ class Replicas:
                                          for each, share in zip(self.channels, shares, strict=True)))
         after = await self._counted()
         grown = {batch: (count - before.get(batch, (0, 0.0))[0], spent - before.get(batch, (0, 0.0))[1])
-                 for batch, (count, spent) in after.items()}  # fmt: skip
+                 for batch, (count, spent) in after.items()}
         return Replayed(results, {batch: (count, spent) for batch, (count, spent) in grown.items() if count})
 
     async def _counted(self) -> dict[int, tuple[int, float]]:

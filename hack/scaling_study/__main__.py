@@ -34,37 +34,37 @@ SLIGHTLY = (1.0, 0.9, 0.75)
 
 def peers(loads: Sequence[str], seeds: int) -> list[Cell]:
     return [Cell(load=load, policy=policy, seed=seed)
-            for load in loads for seed in range(1, seeds + 1) for policy in (US, HPA)]  # fmt: skip
+            for load in loads for seed in range(1, seeds + 1) for policy in (US, HPA)]
 
 
 def parts(loads: Sequence[str], seeds: int) -> list[Cell]:
     return [Cell(load=load, policy=policy, seed=seed) for load in loads
-            for seed in range(1, min(FEW, seeds) + 1) for policy in (*VARIANTS, QUEUE, ORACLE)]  # fmt: skip
+            for seed in range(1, min(FEW, seeds) + 1) for policy in (*VARIANTS, QUEUE, ORACLE)]
 
 
 def scales(loads: Sequence[str], seeds: int) -> list[Cell]:
     return [Cell(load=load, policy=policy, seed=seed, scale=scale) for load in loads for scale in SCALES
-            for seed in range(1, min(FEW, seeds) + 1) for policy in (US, HPA, ORACLE)]  # fmt: skip
+            for seed in range(1, min(FEW, seeds) + 1) for policy in (US, HPA, ORACLE)]
 
 
 def speeds(loads: Sequence[str], seeds: int) -> list[Cell]:
     return [Cell(load=load, policy=policy, seed=seed, speed=speed, slo=LAX_SECONDS) for load in loads
             for speed in SPEEDS for seed in range(1, min(FEW, seeds) + 1)
-            for policy in (US, "without memory", QUEUE)]  # fmt: skip
+            for policy in (US, "without memory", QUEUE)]
 
 
 def latencies(loads: Sequence[str], seeds: int) -> list[Cell]:
     return [Cell(load=load, policy=policy, seed=seed, speed=speed) for load in loads for speed in SLIGHTLY
-            for seed in range(1, min(FEW, seeds) + 1) for policy in (US, "without latencies", QUEUE)]  # fmt: skip
+            for seed in range(1, min(FEW, seeds) + 1) for policy in (US, "without latencies", QUEUE)]
 
 
 def tuning(loads: Sequence[str], seeds: int) -> list[Cell]:
     """Bursts on all of their seeds, a trace on two, each other load on one."""
     traces = [load for load in loads if load not in LOADS]
     made = [*(("bursts", seed) for seed in SEEDS), *((trace, seed) for trace in traces for seed in SEEDS[:FEW]),
-            *((load, SEEDS[0]) for load in TUNING)]  # fmt: skip
+            *((load, SEEDS[0]) for load in TUNING)]
     return [Cell(load=load, policy=policy, seed=seed, cold=COLD.get(load, Cell.cold))
-            for load, seed in made for policy in (US, HPA)]  # fmt: skip
+            for load, seed in made for policy in (US, HPA)]
 
 
 def table(cells: Sequence[Cell], found: Mapping[Cell, Figures], columns: Sequence[str], best: str) -> str:

@@ -20,13 +20,13 @@ LATE = 0.01
 SUDDEN = ("bursts", "on and off")
 TRIED = {FORESEEN: (98.8, 99.0, 99.2), TOLD: (98.0, 98.6, 99.0, 99.3),
          **dict.fromkeys(TRAILING, (98.6, 99.0, 99.3, 99.5)),
-         US: (98.7, 99.0, 99.2)}  # fmt: skip
+         US: (98.7, 99.0, 99.2)}
 
 
 def bounds(loads: Sequence[str], seeds: int) -> list[Cell]:
     return [Cell(load=load, policy=policy, seed=seed, percentile=percentile)
             for load in loads if load not in SUDDEN for seed in range(1, min(SEEDS, seeds) + 1)
-            for policy, tried in {ORACLE: (99.0,), **TRIED}.items() for percentile in tried]  # fmt: skip
+            for policy, tried in {ORACLE: (99.0,), **TRIED}.items() for percentile in tried]
 
 
 def bounds_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:

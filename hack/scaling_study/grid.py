@@ -20,7 +20,7 @@ def grid(loads: Sequence[str], seeds: int) -> list[Cell]:
 
 def held_out(loads: Sequence[str], seeds: int) -> list[Cell]:
     return [_slow(load, policy, seed) for load in HELD_OUT
-            for seed in range(1, seeds + 1) for policy in (US, HPA)]  # fmt: skip
+            for seed in range(1, seeds + 1) for policy in (US, HPA)]
 
 
 def _slow(load: str, policy: str, seed: int) -> Cell:
@@ -29,7 +29,7 @@ def _slow(load: str, policy: str, seed: int) -> Cell:
 
 def better_on_both(ours: Figures, theirs: Figures) -> bool:
     return (theirs["slo_violations"] < ours["slo_violations"]
-            and theirs["replica_seconds"] < ours["replica_seconds"])  # fmt: skip
+            and theirs["replica_seconds"] < ours["replica_seconds"])
 
 
 def dominated(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> list[Cell]:
@@ -43,7 +43,7 @@ def grid_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:
     fewest late of those that cost no more; each as so many times our late requests and our replica-seconds."""
     worse = dominated(cells, found)
     heads = ["Load", "Cold start", "Settings with fewer of both", "Fewest late, times ours", "Replica-seconds, times",
-             "Fewest late for no more replica-seconds"]  # fmt: skip
+             "Fewest late for no more replica-seconds"]
     lines = [f"| {' | '.join(heads)} |\n", "|---|--:|--:|---|--:|---|\n"]
     for load in dict.fromkeys(cell.load for cell in cells):
         here = [cell for cell in cells if cell.load == load]
@@ -55,7 +55,7 @@ def grid_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:
         said = _said(cheap[0], mine, found) if cheap else "none costs as little"
         beaten = f"{sum(cell in worse for cell in here)} of {len(peers)}"
         lines.append(f"| {Path(load).stem} | {here[0].cold:g} s | {beaten} | {_said(best, mine, found)} | {cost:.2f} "
-                     f"| {said} |\n")  # fmt: skip
+                     f"| {said} |\n")
     return "".join(lines)
 
 

@@ -33,7 +33,7 @@ def bursts(draw: random.Random) -> list[float]:
     spans = SPANS["bursts"](draw)
     return arrivals(
         lambda now: 30 + 60 * max((min(1.0, (now - start) / 15) for start, end in spans if start <= now < end),
-                                  default=0.0), 90, draw)  # fmt: skip
+                                  default=0.0), 90, draw)
 
 
 def on_off(draw: random.Random) -> list[float]:
@@ -48,7 +48,7 @@ def spikes(draw: random.Random) -> list[float]:
     high = [draw.uniform(10, 60) for _ in spans]
     return arrivals(
         lambda now: 40 + max((more for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
-                             default=0.0), 100, draw)  # fmt: skip
+                             default=0.0), 100, draw)
 
 
 def rare_spikes(draw: random.Random) -> list[float]:
@@ -57,7 +57,7 @@ def rare_spikes(draw: random.Random) -> list[float]:
     high = [min(60.0, 10 * draw.paretovariate(1.3)) for _ in spans]
     return arrivals(
         lambda now: 15 + max((more for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
-                             default=0.0), 75, draw)  # fmt: skip
+                             default=0.0), 75, draw)
 
 
 def short_bursts(draw: random.Random) -> list[float]:
@@ -67,7 +67,7 @@ def short_bursts(draw: random.Random) -> list[float]:
     return arrivals(
         lambda now: 20 + max((more * min(1.0, (now - start) / 5)
                               for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
-                             default=0.0), 90, draw)  # fmt: skip
+                             default=0.0), 90, draw)
 
 
 def wandering(draw: random.Random) -> list[float]:
@@ -103,6 +103,6 @@ SPANS: dict[str, Callable[[random.Random], list[tuple[float, float]]]] = {
 LOADS = {"diurnal": diurnal, "ramps": ramps, "bursts": bursts, "on and off": on_off}
 # Nothing of the rule was chosen by these.
 HELD_OUT = {"short bursts": short_bursts, "spikes": spikes, "rare spikes": rare_spikes, "wandering": wandering,
-            "saw": saw}  # fmt: skip
+            "saw": saw}
 # Seconds of cold start; 60 where nothing is said.
 COLD = {"short bursts": 20.0}

@@ -15,7 +15,7 @@ from scaling_study.runs import HPA, US, Cell, run_of
 def of_bursts(loads: Sequence[str], seeds: int) -> list[Cell]:
     """Whatever ``loads``: only these have bursts whose begin is known."""
     return [Cell(load=load, policy=policy, seed=seed)
-            for load in SPANS for seed in range(1, seeds + 1) for policy in (US, HPA)]  # fmt: skip
+            for load in SPANS for seed in range(1, seeds + 1) for policy in (US, HPA)]
 
 
 def in_each(cell: Cell) -> list[int]:
@@ -26,7 +26,7 @@ def in_each(cell: Cell) -> list[int]:
 
 def between(begins: Sequence[float], changes: Sequence[tuple[float, int, int]]) -> list[int]:
     return [reversals([change for change in changes if begin <= change[0] < following])
-            for begin, following in itertools.pairwise([*begins, math.inf])]  # fmt: skip
+            for begin, following in itertools.pairwise([*begins, math.inf])]
 
 
 def reversals_table(cells: Sequence[Cell], found: Mapping[Cell, Sequence[int]]) -> str:

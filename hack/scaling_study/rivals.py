@@ -59,9 +59,9 @@ def foreseen(arrivals: Sequence[float], scenario: Scenario) -> Oracle:
     it."""
     bounds = Bounds(low=scenario.min_replicas, high=scenario.max_replicas, cold_start=scenario.cold_start)
     draws = [lateness(arrivals, throw_dice(arrivals, scenario.seed - draw), scenario.service, scenario.slo, bounds)
-             for draw in range(1, DRAWS + 1)]  # fmt: skip
+             for draw in range(1, DRAWS + 1)]
     blocks = [[sum(late) / DRAWS for late in itertools.zip_longest(*each, fillvalue=0.0)]
-              for each in zip(*draws, strict=True)]  # fmt: skip
+              for each in zip(*draws, strict=True)]
     plan = [count for count in priced(blocks, scenario.measured.allowed * len(arrivals), bounds) for _ in range(BLOCK)]
     return Oracle(plan, scenario.cold_start, scenario.min_replicas, scenario.max_replicas)
 

@@ -39,7 +39,7 @@ MADE = LOADS | HELD_OUT | TUNING
 # The whole grid of ``enginewright simulate --grid``, by name.
 NAMES = {"hpa": "HPA", "keda": "KEDA", "knative": "Knative"}
 GRID = {f"{NAMES[peer]} ({target:g} queued, {window:g} s)": (peer, {"target": target, "window": window})
-        for peer in PEERS for target in TARGETS for window in WINDOWS}  # fmt: skip
+        for peer in PEERS for target in TARGETS for window in WINDOWS}
 TOLD = "told what comes within a cold start"
 FORESEEN = "told all that comes"
 # (seconds of the rate, seconds that a replica is held)
@@ -76,7 +76,7 @@ def play(cell: Cell) -> Figures:
 def run_of(cell: Cell) -> Run:
     most = round(MOST * max(1.0, cell.scale))
     measured = Scenario(service=of_figures(ALONE_MS, THROUGHPUT), seed=cell.seed, slo=cell.slo, max_replicas=most,
-                        cold_start=cell.cold, percentile=cell.percentile)  # fmt: skip
+                        cold_start=cell.cold, percentile=cell.percentile)
     true = replace(measured, service=of_figures(ALONE_MS / cell.speed, THROUGHPUT * cell.speed))
     came = arrivals(cell.load, cell.seed, cell.scale)
     return _run(Contest(came, true), came, cell.policy, measured)

@@ -26,7 +26,7 @@ def bursty(base: float, pause: float, length: Drawn, height: Drawn, rise: float)
         def rate(now: float) -> float:
             return base + max((more * min(1.0, (now - start) / rise)
                                for (start, end), more in zip(spans, high, strict=True) if start <= now < end),
-                              default=0.0)  # fmt: skip
+                              default=0.0)
 
         return arrivals(rate, base + max(high), draw)
 

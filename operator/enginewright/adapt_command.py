@@ -17,15 +17,15 @@ EXIT_USAGE = 2
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, metavar="NAME", help="the name that the server has it under")
     parser.add_argument("--safe-set", required=True, metavar="JSON",
-                        help="what may be chosen, as the operator writes it")  # fmt: skip
+                        help="what may be chosen, as the operator writes it")
     parser.add_argument("--key-file", required=True, type=Path, metavar="FILE",
-                        help="holds the key of the server's model control")  # fmt: skip
+                        help="holds the key of the server's model control")
     parser.add_argument("--port", type=positive, default=BATCHING_PORT, metavar="N",
-                        help="of /metrics and /batching (default %(default)s)")  # fmt: skip
+                        help="of /metrics and /batching (default %(default)s)")
     parser.add_argument("--http-port", type=positive, default=HTTP_PORT, metavar="N",
-                        help="of the server (default %(default)s)")  # fmt: skip
+                        help="of the server (default %(default)s)")
     parser.add_argument("--metrics-port", type=positive, default=METRICS_PORT, metavar="N",
-                        help="of the server's metrics (default %(default)s)")  # fmt: skip
+                        help="of the server's metrics (default %(default)s)")
     parser.add_argument("--log-level", choices=LEVELS, default="INFO")
     parser.set_defaults(act=adapt)
 
@@ -46,6 +46,6 @@ def adapt(options: argparse.Namespace) -> int:
         return EXIT_USAGE
     logs.set_up(options.log_level)
     wanted = Options(model=options.model, safe=safe, key=key, port=options.port, http_port=options.http_port,
-                     metrics_port=options.metrics_port)  # fmt: skip
+                     metrics_port=options.metrics_port)
     asyncio.run(until_signalled(lambda stop: run(wanted, stop)))
     return 0

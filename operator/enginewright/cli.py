@@ -41,21 +41,21 @@ def parser() -> argparse.ArgumentParser:
 
 def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--config", type=Path, default=os.environ.get("ENGINEWRIGHT_CONFIG"), metavar="FILE",
-                     help="settings (YAML or JSON); default: $ENGINEWRIGHT_CONFIG, else the built-in ones")  # fmt: skip
+                     help="settings (YAML or JSON); default: $ENGINEWRIGHT_CONFIG, else the built-in ones")
     run.add_argument("--namespace", action="append", default=[], metavar="NAME",
-                     help="watch this namespace only; may be given several times; default: all")  # fmt: skip
+                     help="watch this namespace only; may be given several times; default: all")
     run.add_argument("--kubeconfig", type=Path, metavar="FILE",
-                     help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")  # fmt: skip
+                     help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")
     run.add_argument("--metrics-port", type=int, default=8080, metavar="PORT", help="/metrics (default %(default)s)")
     run.add_argument("--health-port", type=int, default=8081, metavar="PORT",
-                     help="/healthz and /readyz (default %(default)s)")  # fmt: skip
+                     help="/healthz and /readyz (default %(default)s)")
     run.add_argument("--workers", type=positive, default=8, metavar="N",
-                     help="passes that run at once (default %(default)s)")  # fmt: skip
+                     help="passes that run at once (default %(default)s)")
     run.add_argument("--resync", type=positive, default=300, metavar="SECONDS",
-                     help="between full resyncs (default %(default)s)")  # fmt: skip
+                     help="between full resyncs (default %(default)s)")
     run.add_argument("--leader-lease", type=_lease, metavar="NAMESPACE/NAME",
                      help="work only while holding this Lease; operators of the same objects need the same one; "
-                          "default: enginewright in the first --namespace, or the credentials' own")  # fmt: skip
+                          "default: enginewright in the first --namespace, or the credentials' own")
     run.add_argument("--log-level", choices=LEVELS, default="INFO")
     run.set_defaults(act=run_operator)
 
@@ -89,7 +89,7 @@ def run_operator(options: argparse.Namespace) -> int:
         config=config, namespaces=tuple(options.namespace), kubeconfig=options.kubeconfig,
         metrics_port=options.metrics_port, health_port=options.health_port, workers=options.workers,
         resync=options.resync, lease=options.leader_lease,
-    )  # fmt: skip
+    )
 
     try:
         with tracing.exporting():

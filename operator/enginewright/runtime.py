@@ -80,7 +80,7 @@ class Operator:
 
     def __init__(self, options: Options, kube: KubeClient, triton: TritonClient, prometheus: PrometheusClient,
                  probes: ProbeClient, metrics: Metrics, activators: ActivatorClient | None = None,
-                 quality: QualityClient | None = None) -> None:  # fmt: skip
+                 quality: QualityClient | None = None) -> None:
         self.kube = kube
         self.queue: WorkQueue[Key] = WorkQueue()
         self.known = Known()
@@ -88,7 +88,7 @@ class Operator:
         self.signals = Signals(
             triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped,
             prober=Prober(probes, time.monotonic), activators=activators,
-        )  # fmt: skip
+        )
         self.logs = LogReader(kube, self.queue.add)
         self.schema = ServedSchema(kube)
         recorder = EventRecorder(kube, socket.gethostname())
@@ -117,16 +117,16 @@ class Operator:
         self.watcher = Watcher(
             Translator(self.known), wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),
             namespaces=options.namespaces, kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
-        )  # fmt: skip
+        )
         self.health = Health(
             watching=self.watcher.watching, oldest_pass=self.loop.oldest_pass, last_resync=lambda: self.resync.last,
             limits=HealthLimits(resync_age=max(HealthLimits.resync_age, 3 * options.resync)),
-        )  # fmt: skip
+        )
         metrics.gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: len(self.queue))
         metrics.gauge("enginewright_queue_delayed", "Objects with a pass at a later time.", lambda: self.queue.delayed)
         metrics.gauge("enginewright_objects", "Objects that the operator knows of.", lambda: len(self.known))
         metrics.gauge("enginewright_crd_missing_fields", "Fields of this operator that the cluster's CRD lacks.",
-                      lambda: len(self.schema.missing))  # fmt: skip
+                      lambda: len(self.schema.missing))
         metrics.gauge("enginewright_scrapers", "Objects whose replicas are scraped.", lambda: len(self.signals))
 
     async def run(self) -> None:
@@ -184,7 +184,7 @@ async def run(options: Options, stop: asyncio.Event) -> None:
         serving(health_app(running.health), options.health_port) as health_port,
     ):
         log.info("operator starts", metrics_port=metrics_port, health_port=health_port, workers=options.workers,
-                 namespaces=options.namespaces or "all")  # fmt: skip
+                 namespaces=options.namespaces or "all")
         work = asyncio.create_task(_work(running, options, fence), name="operator")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -201,7 +201,7 @@ async def _work(running: Operator, options: Options, fence: Fence) -> None:
     """Raises what the operator died of; :class:`LeadershipLostError` among it, after which another one works."""
     async with lease_thread(options, fence, running.metrics.called) as lease:
         running.metrics.gauge("enginewright_leader", "1 while this replica works, 0 while it stands by.",
-                              lambda: lease.leads)  # fmt: skip
+                              lambda: lease.leads)
         with running.health.standing_by():
             await lease.won()
         try:

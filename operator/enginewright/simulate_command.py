@@ -38,7 +38,7 @@ MAX_REPLICAS: Final = 1000
 def arguments(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--trace", type=Path, required=True, metavar="FILE",
-        help="CSV with a TIMESTAMP column, or Prometheus range data as JSON")  # fmt: skip
+        help="CSV with a TIMESTAMP column, or Prometheus range data as JSON")
     add("--service-curve", type=Path, metavar="FILE", help="build-report.json of the engine")
     add("--service-ms", type=float, metavar="F", help="instead of a curve: what one request alone takes")
     add("--capacity-rps", type=float, metavar="F", help="instead of a curve: what one replica answers a second at most")
@@ -48,12 +48,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--min", type=int, metavar="N", help=f"fewest replicas (default {LEAST})")
     add("--max", type=int, metavar="N", help=f"most replicas (default {MOST})")
     add("--autoscaling", type=Path, metavar="FILE",
-        help="an OptimisedModel, or its block spec.autoscaling alone: all limits of the operator's scaler")  # fmt: skip
+        help="an OptimisedModel, or its block spec.autoscaling alone: all limits of the operator's scaler")
     add("--price-per-hour", type=float, metavar="F", help="of a replica, for costCeilingPerHour")
     add("--cold-start-seconds", type=float, metavar="S",
-        help=f"until a new replica is ready; default: the report's load time, or {COLD_START_SECONDS:g}")  # fmt: skip
+        help=f"until a new replica is ready; default: the report's load time, or {COLD_START_SECONDS:g}")
     add("--rate-scale", type=float, default=1.0, metavar="X",
-        help="so many times as many requests in the same time (default %(default)g)")  # fmt: skip
+        help="so many times as many requests in the same time (default %(default)g)")
     add("--seed", type=int, default=0, metavar="N", help="of all that is drawn by lot (default %(default)s)")
     add("--policies", default="all", metavar="LIST", help=f"all, or some of {','.join(NAMES)}")
     add("--grid", action="store_true", help="also every peer with other targets and windows")
@@ -111,14 +111,14 @@ def _ours(options: argparse.Namespace) -> Ours:
             raise InputError(f"--max: got {high}; autoscaling.maxReplicas is at most {MAX_REPLICAS}, write no more")
         if not 0 <= low <= high or high < 1:
             raise InputError(f"--min, --max: got {low} and {high}; write a minimum of 0 or more, and a maximum of at "
-                             "least 1 that is not below it")  # fmt: skip
+                             "least 1 that is not below it")
         return Ours(autoscaling=AutoscalingSpec(min_replicas=low, max_replicas=high))
     if options.min is not None or options.max is not None:
         raise InputError("--autoscaling: says what --min and --max would; leave those out")
     found = read_autoscaling(options.autoscaling)
     if found.cost_ceiling_per_hour is not None and options.price_per_hour is None:
         raise InputError(f"{options.autoscaling}: autoscaling.costCeilingPerHour {found.cost_ceiling_per_hour:g} says "
-                         "nothing without a price; write --price-per-hour F, that of a replica")  # fmt: skip
+                         "nothing without a price; write --price-per-hour F, that of a replica")
     if found.cost_ceiling_per_hour is None:
         _refuse_price(options.price_per_hour)
     return Ours(autoscaling=found, price=options.price_per_hour)
@@ -127,7 +127,7 @@ def _ours(options: argparse.Namespace) -> Ours:
 def _refuse_price(price: float | None) -> None:
     if price is not None:
         raise InputError(f"--price-per-hour: {price:g} says nothing without autoscaling.costCeilingPerHour; write that "
-                         "into the file of --autoscaling, or leave the price out")  # fmt: skip
+                         "into the file of --autoscaling, or leave the price out")
 
 
 def _scenario(options: argparse.Namespace, measured: Measured, ours: Ours) -> Scenario:
@@ -144,11 +144,11 @@ def _scenario(options: argparse.Namespace, measured: Measured, ours: Ours) -> Sc
     if slo_ms + ROUNDING * 1e3 < alone:
         raise InputError(f"--slo-ms: {slo_ms:g} is {alone - slo_ms:g} ms below the {alone:g} ms that one request takes "
                          f"alone: no number of replicas meets it; write more than {alone:g}, or take a faster engine"
-                         )  # fmt: skip
+                         )
     return Scenario(
         service=measured.service, throughput=measured.throughput, slo=slo_ms / 1e3, percentile=percentile,
         min_replicas=ours.least, max_replicas=ours.most, cold_start=cold_start, seed=options.seed,
-    )  # fmt: skip
+    )
 
 
 def _first(*values: float | None) -> float:
@@ -156,7 +156,7 @@ def _first(*values: float | None) -> float:
 
 
 def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float], contest: Contest,
-            runs: dict[str, Run]) -> Answer:  # fmt: skip
+            runs: dict[str, Run]) -> Answer:
     seconds = arrivals[-1]
     scenario = contest.scenario
     answer: Answer = {
@@ -174,13 +174,13 @@ def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float]
         },
         "policies": {name: figures(run) for name, run in runs.items()},
         "notes": [*_assumed(options), *_cold(scenario), *contest.ours.notes, *trace.notes],
-    }  # fmt: skip
+    }
     if options.grid:
         answer["grid"] = [
             {"policy": name, "settings": settings, "slo_violations": len(run.ledger.late),
              "replica_seconds": round(run.replica_seconds, 3)}
             for name, settings, run in contest.grid(runs)
-        ]  # fmt: skip
+        ]
     return answer
 
 
@@ -188,7 +188,7 @@ def _assumed(options: argparse.Namespace) -> tuple[str, ...]:
     if (options.service_curve, options.service_ms, options.capacity_rps) != (None, None, None):
         return ()
     return (f"Nothing is said of a replica, so one that answers {USUAL_RPS:g} requests a second, one by one, is "
-            "assumed; write --service-curve build-report.json, or --service-ms and --capacity-rps.",)  # fmt: skip
+            "assumed; write --service-curve build-report.json, or --service-ms and --capacity-rps.",)
 
 
 def _cold(scenario: Scenario) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ def _cold(scenario: Scenario) -> tuple[str, ...]:
     if woken <= scenario.slo + ROUNDING:
         return ()
     return (f"A request that finds a replica idle takes {woken * 1e3:g} ms, more than the objective of "
-            f"{scenario.slo * 1e3:g} ms: all of those are late, and more replicas make them more.",)  # fmt: skip
+            f"{scenario.slo * 1e3:g} ms: all of those are late, and more replicas make them more.",)
 
 
 def _print(answer: Answer, runs: dict[str, Run], arrivals: Sequence[float], form: str) -> None:

@@ -106,7 +106,7 @@ def test_the_apiserver_itself_refuses(bench: Bench, spec: dict[str, Any], says: 
 
 
 async def test_accuracy_out_of_reach_is_not_served_but_offered_and_raises_an_alarm(bench: Bench, tmp_path: Path
-                                                                                   ) -> None:  # fmt: skip
+                                                                                   ) -> None:
     """256 samples prove 1.2 % only of an engine that loses next to nothing; INT8 loses more. The chart's rules are
     loaded by a real Prometheus, which scrapes the operator."""
     evaluation = {"uri": "pvc://models/evaluation.npz"}

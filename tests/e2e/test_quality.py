@@ -17,7 +17,7 @@ from support.candidates import plant
 SERVERS = "app.kubernetes.io/component=server,enginewright.io/model=tiny"
 # A scaler looks every ten seconds, and what live answers say is looked at with it.
 SPEC: dict[str, Any] = {**WATCHED, "rollout": {"analysisSeconds": 0},
-                        "autoscaling": {"minReplicas": 1, "maxReplicas": 1}}  # fmt: skip
+                        "autoscaling": {"minReplicas": 1, "maxReplicas": 1}}
 ANOTHER = {**SPEC, "engine": {"maxBatchSize": 4}}
 
 
@@ -54,7 +54,7 @@ def has_drifted(bench: Bench) -> str:
     assert drifted["high"] < 0.8
     shown = page(bench.kube, SYSTEM_NAMESPACE, "service/enginewright-metrics", 8080, "metrics")
     (mean,) = re.findall(rf'^enginewright_quality_agreement{{bound="mean",namespace="{bench.namespace}",.*}} (.*)$',
-                         shown, re.MULTILINE)  # fmt: skip
+                         shown, re.MULTILINE)
     assert 0 <= float(mean) < 0.8
     return str(drifted["revision"])
 

@@ -62,7 +62,7 @@ def by_http(bench: Bench) -> dict[str, Any]:
 def by_grpc(bench: Bench, *more: str) -> dict[str, Any]:
     how = more or ("--closed", "6", "--max-requests", "12", "--seconds", "120")
     return ask(bench, "python3", "-m", "enginewright_builder.load", "--url", f"tiny.{bench.namespace}.svc:8001",
-               "--model", "tiny", "--inputs", "/models/evaluation.npz", "--timeout", "100", "--json", *how)  # fmt: skip
+               "--model", "tiny", "--inputs", "/models/evaluation.npz", "--timeout", "100", "--json", *how)
 
 
 def asleep(bench: Bench) -> None:
@@ -81,7 +81,7 @@ def wakings(bench: Bench) -> list[float]:
     text = bench.kube("logs", "-n", SYSTEM_NAMESPACE, "deployment/enginewright", "--tail=20000")
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     written = [line["timestamp"] for line in lines if line.get("object") == f"{bench.namespace}/tiny"
-               and line.get("verb") == "scale" and line.get("why") == "1 replica wanted"]  # fmt: skip
+               and line.get("verb") == "scale" and line.get("why") == "1 replica wanted"]
     return [datetime.fromisoformat(time).timestamp() for time in written]
 
 
@@ -100,7 +100,7 @@ def test_to_zero_and_back(stocked_bench: Bench) -> None:
             waited += sorted(time - result["began"] for time in wakings(bench) if time > result["began"])[:1]
     assert waited
     print(f"\n{CYCLES} times to zero and back, none lost; from the first request to the write of replicas: "
-          f"{statistics.median(waited):.2f} s median, {max(waited):.2f} s at most, of {len(waited)}")  # fmt: skip
+          f"{statistics.median(waited):.2f} s median, {max(waited):.2f} s at most, of {len(waited)}")
 
 
 def test_requests_at_any_moment(stocked_bench: Bench) -> None:

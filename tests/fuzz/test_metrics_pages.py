@@ -61,7 +61,7 @@ def test_sound_lines_are_read_as_the_library_reads_them(page: list[str]) -> None
     wanted = {PENDING, FAILURES, SUCCESSES, DURATION, SUMMARY}
     ours = [(one.name, dict(one.labels), one.value) for one in samples(text.encode(), wanted)]
     theirs = [(one.name, one.labels, float(one.value)) for family in text_string_to_metric_families(text)
-              for one in family.samples if one.name in wanted and not math.isnan(one.value)]  # fmt: skip
+              for one in family.samples if one.name in wanted and not math.isnan(one.value)]
     assert sorted(map(str, ours)) == sorted(map(str, theirs))
 
 
@@ -73,7 +73,7 @@ def test_any_page_is_read_or_refused(page: bytes) -> None:
         not_quoted(MARK, error)
         return
     numbers = [*found.pending.values(), *found.failures.values(), *found.successes.values(), *found.quantiles.values(),
-               found.busy, found.queued_for, found.executions, found.queued, found.broken]  # fmt: skip
+               found.busy, found.queued_for, found.executions, found.queued, found.broken]
     assert all(math.isfinite(number) and number >= 0 for number in numbers)
 
 
@@ -112,7 +112,7 @@ def test_any_metadata_makes_a_request_or_is_refused(metadata: dict[str, Any], se
                 | st.binary(max_size=40) | st.just(b"[" * 100_000), min_size=2, max_size=2),
        st.binary(max_size=16), st.none() | st.integers(0, 400), st.booleans())
 def test_any_answers_to_a_probe_are_compared_or_refused(bodies: list[bytes], tail: bytes, length: int | None,
-                                                        same_model: bool) -> None:  # fmt: skip
+                                                        same_model: bool) -> None:
     try:
         first, second = (read_answer(body + tail, length if length is None else len(body)) for body in bodies)
     except ProbeError as error:

@@ -36,7 +36,7 @@ def test_a_name_stays_one_segment_of_the_path(address: str, port: int, name: str
 
 
 @given(st.text(max_size=20) | st.sampled_from(["localhost", "evil.example", "10.0.0.1@evil", "10.0.0.1:80/", "0x7f.1",
-                                               "127.1", "::1]:80/", "10.0.0.1\n", "fe80::1%eth0/x", ""]))  # fmt: skip
+                                               "127.1", "::1]:80/", "10.0.0.1\n", "fe80::1%eth0/x", ""]))
 def test_only_an_address_is_asked(text: str) -> None:
     try:
         address = ip_address(text)

@@ -22,7 +22,7 @@ NAMES = st.sampled_from(["a", "cluster", "_x9", *RESERVED, "namespaces", "Pod"])
 VALUES = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from('"\\{}\n\t,='), max_size=12)
 MATCHERS = st.builds(Matcher, NAMES, st.sampled_from(["=", "!=", "=~", "!~"]), VALUES)
 PIECES = st.sampled_from(["a", "namespace", "pod", "=", "!=", "=~", "!~", "~", '"', '"b"', "\\", "{", "}", ",", " ",
-                          "\n", "'", "`", "#", " or ", "[5m]", "é", "\0", "\\x7d", "(", ")"])  # fmt: skip
+                          "\n", "'", "`", "#", " or ", "[5m]", "é", "\0", "\\x7d", "(", ")"])
 
 
 def accepted(text: str) -> bool:

@@ -18,7 +18,7 @@ from support.prometheus import answers, running
 
 @pytest.fixture
 async def prometheus(operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path
-                     ) -> AsyncIterator[str]:  # fmt: skip
+                     ) -> AsyncIterator[str]:
     """Of an operator that has brought one model up."""
     async with (
         embedded(operator_kubeconfig, namespace) as operator,

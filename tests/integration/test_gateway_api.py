@@ -118,7 +118,7 @@ async def test_classes_of_a_fleet_get_shares_by_capacity(
     other = {**cpu, "name": "other", "nodeSelector": {"pool": "other"}, "minReplicas": 1}
     async with embedded(operator_kubeconfig, namespace):
         await models.create(model(placement={"classes": [cpu, gpu]},
-                                  rollout={"analysisSeconds": 0, "gateway": GATEWAY}))  # fmt: skip
+                                  rollout={"analysisSeconds": 0, "gateway": GATEWAY}))
         await models.wait("Ready", "True", "Serving")
 
         async def split(shares: dict[str, int]) -> bool:

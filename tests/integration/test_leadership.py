@@ -252,4 +252,4 @@ def said(logs: list[Path], event: str) -> int:
 def leader(logs: list[Path]) -> tuple[str, int]:
     """When somebody last said that it leads, and whose log says so."""
     return max((str(line["timestamp"]), index) for index, log in enumerate(logs) for line in told(log)
-               if line["event"] == "leads")  # fmt: skip
+               if line["event"] == "leads")

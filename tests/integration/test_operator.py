@@ -46,7 +46,7 @@ async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, k
     assert {entry["type"]: entry["status"] for entry in status["conditions"]} == dict.fromkeys(
         ("Ready", "Available", "SourceResolved", "EngineBuilt", "AccuracyVerified", "ObjectiveMet",
          "RolloutComplete", "ScalingActive"), "True",
-    )  # fmt: skip
+    )
     assert (status["replicas"], status["engine"]["precision"]) == (1, "int8")
     assert status["engine"]["fingerprint"] == status["fingerprint"]
     assert status["candidates"][0]["serves"] == [1, 8, 32]
@@ -58,7 +58,7 @@ async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, k
     async def told() -> bool:
         """Events come after the status that they are about."""
         said = {event["reason"] for event in await models.kube.list_all(EVENT, models.namespace)
-                if event["involvedObject"]["kind"] == labels.KIND}  # fmt: skip
+                if event["involvedObject"]["kind"] == labels.KIND}
         return {"Resolved", "Built", "Serving"} <= said
 
     await eventually(told)
@@ -71,7 +71,7 @@ async def test_deletion_leaves_the_engine_and_nothing_else(
     await models.create(model())
     await models.wait("Ready", "True")
     about = {"namespace": models.namespace, "optimisedmodel": "minilm", "type": "Ready", "status": "True",
-             "reason": "Serving"}  # fmt: skip
+             "reason": "Serving"}
 
     def series() -> float | None:
         return operator.metrics.registry.get_sample_value("enginewright_condition", about)

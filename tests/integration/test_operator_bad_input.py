@@ -41,7 +41,7 @@ async def test_the_apiserver_refuses_what_its_rules_can_see(models: Models) -> N
         ({"placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-A30"]}, "mig": {"profile": "1g.10gb"}}},
          "spec.placement.mig.profile", {"placement": {"mig": None}}),
     ],
-)  # fmt: skip
+)
 async def test_the_operator_says_what_rules_cannot_see_and_starts_nothing(
     operator: Operator, models: Models, spec: dict[str, Any], expected: str, cure: dict[str, Any]
 ) -> None:

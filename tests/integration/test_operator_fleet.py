@@ -55,7 +55,7 @@ async def answering(models: Models) -> set[str]:
     slices = await models.kube.list_all(
         ENDPOINT_SLICE, models.namespace, labels="kubernetes.io/service-name=minilm")
     return {endpoint["targetRef"]["name"] for piece in slices for endpoint in piece.get("endpoints") or ()
-            if endpoint["conditions"].get("ready") and not endpoint["conditions"].get("terminating")}  # fmt: skip
+            if endpoint["conditions"].get("ready") and not endpoint["conditions"].get("terminating")}
 
 
 async def pod_of_build(models: Models, name: str) -> Object:

@@ -105,7 +105,7 @@ async def test_live_requests_are_sent_to_the_candidate_while_it_is_analysed(
             slices = await models.kube.list_all(
                 ENDPOINT_SLICE, models.namespace, labels=f"kubernetes.io/service-name={MIRROR}")
             return {address for piece in slices for endpoint in piece.get("endpoints") or ()
-                    if endpoint["conditions"].get("ready") for address in endpoint["addresses"]}  # fmt: skip
+                    if endpoint["conditions"].get("ready") for address in endpoint["addresses"]}
 
         addresses = await eventually(behind)
         service = await models.kube.get(SERVICE, models.namespace, MIRROR)

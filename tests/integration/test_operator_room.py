@@ -30,7 +30,7 @@ async def fleet(kube: KubeClient, namespace: str) -> AsyncIterator[tuple[str, st
     of them."""
     first, second = f"a-{namespace}", f"b-{namespace}"
     made = [(namespace, f"p-{namespace}", first), (namespace, f"q-{namespace}", second),
-            ("default", f"r-{namespace}", second)]  # fmt: skip
+            ("default", f"r-{namespace}", second)]
     for name in (first, second):
         await _node(kube, name)
     for where, name, on in made:
@@ -106,7 +106,7 @@ async def test_a_new_revision_prefers_nodes_where_it_breaks_up_the_least(
         pod = deployed["spec"]["template"]["spec"]
         terms = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
         assert [(term["weight"], term["preference"]["matchExpressions"][0]["values"]) for term in terms] == [
-            (100, [second]), (90, [first])]  # fmt: skip
+            (100, [second]), (90, [first])]
 
 
 def _calls(operator: Operator) -> set[tuple[str, str, str]]:

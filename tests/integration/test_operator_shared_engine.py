@@ -121,9 +121,9 @@ async def test_a_lease_that_nobody_renews_is_taken_over(
     await models.kube.delete(CONFIG_MAP, models.namespace, record["metadata"]["name"])
     metadata = {key: record["metadata"][key] for key in ("name", "annotations")}
     spec = {"holderIdentity": f"{models.namespace}/gone/u", "leaseDurationSeconds": 120,
-            "renewTime": "2026-01-01T00:00:00.000000Z"}  # fmt: skip
+            "renewTime": "2026-01-01T00:00:00.000000Z"}
     body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec,
-            "metadata": {**metadata, "labels": {labels.BUILDS: "true"}}}  # fmt: skip
+            "metadata": {**metadata, "labels": {labels.BUILDS: "true"}}}
     await models.kube.create(body, namespace=models.namespace)
     await models.create(model("second"))
     assert await all_ready(models, ["second"]) == [False]

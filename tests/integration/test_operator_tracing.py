@@ -55,7 +55,7 @@ async def containers(models: Models) -> dict[str, Object]:
 
 async def test_passes_and_jobs_are_in_a_trace(
     operator: OperatorProcess, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path, traced: Collector,
-) -> None:  # fmt: skip
+) -> None:
     async with operator.running():
         await models.create(model())
         await models.wait("Ready", "True")
@@ -96,7 +96,7 @@ async def test_passes_and_jobs_are_in_a_trace(
 async def test_the_builder_goes_on_with_the_trace(
     operator: OperatorProcess, models: Models, kubelet: FakeKubelet, tmp_path: Path, traced: Collector,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """The real command in the environment that the apiserver holds. Its request is bad, which it says in its spans."""
     kubelet.script.resolve = "hold"
     async with operator.running():
@@ -115,13 +115,13 @@ async def test_the_builder_goes_on_with_the_trace(
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
     (tmp_path / "request.json").write_text("{}")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "builders"),
-                   **{one["name"]: one["value"] for one in container["env"]}}  # fmt: skip
+                   **{one["name"]: one["value"] for one in container["env"]}}
     # A machine that is busy elsewhere may take its time to send the last spans.
     program = ("import sys; from enginewright_builder import cli, tracing; tracing.LAST_SECONDS = 120.0;"
-               "sys.exit(cli.main(sys.argv[1:]))")  # fmt: skip
+               "sys.exit(cli.main(sys.argv[1:]))")
     builder = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, "resolve", f"--request={tmp_path / 'request.json'}", env=environment,
-        stdout=asyncio.subprocess.DEVNULL)  # fmt: skip
+        stdout=asyncio.subprocess.DEVNULL)
     assert await builder.wait() == EXIT_USER
     (made,) = traced.named("create Job")
     (ran,) = traced.named("resolve Job")
@@ -130,7 +130,7 @@ async def test_the_builder_goes_on_with_the_trace(
 
 async def test_off_by_default(
     operator: OperatorProcess, models: Models, kubelet: FakeKubelet, tmp_path: Path, collector: Collector,
-) -> None:  # fmt: skip
+) -> None:
     async with operator.running():
         await models.create(model())
         await models.wait("Ready", "True")

@@ -46,7 +46,7 @@ async def _replicas(kube: KubeClient, namespace: str) -> int:
 async def _ready(kube: KubeClient, namespace: str) -> list[str]:
     pods = await kube.list_all(POD, namespace, labels=f"app={NAME}")
     return sorted(pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Running"
-                  and "deletionTimestamp" not in pod["metadata"])  # fmt: skip
+                  and "deletionTimestamp" not in pod["metadata"])
 
 
 async def _start(kube: KubeClient, namespace: str) -> None:
@@ -55,17 +55,17 @@ async def _start(kube: KubeClient, namespace: str) -> None:
     deployment = {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME},
         "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
-    }  # fmt: skip
+    }
     await kube._json("create", DEPLOYMENT, DEPLOYMENT.path(namespace), body=deployment)
     metric = {"metric": {"name": pod_metrics.METRIC},
-              "target": {"type": "AverageValue", "averageValue": f"{SETTINGS.target:g}"}}  # fmt: skip
+              "target": {"type": "AverageValue", "averageValue": f"{SETTINGS.target:g}"}}
     hpa = {
         "apiVersion": HPA.api_version, "kind": HPA.kind, "metadata": {"name": NAME},
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME},
                  "minReplicas": SETTINGS.min_replicas, "maxReplicas": SETTINGS.max_replicas,
                  "metrics": [{"type": "Pods", "pods": metric}],
                  "behavior": {"scaleDown": {"stabilizationWindowSeconds": round(SETTINGS.down_window)}}},
-    }  # fmt: skip
+    }
     await kube._json("create", HPA, HPA.path(namespace), body=hpa)
 
 
@@ -90,8 +90,8 @@ async def test_it_decides_as_the_real_one(
         await done.wait()
     controller = Controller(SETTINGS)
     wanted = [controller.settle(pods_metric(look.values, look.replicas - len(look.values), look.replicas,
-                                            SETTINGS.target), look.replicas, look.time) for look in looks]  # fmt: skip
+                                            SETTINGS.target), look.replicas, look.time) for look in looks]
     told = [(round(look.time - looks[0].time, 1), look.replicas, sum(look.values.values()), want)
-            for look, want in zip(looks, wanted, strict=True)]  # fmt: skip
+            for look, want in zip(looks, wanted, strict=True)]
     assert [look.replicas for look in looks[1:]] == wanted[:-1], told
     assert {1, 3, 5} <= set(wanted), f"it never went up and down: {told}"

@@ -25,7 +25,7 @@ MODEL = {
         {"time": "2026-11-22T10:40:00Z", "from": 3, "to": 1, "reason": "0 queued requests"},
         {"time": "2026-11-22T10:20:00Z", "from": 1, "to": 3, "reason": WHY},
     ]}},
-}  # fmt: skip
+}
 
 
 def figure(shown: Shown, name: str) -> str:
@@ -71,7 +71,7 @@ def test_a_chart_with_fewer_kinds_of_points_complains_of_nothing(page: Path, tmp
 def test_the_report_shows_how_the_model_has_scaled(page: Path, tmp_path: Path) -> None:
     minutes = [NOW.timestamp() - 60 * back for back in range(60, -1, -1)]
     measured = {"replicas": [(at, 1.0) for at in minutes], "queued": [(at, at % 7) for at in minutes],
-                "rate": [(at, at % 11) for at in minutes]}  # fmt: skip
+                "rate": [(at, at % 11) for at in minutes]}
     found = filled(page.read_text(encoding="utf-8"), history(MODEL, NOW, measured))
     assert found
     page.write_text(found, encoding="utf-8")
@@ -99,7 +99,7 @@ def test_what_is_missing_in_prometheus_is_missing_on_the_page(page: Path, tmp_pa
     """A gap, one point alone, values that are no numbers, zeros alone, and no decision."""
     now = NOW.timestamp()
     measured = {"replicas": [(now - 600, 2.0), (now - 540, 2.0), (now - 480, nan), (now - 60, 1.0), (now, 1.0)],
-                "queued": [(now - 120, inf), (now - 60, 0.0), (now, 0.0)], "rate": [(now, 3.0)]}  # fmt: skip
+                "queued": [(now - 120, inf), (now - 60, 0.0), (now, 0.0)], "rate": [(now, 3.0)]}
     found = filled(page.read_text(encoding="utf-8"), history({"status": {"replicas": 1}}, NOW, measured))
     assert found
     page.write_text(found, encoding="utf-8")
@@ -118,7 +118,7 @@ def test_the_report_fits_where_it_is_read(page: Path, tmp_path: Path, device: st
     """Dark follows the reader's setting; on a phone nothing sticks out."""
     options = {"dark": ("--blink-settings=preferredColorScheme=0",), "phone": ("--window-size=500,900",)}[device]
     asked = {"dark": "getComputedStyle(document.body).backgroundColor",
-             "phone": "document.documentElement.scrollWidth <= innerWidth"}[device]  # fmt: skip
+             "phone": "document.documentElement.scrollWidth <= innerWidth"}[device]
     script = f"<script>addEventListener('load', () => setTimeout(() => document.title = {asked}, 5000))</script>"
     with page.open("a", encoding="utf-8") as file:
         file.write(script)

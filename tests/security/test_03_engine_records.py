@@ -154,7 +154,7 @@ async def test_one_that_says_another_engine_is_not_taken() -> None:
 
 @pytest.mark.parametrize("text", [
     "f" * 63, "F" * 64, "f" * 64 + "\n", "x,metadata.namespace!=prod", "../secrets/key", "",
-])  # fmt: skip
+])
 async def test_what_is_no_fingerprint_is_not_asked_for(text: str) -> None:
     """A status or an annotation may say anything, and the name becomes a field selector."""
     reading = Reading(config_map())

@@ -52,7 +52,7 @@ ATTACKS = {
 
 @contextlib.asynccontextmanager
 async def listening(answer: Callable[[], bytes], host: str = "127.0.0.1", port: int = 0
-                    ) -> AsyncIterator[tuple[int, list[int]]]:  # fmt: skip
+                    ) -> AsyncIterator[tuple[int, list[int]]]:
     """The port, and how many bytes of each answer were taken."""
     taken: list[int] = []
 
@@ -86,7 +86,7 @@ async def test_no_page_of_more_than_an_honest_replicas_is_read(attack: str) -> N
 async def test_an_answer_is_given_up_before_it_is_whole() -> None:
     """64 MiB, of which no buffer holds a quarter."""
     async with (listening(lambda: HEAD + b"\r\n" + b"#" * (64 << 20)) as (port, taken),
-                TritonClient(deadline=60) as client):  # fmt: skip
+                TritonClient(deadline=60) as client):
         with pytest.raises(ClientError):
             await client.scrape("127.0.0.1", port)
     assert max(taken) < 16 << 20
@@ -161,7 +161,7 @@ async def test_a_replica_with_too_large_a_page_is_asked_less_and_less_and_an_hon
 async def test_a_replica_that_recovers_is_asked_again_soon() -> None:
     clock, window, healthy = Clock(), Window(0.0), False
     async with (listening(lambda: whole(HONEST) if healthy else ATTACKS["4 MiB of samples"]) as (port, asked),
-                scraper(port, clock) as signals):  # fmt: skip
+                scraper(port, clock) as signals):
         target = Target(replicas={"one": "127.0.0.1"}, current=1)
         await rounds(signals, target, window, clock, 1000)
         healthy, before = True, len(asked)

@@ -131,7 +131,7 @@ async def test_slow_addresses_leave_the_honest_one_its_answers() -> None:
         out.close()
 
     async with (listening(hold) as one, listening(hold) as other, listening(honest) as good,
-                PrometheusClient(deadline=60) as client):  # fmt: skip
+                PrometheusClient(deadline=60) as client):
         waiting = [asyncio.create_task(client.pending(url, "team", f"net{number}"))
                    for number in range(20) for url in (one, other)]
         assert await client.pending(good, "team", "net") == {}

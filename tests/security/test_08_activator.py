@@ -35,7 +35,7 @@ PATH = "/v2/models/m/infer"
 @contextlib.asynccontextmanager
 async def running(replica: StandIn, **options: Any) -> AsyncIterator[Running]:
     chosen = Options(backend=HOST, backend_http=replica.http_port, backend_grpc=replica.grpc_port, host=HOST,
-                     http_port=0, grpc_port=0, metrics_port=0, **{"hold": 2 * PATIENCE, **options})  # fmt: skip
+                     http_port=0, grpc_port=0, metrics_port=0, **{"hold": 2 * PATIENCE, **options})
     async with activator(chosen) as found:
         yield found
 
@@ -102,7 +102,7 @@ async def test_bytes_are_charged_as_they_come(headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("sent", [head(Content_Length="1000"), head(Content_Length="1000") + b"a" * 10,
-                                  head(Transfer_Encoding="chunked") + b"3e8\r\n" + b"a" * 10])  # fmt: skip
+                                  head(Transfer_Encoding="chunked") + b"3e8\r\n" + b"a" * 10])
 async def test_a_slow_client_is_let_go(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enginewright.activator.pace.GRACE", 0.1)
     async with running(StandIn()) as found, connection(found.http_port) as (reader, writer):
@@ -152,7 +152,7 @@ async def test_silent_grpc_calls_are_let_go_and_others_are_heard(monkeypatch: py
     async with (
         running(replica) as found, replica.running(),
         grpc.aio.insecure_channel(f"{HOST}:{found.grpc_port}") as channel,
-    ):  # fmt: skip
+    ):
         silent = [channel.stream_stream(STREAM)() for _ in range(40)]
         await until(lambda: found.room.taken > 0)
         assert await channel.unary_unary(INFER)(b"honest") == b"honest"
@@ -196,7 +196,7 @@ async def test_an_open_stream_is_charged_for_what_it_holds_now() -> None:
     async with (
         running(replica, size=1000) as found, replica.running(),
         grpc.aio.insecure_channel(f"{HOST}:{found.grpc_port}") as channel,
-    ):  # fmt: skip
+    ):
         stream = channel.stream_stream(STREAM)()
         for number in range(5):
             await stream.write(b"%d" % number * 800)
@@ -252,7 +252,7 @@ async def child() -> AsyncIterator[Child]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CHILD, env={**os.environ, "PYTHONPATH": paths},
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    )
     try:
         yield Child(process, await _line(process))
     finally:

@@ -116,13 +116,13 @@ def kubeconfig(leases: Leases, tmp_path: Path) -> Path:
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{leases.server_port}"}}],
         "users": [{"name": "u", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    }))  # fmt: skip
+    }))
     return path
 
 
 def options(kubeconfig: Path, lease: tuple[str, str] | None) -> Options:
     return Options(config=OperatorConfig(), namespaces=("team-a",), kubeconfig=kubeconfig, metrics_port=0,
-                   health_port=0, lease=lease)  # fmt: skip
+                   health_port=0, lease=lease)
 
 
 async def test_a_blocked_event_loop_keeps_the_lease(
@@ -151,7 +151,7 @@ async def test_an_operator_that_names_no_lease_has_one_all_the_same(
 
     async def work(_: Operator) -> None:
         held.extend((path, lease["spec"]["leaseDurationSeconds"], bool(lease["spec"]["holderIdentity"]))
-                    for path, lease in leases.written.items())  # fmt: skip
+                    for path, lease in leases.written.items())
         stop.set()
         await asyncio.Event().wait()
 
@@ -194,7 +194,7 @@ async def test_nothing_is_sent_after_the_last_renewal_has_run_out(kubeconfig: Pa
         # As after SIGSTOP: the clock has moved on, and the thread that renews has not run yet.
         clock.now += 0.1
         for write in (kube.apply(service, namespace="team-a"), kube.create(service, namespace="team-a"),
-                      kube.patch(LEASE, "team-a", "of-a-build", {"spec": {}})):  # fmt: skip
+                      kube.patch(LEASE, "team-a", "of-a-build", {"spec": {}})):
             with pytest.raises(NotLeadingError):
                 await write
         assert (await kube.get(LEASE, "team-a", "enginewright"))["spec"]["holderIdentity"] == "me", "reading is allowed"
@@ -210,7 +210,7 @@ def test_every_write_that_routes_traffic_is_bound_to_what_was_seen() -> None:
         for _ in range(60):
             plan = cluster.move(5)
             bound += [(action.uid, action.version) for action in plan.actions
-                      if isinstance(action, Apply) and action.manifest["kind"] == "Service"]  # fmt: skip
+                      if isinstance(action, Apply) and action.manifest["kind"] == "Service"]
     assert len(bound) >= 1
     assert all(version for _, version in bound)
     assert bound[0][0] == ""

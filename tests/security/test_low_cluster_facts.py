@@ -54,7 +54,7 @@ def test_low_a_service_that_nobody_has_edited_is_left_alone() -> None:
     lambda live: live["selector"].update(app="mine"),
     lambda live: live["ports"][0].update(targetPort=9999),
     lambda live: live.update(ports=live["ports"][1:]),
-], ids=["type", "selector", "target", "port gone"])  # fmt: skip
+], ids=["type", "selector", "target", "port gone"])
 def test_low_an_edited_service_is_put_right(edit: Any) -> None:
     cluster, live = served()
     edit(live)

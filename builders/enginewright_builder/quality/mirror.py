@@ -56,7 +56,7 @@ class Mirror:
 
     def __init__(self, host: str, model: str, window: Window, *, port: int, own: str,
                  resolve: Callable[[str, int], frozenset[str]] = addresses,
-                 clock: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._host, self._port, self._own = host, port, own
         self._path = f"/v2/models/{model}/infer"
         self._window, self._resolve, self._clock = window, resolve, clock

@@ -34,7 +34,7 @@ class Monitor:
     """``clock`` is monotonic, in seconds."""
 
     def __init__(self, reference: Reference, tap: Tap, window: Window, clock: Callable[[], float],
-                 mirror: Mirror | None = None) -> None:  # fmt: skip
+                 mirror: Mirror | None = None) -> None:
         self._reference, self._tap, self._window, self._clock = reference, tap, window, clock
         self._mirror = mirror
         self._opened = clock() - PERIOD

@@ -65,13 +65,13 @@ def pareto(report: BuildReport) -> Spec:
                   "title": "inferences a second"},
         },
         "layer": [*(_limit(limit) if 0 < limit <= FARTHEST * widest else ()), *_points({row["kind"] for row in rows})],
-    }  # fmt: skip
+    }
 
 
 def _limit(limit: float) -> list[Spec]:
     at = {"data": {"values": [{"latency": limit}]}, "encoding": {"y": {"value": 0}, "y2": {"value": "height"}}}
     text = {"type": "text", "text": "objective", "align": "right", "baseline": "bottom", "dx": -5,
-            "color": "var(--warn)"}  # fmt: skip
+            "color": "var(--warn)"}
     return [
         {**at, "mark": {"type": "rule", "color": "var(--warn)", "strokeDash": [5, 4]}},
         {**at, "mark": text, "encoding": {"y": {"value": HEIGHT - 8}}},
@@ -95,7 +95,7 @@ def _points(kinds: Collection[str]) -> list[Spec]:
     ]
     return [{"transform": [{"filter": {"field": "beaten", "equal": False}}], "mark": front},
             *({"transform": [{"filter": {"field": "kind", "equal": kind}}], **mark}
-              for kind, mark in marks if kind in kinds)]  # fmt: skip
+              for kind, mark in marks if kind in kinds)]
 
 
 def stacks(report: BuildReport) -> Spec:
@@ -117,13 +117,13 @@ def stacks(report: BuildReport) -> Spec:
             "order": {"field": "place", "type": "ordinal"},
             "tooltip": {"field": "label"}, "description": {"field": "label"},
         },
-    }  # fmt: skip
+    }
 
 
 def _parts(serving: str, layers: Layers) -> list[Mapping[str, Any]]:
     return [{"serving": serving, "layer": NAMES[layer], "place": place, "milliseconds": layers.of(layer),
              "label": f"{serving}, {NAMES[layer]}: {words.milliseconds(layers.of(layer))}"}
-            for place, layer in enumerate(NAMES)]  # fmt: skip
+            for place, layer in enumerate(NAMES)]
 
 
 def layer_bars(report: BuildReport) -> tuple[Bar, ...]:

@@ -14,7 +14,7 @@ TIME: Spec = {"field": "time", "type": "temporal", "title": None, "axis": {"tick
 
 def specs() -> dict[str, Spec]:
     return {"replicas": replicas(), "queued": signal("queued", "Queued requests", "var(--queue)"),
-            "rate": signal("rate", "Requests a second", "var(--compute)")}  # fmt: skip
+            "rate": signal("rate", "Requests a second", "var(--compute)")}
 
 
 def replicas() -> Spec:
@@ -36,7 +36,7 @@ def replicas() -> Spec:
                                                      "color": "var(--accent)", "clip": True},
              "encoding": {"y": {"field": "to"}, "tooltip": {"field": "reason"}, "description": {"field": "reason"}}},
         ],
-    }  # fmt: skip
+    }
 
 
 def signal(name: str, title: str, colour: str) -> Spec:
@@ -46,4 +46,4 @@ def signal(name: str, title: str, colour: str) -> Spec:
         "mark": {"type": "line", "color": colour, "strokeWidth": 1.5},
         "encoding": {"x": TIME,
                      "y": {"field": "value", "type": "quantitative", "title": title}},
-    }  # fmt: skip
+    }

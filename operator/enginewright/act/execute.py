@@ -92,7 +92,7 @@ class Actor:
             raise RefusedError(
                 f"{kind} {name} is there already and belongs to somebody else; delete it, or give the OptimisedModel "
                 f"another name", call=error.call, status=error.status, reason=error.reason,
-            ) from error  # fmt: skip
+            ) from error
 
     async def _made_since(self, namespace: str, action: Apply) -> bool:
         """Whether another operator has made the object, for the same owner, since this pass looked."""

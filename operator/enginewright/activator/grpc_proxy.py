@@ -19,7 +19,7 @@ from enginewright.activator.tally import Tally
 HEALTH: Final = frozenset({
     "/inference.GRPCInferenceService/ServerLive", "/inference.GRPCInferenceService/ServerReady",
     "/grpc.health.v1.Health/Check",
-})  # fmt: skip
+})
 YES: Final = b"\x08\x01"
 CONNECT_SECONDS: Final = 2.0
 # Clients keep connections for good. After so long they are told to make a new one (GOAWAY; calls under way go on),
@@ -41,7 +41,7 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 500),
-)  # fmt: skip
+)
 
 
 def server_options(room: Room) -> list[tuple[str, int]]:
@@ -50,7 +50,7 @@ def server_options(room: Room) -> list[tuple[str, int]]:
         ("grpc.http2.lookahead_bytes", WINDOW), ("grpc.http2.bdp_probe", 0),
         ("grpc.max_connection_age_ms", CONNECTION_AGE_MS), ("grpc.so_reuseport", 0),
         ("grpc.http2.max_ping_strikes", 0),
-    ]  # fmt: skip
+    ]
 
 
 class GrpcProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc tells no types

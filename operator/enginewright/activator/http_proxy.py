@@ -26,7 +26,7 @@ CONNECT_SECONDS: Final = 2.0
 RETRY_AFTER: Final = "5"
 # RFC 9110, 7.6.1; of Content-Length the client and the server here take care themselves.
 HOP_BY_HOP: Final = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
-                               "upgrade", "expect"})  # fmt: skip
+                               "upgrade", "expect"})
 NO_AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 Response = TypeVar("Response", bound=web.StreamResponse)
 
@@ -105,9 +105,9 @@ class HttpProxy:
             async with self._session.request(
                 request.method, self._url(request), data=body if body or request.body_exists else None, headers=passed,
                 skip_auto_headers=NO_AUTO_HEADERS,
-            ) as answer:  # fmt: skip
+            ) as answer:
                 response = web.StreamResponse(status=answer.status, reason=answer.reason,
-                                              headers=CIMultiDict(_end_to_end(answer.headers)))  # fmt: skip
+                                              headers=CIMultiDict(_end_to_end(answer.headers)))
                 await _closing(response).prepare(request)
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
@@ -122,7 +122,7 @@ class HttpProxy:
                     request.transport.abort()
                 return response
             return _refusal(502, f"the replica closed the connection ({type(error).__name__}); whether it has computed "
-                                 f"the request is not known")  # fmt: skip
+                                 f"the request is not known")
 
     def _url(self, request: web.Request) -> URL:
         """By text: a path that begins with two slashes would name another host if it were joined."""

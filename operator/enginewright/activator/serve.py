@@ -74,7 +74,7 @@ async def activator(options: Options) -> AsyncIterator[Running]:
         yield Running(
             http_port=await _listen(requests, options.host, options.http_port), grpc_port=grpc_port,
             metrics_port=await _listen(pages, options.host, options.metrics_port), gate=gate, room=room, tally=tally,
-        )  # fmt: skip
+        )
     finally:
         log.info("draining", pending=gate.pending)
         await asyncio.gather(server.stop(options.hold), requests.cleanup())
@@ -87,14 +87,14 @@ async def activator(options: Options) -> AsyncIterator[Running]:
 async def run(options: Options, stop: asyncio.Event) -> None:
     async with activator(options) as running:
         log.info("activator runs", http=running.http_port, grpc=running.grpc_port, metrics=running.metrics_port,
-                 backend=options.backend)  # fmt: skip
+                 backend=options.backend)
         await stop.wait()
 
 
 def _runner(app: web.Application, patience: float) -> web.AppRunner:
     """A client that has gone leaves its place; bodies are passed on as they came."""
     return web.AppRunner(app, access_log=None, handle_signals=False, handler_cancellation=True, auto_decompress=False,
-                         keepalive_timeout=HEAD_SECONDS, shutdown_timeout=patience)  # fmt: skip
+                         keepalive_timeout=HEAD_SECONDS, shutdown_timeout=patience)
 
 
 async def _listen(runner: web.AppRunner, host: str | None, port: int) -> int:

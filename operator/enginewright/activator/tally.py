@@ -21,7 +21,7 @@ class Tally:
         held = Gauge("enginewright_activator_bytes", "Bytes of the requests under way.", registry=self.registry)
         held.set_function(lambda: room.bytes)
         self._ended = Counter("enginewright_activator_requests", "Requests by how they ended.",
-                              ("protocol", "result"), registry=self.registry)  # fmt: skip
+                              ("protocol", "result"), registry=self.registry)
 
     def ended(self, protocol: Protocol, result: Result) -> None:
         self._ended.labels(protocol, result).inc()

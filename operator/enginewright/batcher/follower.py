@@ -54,7 +54,7 @@ class Follower:
 
     def __init__(self, model: str, safe: SafeSet, control: Controlling, metrics: Scraping, tally: Tally,
                  clock: Callable[[], float], *, http_port: int = HTTP_PORT, metrics_port: int = METRICS_PORT
-                 ) -> None:  # fmt: skip
+                 ) -> None:
         self._model, self._safe, self._clock, self._tally = model, safe, clock, tally
         self._control, self._metrics = control, metrics
         self._http_port, self._metrics_port = http_port, metrics_port
@@ -66,7 +66,7 @@ class Follower:
 
     def told(self) -> Told:
         return Told(setting=self._in_force, default=self._safe.default, phase=self._state.phase, why=self._state.why,
-                    trouble=self._trouble)  # fmt: skip
+                    trouble=self._trouble)
 
     async def look(self) -> None:
         """A client's errors are told, not raised."""
@@ -112,7 +112,7 @@ class Follower:
         if self._state.phase == "trial" or self._failed:
             self._failed = False
             self._state = server_lost(self._state, now, "the server ended while another setting was loaded or tried",
-                                      self._safe)  # fmt: skip
+                                      self._safe)
         else:
             self._state = restart(self._state, now, self._safe)
         log.warning("the server began anew", closed=self._state.closed > now)

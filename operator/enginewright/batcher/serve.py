@@ -44,7 +44,7 @@ async def run(options: Options, stop: asyncio.Event) -> None:
     tally, deadline = Tally(), MARGIN + PATIENCE * options.safe.load_seconds
     async with ModelControl(options.key, deadline=deadline) as control, TritonClient() as metrics:
         follower = Follower(options.model, options.safe, control, metrics, tally, time.monotonic,
-                            http_port=options.http_port, metrics_port=options.metrics_port)  # fmt: skip
+                            http_port=options.http_port, metrics_port=options.metrics_port)
         async with served(follower.told, tally, options.host, options.port) as port:
             log.info("batcher runs", port=port, model=options.model, default=str(options.safe.default))
             looking = asyncio.create_task(keep_looking(follower))

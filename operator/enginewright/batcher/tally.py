@@ -14,15 +14,15 @@ class Tally:
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
         self._delay = Gauge("enginewright_batching_replica_queue_delay_seconds",
-                            "Longest that a request is held back for others.", registry=registry)  # fmt: skip
+                            "Longest that a request is held back for others.", registry=registry)
         self._sizes = Gauge("enginewright_batching_replica_preferred_batch_size",
-                            "1 for each batch size that goes at once.", ("size",), registry=registry)  # fmt: skip
+                            "1 for each batch size that goes at once.", ("size",), registry=registry)
         self._phase = Gauge("enginewright_batching_replica_phase", "1 for what the setting is.", ("phase",),
-                            registry=registry)  # fmt: skip
+                            registry=registry)
         self._loads = Counter("enginewright_batching_replica_loads", "Changes of batching by what they were for.",
-                              ("phase",), registry=registry)  # fmt: skip
+                              ("phase",), registry=registry)
         self._failed = Counter("enginewright_batching_replica_failed_loads", "Trials that could not be loaded.",
-                               registry=registry)  # fmt: skip
+                               registry=registry)
         self._delay.set(math.nan)
 
     def show(self, setting: Setting | None, phase: str) -> None:

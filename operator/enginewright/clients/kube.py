@@ -138,11 +138,11 @@ class KubeClient:
     def __init__(
         self, configuration: Configuration, *, deadline: float = 15.0, observer: CallObserver | None = None,
         before_write: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if before_write is not None:
             configuration.client_session_kwargs = {
                 **(configuration.client_session_kwargs or {}), "request_class": checked_request(before_write),
-            }  # fmt: skip
+            }
         self._api = ApiClient(configuration)
         self._api.rest_client = _DirectRest(configuration)
         self._api.user_agent = "enginewright"
@@ -166,7 +166,7 @@ class KubeClient:
     async def gather(
         self, resource: Resource, namespace: str | None, keep: Callable[[Object], T], *, labels: str = "",
         metadata: bool = False,
-    ) -> list[T]:  # fmt: skip
+    ) -> list[T]:
         """What ``keep`` makes of each object of a list. The list is read page by page, so that no more than one page of
         whole objects is held at a time. With ``metadata`` the apiserver sends the objects' metadata alone."""
         for _ in range(RESTARTS):
@@ -208,7 +208,7 @@ class KubeClient:
         return await self.gather(resource, namespace, lambda raw: raw, metadata=True)
 
     async def apply(self, manifest: Mapping[str, Any], *, namespace: str, force: bool = True, uid: str = "",
-                    version: str = "") -> Object:  # fmt: skip
+                    version: str = "") -> Object:
         """Server-side apply. With ``force`` what we state is ours, whoever wrote it before; without, raises
         :class:`ConflictError` when somebody else wrote another value. It raises that also, with ``force`` or without,
         when ``uid`` names another object or ``version`` is not its resourceVersion any more."""
@@ -248,7 +248,7 @@ class KubeClient:
         )
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "", version: str = "",
-                     generation: int = 0) -> None:  # fmt: skip
+                     generation: int = 0) -> None:
         """Background deletion. Raises :class:`NotFoundError`, and :class:`ConflictError` when ``uid`` names another
         object or ``version`` is not its resourceVersion any more; with ``generation`` only when that has changed."""
         if generation:
@@ -261,7 +261,7 @@ class KubeClient:
         await self._json("delete", resource, resource.path(namespace, name), body=body)
 
     async def scale(self, namespace: str, deployment: str, replicas: int, *, uid: str, version: str,
-                    generation: int) -> None:  # fmt: skip
+                    generation: int) -> None:
         """Applies ``replicas`` through ``/scale``, under a field manager of its own. The other arguments say which
         Deployment that was decided on: raises :class:`ConflictError` when its spec has changed since, so that two
         scalers never overwrite each other unseen. Other writes to it, its status above all, are no conflict."""
@@ -279,7 +279,7 @@ class KubeClient:
     async def _unless_changed(
         self, resource: Resource, namespace: str, name: str, seen: tuple[str, int], version: str,
         write: Callable[[str], Awaitable[None]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """``write`` gets a resourceVersion: ``version``, and after a conflict a later one for as long as the object has
         the UID and the generation that were ``seen``. Raises :class:`ConflictError` when it has not."""
         for attempt in range(ATTEMPTS):
@@ -297,7 +297,7 @@ class KubeClient:
                 return
 
     async def logs(self, namespace: str, pod: str, container: str, *, tail: int, deadline: float,
-                   most: int = LOG_BYTES) -> str:  # fmt: skip
+                   most: int = LOG_BYTES) -> str:
         """The last ``tail`` lines, ``most`` bytes of them; empty when the container has not started yet. The apiserver
         asks the node for them, which may be gone: hence a ``deadline`` of their own."""
         query = {"container": container, "tailLines": str(tail), "limitBytes": str(most)}
@@ -342,7 +342,7 @@ class KubeClient:
     async def _json(
         self, verb: str, resource: Resource, path: str, *, query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON, most: int = ANSWER_BYTES,
-    ) -> Object:  # fmt: skip
+    ) -> Object:
         method = {"get": "GET", "list": "GET", "create": "POST", "delete": "DELETE"}.get(verb, "PATCH")
         call, payload = await self._call(
             verb, resource, method, path, query=query, body=body, content_type=content_type, accept=accept, most=most
@@ -359,7 +359,7 @@ class KubeClient:
     async def _call(
         self, verb: str, resource: Resource, method: str, path: str, *, query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON, most: int = ANSWER_BYTES,
-    ) -> tuple[str, bytes]:  # fmt: skip
+    ) -> tuple[str, bytes]:
         """The call's name for messages, and the answer's bytes."""
         call = f"{verb} {path}"
         began = time.monotonic()

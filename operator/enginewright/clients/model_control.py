@@ -43,12 +43,12 @@ class ModelControl(PodClient):
         config = await self._config(address, model, port)
         if "dynamic_batching" not in config:
             raise RefusedError(f"model {model!r} forms no batches, so that none can be changed",
-                               call=f"load {model}")  # fmt: skip
+                               call=f"load {model}")
         if _setting(config) == setting:
             return False
         changed = {**config, "dynamic_batching": {
             **config["dynamic_batching"], "preferred_batch_size": list(setting.preferred),
-            "max_queue_delay_microseconds": setting.delay_us}}  # fmt: skip
+            "max_queue_delay_microseconds": setting.delay_us}}
         body = {"parameters": {"config": json.dumps(changed)}}
         await self._ask("POST", pod_url(address, port, "v2", "repository", "models", model, "load"), body)
         return True
@@ -84,6 +84,6 @@ def _setting(config: Mapping[str, Any]) -> Setting:
     try:
         sizes = tuple(int(size) for size in batching.get("preferred_batch_size", ()))
         return Setting(delay_us=int(batching.get("max_queue_delay_microseconds", 0)),
-                       preferred=() if sizes == (int(config.get("max_batch_size", 0)),) else sizes)  # fmt: skip
+                       preferred=() if sizes == (int(config.get("max_batch_size", 0)),) else sizes)
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise UnexpectedError("its dynamic_batching is not of the form that Triton gives") from error

@@ -53,11 +53,11 @@ class ProbeClient(PodClient):
         return found
 
     async def infer(self, address: str, model: str, request: Request, port: int = HTTP_PORT
-                    ) -> dict[str, Tensor] | None:  # fmt: skip
+                    ) -> dict[str, Tensor] | None:
         """None for an answer of more than :data:`LARGEST_ANSWER`. Raises :class:`TransientError` and
         :class:`ProbeError` as above."""
         headers = {"Inference-Header-Content-Length": str(request.json_bytes),
-                   "Content-Type": "application/octet-stream"}  # fmt: skip
+                   "Content-Type": "application/octet-stream"}
         body, length = await self._ask("POST", _url(address, port, model, "infer"), request.body, headers)
         return None if body is None else await self.apart(read_answer, body, length)
 

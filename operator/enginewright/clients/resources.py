@@ -53,7 +53,7 @@ NODE = Resource("v1", "Node", "nodes")  # not namespaced, and never written
 RESOURCES = (
     OPTIMISED_MODEL, JOB, POD, DEPLOYMENT, SERVICE, CONFIG_MAP, SECRET, CLAIM, ENDPOINT_SLICE, DISRUPTION_BUDGET,
     CLAIM_TEMPLATE, LEASE, HTTP_ROUTE, GRPC_ROUTE, EVENT,
-)  # fmt: skip
+)
 
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in RESOURCES}
 

@@ -238,12 +238,12 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(self.seconds + other.seconds, self.answered + other.answered, self.waited + other.waited,
-                     self.computed + other.computed, self.executions + other.executions)  # fmt: skip
+                     self.computed + other.computed, self.executions + other.executions)
 
     def since(self, before: Spent) -> Spent | None:
         """Of two readings of counters; None where one fell: they began anew in between."""
         grown = Spent(self.seconds - before.seconds, self.answered - before.answered, self.waited - before.waited,
-                      self.computed - before.computed, self.executions - before.executions)  # fmt: skip
+                      self.computed - before.computed, self.executions - before.executions)
         least = min(grown.seconds, grown.answered, grown.waited, grown.computed, grown.executions)
         return grown if least >= -ROUNDING else None
 
@@ -294,7 +294,7 @@ class Traffic:
         return Traffic(
             requests=self.requests + other.requests, failed=self.failed + other.failed, busy=self.busy + other.busy,
             queued=self.queued + other.queued, replicas=self.replicas + other.replicas,
-            p99=max(tails, default=None))  # fmt: skip
+            p99=max(tails, default=None))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ MOST_DIMENSIONS: Final = 32
 _FORMATS: Final = {
     "BOOL": "?", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q", "INT8": "b", "INT16": "h", "INT32": "i",
     "INT64": "q", "FP16": "e", "FP32": "f", "FP64": "d",
-}  # fmt: skip
+}
 
 
 class ProbeError(Exception):
@@ -167,7 +167,7 @@ def _numbers(data: object) -> tuple[float, ...]:
 def _values(kind: str, raw: bytes) -> tuple[float, ...]:
     if kind == "BF16":
         return tuple(value for (value,) in struct.iter_unpack("<f", b"".join(
-            b"\0\0" + raw[place : place + 2] for place in range(0, len(raw), 2))))  # fmt: skip
+            b"\0\0" + raw[place : place + 2] for place in range(0, len(raw), 2))))
     if kind not in _FORMATS:
         return ()
     form = f"<{_FORMATS[kind]}"

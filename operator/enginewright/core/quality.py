@@ -123,7 +123,7 @@ def find(reports: Mapping[str, QualityReport]) -> Finding | None:
         agreement=agreement(sum(one.samples for one in good.values()), math.fsum(one.total for one in good.values())),
         required=required, tolerance=tolerance, metric=next(iter(good.values())).metric, replicas=len(good),
         worst=worst, worst_agreement=alone.get(worst),
-    )  # fmt: skip
+    )
 
 
 def _measures(report: QualityReport) -> bool:

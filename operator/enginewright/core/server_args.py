@@ -25,11 +25,11 @@ FALSE: Final = ("false", "off", "0")
 CONTROL: Final = ("model-control-mode", "load-model")
 OTHER_PROTOCOLS: Final = ("allow-sagemaker", "allow-vertex-ai")
 RESTRICTIONS: Final = {"http-restricted-api": ("model-repository", "model-config"),
-                       "grpc-restricted-protocol": ("model-repository",)}  # fmt: skip
+                       "grpc-restricted-protocol": ("model-repository",)}
 TAKEN: Final = {
     **{port: f"its --{name}" for name, (port, _) in PORTS.items()},
     labels.QUALITY_PORT: "the quality monitor", labels.BATCHING_PORT: "what adapts batching",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, kw_only=True)

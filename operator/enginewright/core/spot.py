@@ -39,7 +39,7 @@ def on_spot(placement: Placement, wish: Wish | None, nodes: Mapping[str, str]) -
             terms=tuple({"weight": 100, "preference": {"matchExpressions": [one]}} for one in alternatives))
     return replace(tolerated, node_affinity={"nodeSelectorTerms": [
         _with(term, one) for term in (placement.node_affinity or {}).get("nodeSelectorTerms", ({},))
-        for one in alternatives]})  # fmt: skip
+        for one in alternatives]})
 
 
 def _with(term: Mapping[str, Any], expression: Mapping[str, Any]) -> dict[str, Any]:

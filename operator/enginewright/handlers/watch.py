@@ -53,7 +53,7 @@ class Watcher:
     def __init__(
         self, translator: Translator, *, wake: Callable[[Key], None], ended: Callable[[BaseException | None], None],
         namespaces: Sequence[str] = (), kubeconfig: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._translator = translator
         self._wake = wake
         self._ended = ended
@@ -142,7 +142,7 @@ class Watcher:
     def _register(self, registry: kopf.OperatorRegistry) -> None:
         kopf.on.login(registry=registry)(self._login)
         translations = {OPTIMISED_MODEL: self._translator.itself, CONFIG_MAP: self._translator.config_map,
-                        CLAIM: self._translator.claim}  # fmt: skip
+                        CLAIM: self._translator.claim}
         for resource in WATCHED:
             handler = self._handler(translations.get(resource, self._translator.child))
             group, _, version = resource.api_version.rpartition("/")

@@ -37,7 +37,7 @@ class Prober:
         self._clock = clock
 
     async def round(self, question: Question, replicas: Mapping[str, str], revisions: Mapping[str, str],
-                    window: Window) -> None:  # fmt: skip
+                    window: Window) -> None:
         """At most :data:`PAIRS` pairs. ``replicas`` maps pods to addresses, ``revisions`` to their revisions."""
         pairs = self._wanted(question, window)
         stable, candidate = (

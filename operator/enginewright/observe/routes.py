@@ -18,7 +18,7 @@ from enginewright.observe.views import version_of
 
 async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpec | None) -> tuple[
     GatewayView, dict[Resource, list[Object]], dict[str, Version]
-]:  # fmt: skip
+]:
     """With the routes themselves, by their kind, and the versions of all that have their label, also of those that the
     object has to adopt. Without ``gateway``, of routes that were asked for before.
 

@@ -76,10 +76,10 @@ class ShelfReader:
                 jobs=tuple(filter(None, collectors[name])),
             )
             for name in sorted({*records, *collectors, *models}.union(*carriers))
-        ]  # fmt: skip
+        ]
 
     async def _all(self, where: str | None, resource: Resource, keep: Callable[[Raw], T], selector: str = "", *,
-                   metadata: bool = False) -> defaultdict[str, list[T]]:  # fmt: skip
+                   metadata: bool = False) -> defaultdict[str, list[T]]:
         """What ``keep`` makes of each object, by namespace."""
         def kept(raw: Raw) -> tuple[str, T]:
             return str(section(raw, "metadata").get("namespace")), keep(raw)

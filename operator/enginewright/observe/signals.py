@@ -73,7 +73,7 @@ class Signals:
         self, triton: TritonClient, prometheus: PrometheusClient, *, wake: Callable[[Key], None],
         clock: Callable[[], float], scraped: Callable[[str, bool], None], period: float = PERIOD,
         prober: Prober | None = None, activators: ActivatorClient | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._triton = triton
         self._prometheus = prometheus
         self._wake = wake
@@ -180,7 +180,7 @@ class Signals:
         missing = len(target.replicas.keys() - pending.keys())
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
                           arrived=grown.arrived, inflight=grown.executing, served=grown.served, spent=grown.spent,
-                          starting=tuple(began - made for made in target.starting), held=held))  # fmt: skip
+                          starting=tuple(began - made for made in target.starting), held=held))
 
     def _judge(self, key: Key, watched: _Watched) -> None:
         target = watched.target

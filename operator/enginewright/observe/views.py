@@ -101,7 +101,7 @@ def deployment_view(raw: Raw) -> DeploymentView:
         manifest_digest=proven_digest(section(raw, "spec", "template", "spec")),
         pods_manager=_pods_manager(raw),
         refused=str(failure.get("message") or "") if failure.get("status") == "True" else "",
-    )  # fmt: skip
+    )
 
 
 def _replicas_manager(raw: Raw) -> str:

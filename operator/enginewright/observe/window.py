@@ -80,9 +80,9 @@ class Window:
             last = self._old.pop()
             known = last.arrived is not None and sample.arrived is not None
             full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
-                    for pod in (*last.full, *sample.full)}  # fmt: skip
+                    for pod in (*last.full, *sample.full)}
             kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None, full=full,
-                           calm=last.calm + sample.calm, queued=added(last.queued, sample.queued))  # fmt: skip
+                           calm=last.calm + sample.calm, queued=added(last.queued, sample.queued))
         self._old.append(kept)
 
     def serve(self, revisions: Iterable[str]) -> None:
@@ -128,7 +128,7 @@ class Window:
         self._failed = 0
 
     def count(self, time: float, scraped: Mapping[str, ReplicaMetrics], revisions: Mapping[str, str],
-              quantile: float = 0.99) -> None:  # fmt: skip
+              quantile: float = 0.99) -> None:
         """One scrape round; ``revisions`` are those of all pods that are scraped."""
         grown = self._counters.update(scraped, revisions)
         if not self._analysis:

@@ -86,7 +86,7 @@ class World:
     def __init__(
         self, kube: KubeClient, wall: Callable[[], datetime], monotonic: Callable[[], float], *, config: OperatorConfig,
         logs: Logs, records: RecordReader, nodes: NodeReader | None = None, quality: QualityReader | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._kube = kube
         self._config = config
         self._records = records
@@ -162,7 +162,7 @@ class World:
             versions={**_versions(SERVICE, labelled), **_versions(DEPLOYMENT, holding), **versions},
             specs=_specs({SERVICE: services, DISRUPTION_BUDGET: budgets, **routes}),
             gateway=gateway,
-        )  # fmt: skip
+        )
         if spec is not None:
             needed = needed_records(view, seen, self._config)
             seen = replace(seen, records=await self._records.records(view.namespace, spec.store.uri, needed))

@@ -62,13 +62,13 @@ def lines(name: str, told: Difference) -> list[str]:
     if told.problems:
         return [f"{name}: it would be refused", *(f"  {problem}" for problem in told.problems)]
     return [f"{name}: {told.effect}",
-            *(f"  {one.path}: {_value(one.before)} -> {_value(one.after)}" for one in told.changes)]  # fmt: skip
+            *(f"  {one.path}: {_value(one.before)} -> {_value(one.after)}" for one in told.changes)]
 
 
 def plain(told: Difference) -> dict[str, Any]:
     """For JSON and YAML."""
     return {"effect": told.effect, "changes": [vars(one) for one in told.changes],
-            "problems": [str(problem) for problem in told.problems]}  # fmt: skip
+            "problems": [str(problem) for problem in told.problems]}
 
 
 def _value(value: Any) -> str:

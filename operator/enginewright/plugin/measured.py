@@ -30,7 +30,7 @@ async def over_time(url: str, obj: Mapping[str, Any], now: datetime, hours: floa
         try:
             found = await asyncio.gather(*(
                 client.over_time(url, query, now - timedelta(hours=hours), now, step) for query in asked.values()
-            ))  # fmt: skip
+            ))
         except (ClientError, NoSignalError) as error:
             raise WishError(f"--prometheus {public(url)}: {error}") from error
     return {name: with_gaps(series, step, now.timestamp()) for name, series in zip(asked, found, strict=True)}

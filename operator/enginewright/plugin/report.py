@@ -64,7 +64,7 @@ def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
             }],
             "volumes": [volume for volume in template["volumes"] if volume["name"] == STORE_VOLUME],
         },
-    }  # fmt: skip
+    }
 
 
 async def fetch(client: KubeClient, namespace: str, name: str, revision: str, file: str) -> bytes:

@@ -41,7 +41,7 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         f"{engine.throughput:.4g}" if engine and engine.throughput else "",
         f"{cost.per_million_inferences:g} {cost.currency}" if cost else "",
         ", ".join(str(entry.get("reason", "")) for entry in (ready, *beside)),
-    ), strict=True))  # fmt: skip
+    ), strict=True))
 
 
 def table(objects: Sequence[Mapping[str, Any]]) -> Table:
@@ -71,5 +71,5 @@ def live(obj: Mapping[str, Any], now: datetime) -> RenderableType:
     build, built = status.build, find((obj.get("status") or {}).get("conditions"), Condition.ENGINE_BUILT)
     if build and build.percent is not None and built.get("status") != "True":
         parts += [Text(f"\nBuild: {build.step or 'begins'}, {build.percent} %"),
-                  ProgressBar(total=100, completed=build.percent, width=60)]  # fmt: skip
+                  ProgressBar(total=100, completed=build.percent, width=60)]
     return Group(*parts)

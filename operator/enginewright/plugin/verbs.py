@@ -86,7 +86,7 @@ def _stamp() -> str:
 
 
 async def _wish(client: KubeClient, options: argparse.Namespace,
-                asked: Callable[[Object], tuple[wishes.Annotations, str]]) -> int:  # fmt: skip
+                asked: Callable[[Object], tuple[wishes.Annotations, str]]) -> int:
     obj = await _get(client, options)
     annotations, sentence = asked(obj)
     body = {"metadata": {"annotations": annotations, "resourceVersion": obj["metadata"]["resourceVersion"]}}

@@ -84,7 +84,7 @@ def _named(name: str, status: Status, revision: str) -> RevisionStatus:
     found = [entry for entry in kept if entry.revision.startswith(revision)]
     if len(found) != 1:
         raise WishError(f"{revision!r} is {'no' if not found else 'more than one'} revision of {name} that served; "
-                        f"those are {_names(kept)}")  # fmt: skip
+                        f"those are {_names(kept)}")
     return found[0]
 
 

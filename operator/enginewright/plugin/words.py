@@ -47,12 +47,12 @@ def explain(obj: Mapping[str, Any], now: datetime) -> Explanation:
             headline=f"{name} has not been looked at yet.",
             next=("Is the operator running, and does it watch this namespace? kubectl get deploy -A -l "
                   f"{labels.NAME}={labels.PRODUCT}",),
-        )  # fmt: skip
+        )
     if (status.observed_generation or 0) < obj["metadata"].get("generation", 0):
         return Explanation(headline=f"{name} was changed a moment ago; the operator has not looked at it since.",
-                           facts=_facts(status), way=_way(raw, now))  # fmt: skip
+                           facts=_facts(status), way=_way(raw, now))
     return Explanation(headline=_headline(name, status, raw), facts=_facts(status), way=_way(raw, now),
-                       next=_next(obj["metadata"], status, raw))  # fmt: skip
+                       next=_next(obj["metadata"], status, raw))
 
 
 def _headline(name: str, status: Status, raw: Mapping[str, Any]) -> str:
@@ -114,7 +114,7 @@ def _way(raw: Mapping[str, Any], now: datetime) -> tuple[str, ...]:
         entry = find(raw.get("conditions"), kind)
         if entry:
             lines.append(f"{MARKS.get(str(entry.get('status')), '?')} {kind} {entry.get('reason')}"
-                         f"{_since(entry, now)}: {entry.get('message')}")  # fmt: skip
+                         f"{_since(entry, now)}: {entry.get('message')}")
     return tuple(lines)
 
 

@@ -44,13 +44,13 @@ class Exposed(Collector):
 
     def collect(self) -> Iterator[Metric]:
         conditions = GaugeMetricFamily("enginewright_condition", "1 for what each condition of each object is.",
-                                       labels=(*OBJECT, "type", "status", "reason"))  # fmt: skip
+                                       labels=(*OBJECT, "type", "status", "reason"))
         costs = GaugeMetricFamily("enginewright_cost_per_million_inferences", "As status.cost has it.",
-                                  labels=(*OBJECT, "currency"))  # fmt: skip
+                                  labels=(*OBJECT, "currency"))
         agreement = GaugeMetricFamily("enginewright_quality_agreement", "Of live answers, as status.quality has it.",
-                                      labels=(*OBJECT, "bound"))  # fmt: skip
+                                      labels=(*OBJECT, "bound"))
         answers = GaugeMetricFamily("enginewright_quality_samples", "Sampled requests in the windows of all replicas.",
-                                    labels=OBJECT)  # fmt: skip
+                                    labels=OBJECT)
         for key, shown in self._shown.items():
             for condition in shown.conditions:
                 conditions.add_metric((key.namespace, key.name, *condition), 1)

@@ -46,7 +46,7 @@ class Health:
         self, *, watching: Callable[[], Watching], oldest_pass: Callable[[], float],
         last_resync: Callable[[], float | None], limits: HealthLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._watching = watching
         self._oldest_pass = oldest_pass
         self._last_resync = last_resync

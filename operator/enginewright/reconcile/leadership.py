@@ -91,7 +91,7 @@ class Leadership:
     """``me`` must be another name in each process. ``fence`` is open while the Lease is held and renewed."""
 
     def __init__(self, kube: KubeClient, namespace: str, name: str, me: str, *, fence: Fence | None = None,
-                 terms: Terms | None = None, clock: Callable[[], float] = seconds) -> None:  # fmt: skip
+                 terms: Terms | None = None, clock: Callable[[], float] = seconds) -> None:
         self._kube = kube
         self._namespace = namespace
         self._name = name
@@ -186,7 +186,7 @@ class Leadership:
 
     async def _create(self) -> bool:
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": {"name": self._name},
-                "spec": {**self._mine(), "acquireTime": self._now(), "leaseTransitions": 0}}  # fmt: skip
+                "spec": {**self._mine(), "acquireTime": self._now(), "leaseTransitions": 0}}
         try:
             made = await self._kube.create(body, namespace=self._namespace)
         except AlreadyExistsError:
@@ -220,7 +220,7 @@ class Leadership:
     def _mine(self) -> dict[str, Any]:
         # For people and tools; whole seconds are all that the field takes.
         return {"holderIdentity": self._me, "leaseDurationSeconds": math.ceil(self._terms.lease_duration),
-                "renewTime": self._now()}  # fmt: skip
+                "renewTime": self._now()}
 
     def _now(self) -> str:
         return micro_time(datetime.now(UTC))
@@ -235,7 +235,7 @@ class Leadership:
             f"the operator works only while it holds Lease {self._namespace}/{self._name}, and may not use it "
             f"({error.message}); grant get, create and patch on leases there, or name another one with --leader-lease",
             call=error.call, status=error.status, reason=error.reason,
-        )  # fmt: skip
+        )
 
 
 class LeaseThread:
@@ -243,7 +243,7 @@ class LeaseThread:
     passes does not delay a renewal. ``client`` and ``leadership`` are called on that thread."""
 
     def __init__(self, client: Callable[[], AbstractAsyncContextManager[KubeClient]],
-                 leadership: Callable[[KubeClient], Leadership]) -> None:  # fmt: skip
+                 leadership: Callable[[KubeClient], Leadership]) -> None:
         self._client = client
         self._leadership = leadership
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -262,7 +262,7 @@ class LeaseThread:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:  # fmt: skip
+                        trace: TracebackType | None) -> None:
         """Releases the Lease, if it is held: nothing may write any more."""
         await asyncio.to_thread(self._begun.wait)
         with contextlib.suppress(RuntimeError):  # its loop has ended

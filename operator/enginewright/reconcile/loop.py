@@ -76,4 +76,4 @@ class Loop:
         # Somebody else wrote meanwhile: that is how the apiserver works, and nobody need look at it.
         say = log.info if isinstance(error, ConflictError) else log.warning
         say("pass failed", object=str(key), family=family.value, error=str(error) or repr(error),
-            retry_in=round(delay, 1))  # fmt: skip
+            retry_in=round(delay, 1))

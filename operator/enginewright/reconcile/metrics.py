@@ -22,38 +22,38 @@ class Metrics:
         self.passes = Counter(
             "enginewright_reconcile_passes", "Reconcile passes by how they ended: ok, user, transient or bug.",
             ["result"], registry=self.registry,
-        )  # fmt: skip
+        )
         for result in ("ok", "user", "transient", "bug"):
             self.passes.labels(result)
         self.pass_seconds = Histogram(
             "enginewright_reconcile_seconds", "Duration of a reconcile pass.",
             buckets=_SECONDS, registry=self.registry,
-        )  # fmt: skip
+        )
         self.actions = Counter(
             "enginewright_actions", "Actions on children that changed something.",
             ["verb", "kind"], registry=self.registry,
-        )  # fmt: skip
+        )
         self.status_writes = Counter("enginewright_status_writes", "Writes of status.", registry=self.registry)
         self.scrapes = Counter(
             "enginewright_scrapes", "Readings of queue depth by source and whether it answered: ok or failed.",
             ["source", "result"], registry=self.registry,
-        )  # fmt: skip
+        )
         self.api_seconds = Histogram(
             "enginewright_api_request_seconds", "Duration of calls to the Kubernetes API; code 0 means no answer.",
             ["verb", "resource", "code"], buckets=_SECONDS, registry=self.registry,
-        )  # fmt: skip
+        )
         self.resyncs = Counter(
             "enginewright_resyncs", "Full resyncs by result: ok or failed.", ["result"], registry=self.registry
         )
         self.missed = Counter(
             "enginewright_missed_events", "Objects whose creation or deletion only the resync noticed.",
             ["what"], registry=self.registry,
-        )  # fmt: skip
+        )
 
         self.skipped = Counter(
             "enginewright_records_skipped", "Engine records that were not read, by why: large or unreadable.", ["why"],
             registry=self.registry,
-        )  # fmt: skip
+        )
         for why in ("large", "unreadable"):
             self.skipped.labels(why)
 

@@ -33,7 +33,7 @@ class Resync:
     def __init__(
         self, kube: KubeClient, queue: WorkQueue[Key], known: Known, metrics: Metrics, *, namespaces: Sequence[str],
         period: float, chance: Callable[[], float] = random.random,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._kube = kube
         self._queue = queue
         self._known = known

@@ -35,7 +35,7 @@ def drawing(panels: Sequence[Panel], end: float) -> str:
     for panel in panels:
         base = y + panel.height
         parts += [f'<path class="{shape.kind}" d="{shape.path(base, panel.height, panel.top)}"/>'
-                  for shape in panel.shapes]  # fmt: skip
+                  for shape in panel.shapes]
         parts.append(f'<path class="axis" d="M{LEFT},{base}H{LEFT + WIDTH}"/>')
         parts.append(_text(LEFT - 6, y + 10, f"{panel.top:.3g}", "end") + _text(LEFT - 6, base, "0", "end"))
         parts.append(_text(LEFT - 6, y + panel.height / 2 + 5, panel.label, "end"))
@@ -43,7 +43,7 @@ def drawing(panels: Sequence[Panel], end: float) -> str:
     parts += [_text(LEFT + share * WIDTH, y + 8, _clock(share * end), "middle") for share in (0, 0.25, 0.5, 0.75, 1)]
     labels = escape(", ".join(panel.label for panel in panels))
     return (f'<svg viewBox="0 0 {LEFT + WIDTH + 24} {y + FOOT}" role="img" aria-label="{labels} over time">'
-            f"{''.join(parts)}</svg>")  # fmt: skip
+            f"{''.join(parts)}</svg>")
 
 
 def line(values: Sequence[float]) -> Path:
@@ -71,7 +71,7 @@ def bars(values: Sequence[float]) -> Path:
         return "".join(
             f"M{LEFT + at * step:.1f},{base}v{-max(1.0, height * value / top):.1f}h{max(1.0, step):.1f}V{base}Z"
             for at, value in enumerate(values) if value
-        )  # fmt: skip
+        )
 
     return path
 

@@ -28,7 +28,7 @@ class Contest:
         self._arrivals = arrivals
         self.scenario = scenario
         self.ours = ours or Ours(autoscaling=AutoscalingSpec(
-            min_replicas=scenario.min_replicas, max_replicas=scenario.max_replicas))  # fmt: skip
+            min_replicas=scenario.min_replicas, max_replicas=scenario.max_replicas))
         self._dice = throw_dice(arrivals, scenario.seed)
 
     def run(self, name: str) -> Run:
@@ -49,12 +49,12 @@ class Contest:
         target = settings.get("target", 4.0)
         if name == "hpa":
             return Hpa(HpaSettings(target=target, down_window=settings.get("window", DOWN_WINDOW),
-                                   min_replicas=low, max_replicas=high))  # fmt: skip
+                                   min_replicas=low, max_replicas=high))
         if name == "keda":
             return Keda(KedaSettings(target=target, window=settings.get("window", DOWN_WINDOW),
-                                     min_replicas=low, max_replicas=high))  # fmt: skip
+                                     min_replicas=low, max_replicas=high))
         return Knative(KnativeSettings(target=target, stable_window=settings.get("window", STABLE_WINDOW),
-                                       min_replicas=low, max_replicas=high))  # fmt: skip
+                                       min_replicas=low, max_replicas=high))
 
     def grid(self, names: Iterable[str]) -> Iterable[tuple[str, dict[str, float], Run]]:
         """Each peer among ``names`` with every target and window."""
@@ -77,5 +77,5 @@ class Contest:
             return Trial(late=len(run.ledger.late), replica_seconds=run.replica_seconds)
 
         best = search(self._arrivals, self._dice, scenario.service, scenario.slo, 1 - scenario.percentile / 100,
-                      Bounds(low=low, high=high, cold_start=cold), attempt)  # fmt: skip
+                      Bounds(low=low, high=high, cold_start=cold), attempt)
         return next(run for plan, run in tried if plan is best)

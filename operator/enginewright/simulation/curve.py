@@ -55,7 +55,7 @@ def of_points(points: Mapping[int, float], max_batch: int, where: str) -> tuple[
     _check(points, where)
     if max_batch > max(points):
         raise InputError(f"{where}: misses batch {max_batch}, the largest measured is {max(points)}; measure it, or "
-                         f"write --max-batch {max(points)}")  # fmt: skip
+                         f"write --max-batch {max(points)}")
     known = sorted(points)
     seconds, floor = [0.0], 0.0
     for batch in range(1, max_batch + 1):
@@ -77,7 +77,7 @@ def _check(points: Mapping[int, float], where: str) -> None:
     for batch, seconds in points.items():
         if not (batch >= 1 and 0 < seconds < math.inf):
             raise InputError(f"{where}: batch {batch} takes {seconds * 1e3:g} ms; batches are 1 or more and take more "
-                             "than 0 ms")  # fmt: skip
+                             "than 0 ms")
     if 1 not in points:
         raise InputError(f"{where}: misses batch 1, the smallest is {min(points)}; measure one request alone")
     known = sorted(points)
@@ -109,6 +109,6 @@ def of_figures(service_ms: float | None, capacity_rps: float | None, max_batch: 
     whole = largest / rate
     if whole < alone:
         raise InputError(f"--max-batch {largest}: {rate:g} requests/s of {alone * 1e3:g} ms each need batches of at "
-                         f"least {math.ceil(parallel)}; write that, or leave it out")  # fmt: skip
+                         f"least {math.ceil(parallel)}; write that, or leave it out")
     slope = (whole - alone) / (largest - 1) if largest > 1 else 0.0
     return Service(seconds=(0.0, *(alone + slope * (batch - 1) for batch in range(1, largest + 1))))

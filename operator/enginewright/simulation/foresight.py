@@ -51,7 +51,7 @@ class Bounds:
 
 
 def search(arrivals: Sequence[float], dice: Sequence[float], service: Service, slo: float, share: float,
-           bounds: Bounds, attempt: Callable[[Sequence[int]], Trial]) -> list[int]:  # fmt: skip
+           bounds: Bounds, attempt: Callable[[Sequence[int]], Trial]) -> list[int]:
     """Replicas ready by second. ``share`` of all requests may be late; ``attempt`` simulates a plan."""
     blocks = lateness(arrivals, dice, service, slo, bounds)
     allowed = share * len(arrivals)
@@ -70,7 +70,7 @@ def search(arrivals: Sequence[float], dice: Sequence[float], service: Service, s
 
 
 def lateness(arrivals: Sequence[float], dice: Sequence[float], service: Service, slo: float, bounds: Bounds
-             ) -> list[list[float]]:  # fmt: skip
+             ) -> list[list[float]]:
     """For each block the late requests with ``bounds.low``, ``bounds.low`` + 1, … replicas, up to where none is late;
     more replicas have none either."""
     blocks = []
@@ -81,7 +81,7 @@ def lateness(arrivals: Sequence[float], dice: Sequence[float], service: Service,
 
 
 def _block(arrivals: Sequence[float], dice: Sequence[float], service: Service, slo: float, bounds: Bounds
-           ) -> list[float]:  # fmt: skip
+           ) -> list[float]:
     few = max(bounds.low, 1, math.ceil(len(arrivals) / BLOCK / service.capacity))
     # With too few the queue grows without end, into the blocks that follow: worse than that all here are late.
     late = [2.0 * len(arrivals) * (few - count) for count in range(bounds.low, min(few, bounds.high + 1))]
@@ -91,7 +91,7 @@ def _block(arrivals: Sequence[float], dice: Sequence[float], service: Service, s
         if late and count > few:
             known, since = late[-1], bounds.low + len(late) - 1
             late.extend(known + (found - known) * (between - since) / (count - since)
-                        for between in range(since + 1, count))  # fmt: skip
+                        for between in range(since + 1, count))
         late.append(float(found))
         if not found:
             break
@@ -126,7 +126,7 @@ def priced(blocks: Sequence[Sequence[float]], allowed: float, bounds: Bounds) ->
 
 def _sum_late(blocks: Sequence[Sequence[float]], plan: Sequence[int], bounds: Bounds) -> float:
     return sum(late[count - bounds.low] if count - bounds.low < len(late) else 0.0
-               for late, count in zip(blocks, plan, strict=True))  # fmt: skip
+               for late, count in zip(blocks, plan, strict=True))
 
 
 def cheapest(blocks: Sequence[Sequence[float]], price: float, bounds: Bounds) -> list[int]:

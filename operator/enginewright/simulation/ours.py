@@ -57,7 +57,7 @@ class Ours:
         if self.autoscaling.source == "direct":
             return ()
         return ("autoscaling.source prometheus: queue depth alone decides, as in the cluster, but here it is seen each "
-                "second.",)  # fmt: skip
+                "second.",)
 
 
 def read_autoscaling(path: Path) -> AutoscalingSpec:

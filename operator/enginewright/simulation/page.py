@@ -97,7 +97,7 @@ def _settings(answer: Answer) -> str:
     return (f"Objective {given['slo_ms']:g} ms at p{given['percentile']:g}; {given['min']:g} to {given['max']:g} "
             f"replicas, ready {given['cold_start_seconds']:g} s after they are asked for; one answers at most "
             f"{given['capacity_rps']:.4g} requests a second; rate × {answer['trace']['rate_scale']:g}, seed "
-            f"{answer['trace']['seed']}.")  # fmt: skip
+            f"{answer['trace']['seed']}.")
 
 
 def _table(answer: Answer) -> str:
@@ -114,7 +114,7 @@ def _grid(answer: Answer) -> str:
     for one in answer["grid"]:
         settings = one["settings"]
         rows.append(_row("td", (one["policy"], f"{settings['target']:g}", f"{settings['window']:g}",
-                                str(one["slo_violations"]), f"{one['replica_seconds']:.0f}")))  # fmt: skip
+                                str(one["slo_violations"]), f"{one['replica_seconds']:.0f}")))
     return f"<h2>Peers with other settings</h2><table>{''.join(rows)}</table>"
 
 

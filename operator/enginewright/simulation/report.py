@@ -38,16 +38,16 @@ def read_report(path: Path, max_batch: int | None = None) -> Measured:
     most = max_batch or max(1, _whole(serving.get("max_batch_size", 0), f"{path}: serving.max_batch_size", 0))
     delay = _number(serving.get("max_queue_delay_us", 0), f"{path}: serving.max_queue_delay_us")
     preferred = tuple(_whole(one, f"{path}: serving.preferred_batch_sizes", 1)
-                      for one in serving.get("preferred_batch_sizes") or ())  # fmt: skip
+                      for one in serving.get("preferred_batch_sizes") or ())
     if max_batch is None and preferred and max(preferred) > most:
         raise InputError(f"{path}: serving.preferred_batch_sizes: {max(preferred)} is above max_batch_size {most}, "
-                         f"which Triton refuses; write {most} or less")  # fmt: skip
+                         f"which Triton refuses; write {most} or less")
     curve = f"{path}: sweep.service_curve"
     points, wake, transport = _points(sweep, path, curve)
     service = Service(
         seconds=of_points(points, most, curve), instances=instances, wake=wake,
         transport=transport, queue_delay=delay / 1e6, preferred=tuple(size for size in preferred if size <= most),
-    )  # fmt: skip
+    )
     engine, objective = _part(report, "engine"), _part(report, "objective")
     return Measured(
         service=service,
@@ -99,7 +99,7 @@ def _points(sweep: Mapping[str, Any], path: Path, curve: str) -> tuple[dict[int,
     of_points(seen, 1, curve)
     taken, alone = levelled(taken), _part(sweep, "alone")
     woken, transport = (_span(alone.get(name), f"{path}: sweep.alone.{name}") / 1e3 if alone else 0.0
-                        for name in ("compute_ms", "transport_ms"))  # fmt: skip
+                        for name in ("compute_ms", "transport_ms"))
     if not woken:  # Triton counted none: the whole latency stands there as transport
         return taken, 0.0, max(0.0, seen[1] - taken[1])
     return taken, max(0.0, woken - taken[1]), transport

@@ -43,7 +43,7 @@ class Scenario:
             curve=tuple((batch, seconds[batch] + seen) for batch in range(1, len(seconds))),
             instances=self.service.instances, objective_seconds=self.slo + pause, percentile=self.percentile,
             cold_start_seconds=self.cold_start, delay_seconds=self.service.queue_delay,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
 
 
 def _decide(run: Run, fleet: Fleet, policy: Policy, scenario: Scenario, now: float, arrived: int,
-            counters: dict[str, Spent]) -> None:  # fmt: skip
+            counters: dict[str, Spent]) -> None:
     """``counters`` are those of each ready replica as of the second before; they are brought up to now."""
     before = dict(counters)
     counters.clear()
     counters |= {one.name: one.spent(now) for one in fleet.ready}
     spent = {name: grown for name, new in counters.items()
-             if name in before and (grown := new.since(before[name])) is not None and grown.seconds > 0}  # fmt: skip
+             if name in before and (grown := new.since(before[name])) is not None and grown.seconds > 0}
     seen = Seen(
         time=now,
         desired=fleet.desired,

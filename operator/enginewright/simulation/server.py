@@ -38,7 +38,7 @@ class Replica:
                  "stopped")
 
     def __init__(self, name: str, service: Service, ledger: Ledger, created: float, ready: float,
-                 stretch: Callable[[], float] | None = None) -> None:  # fmt: skip
+                 stretch: Callable[[], float] | None = None) -> None:
         self.name = name
         self.service = service
         self.ledger = ledger

@@ -33,7 +33,7 @@ def show(answer: Answer) -> None:
 
 def headline(trace: TraceFigures) -> str:
     return (f"{trace['name']}: {trace['requests']} requests in {trace['seconds']:.0f} s, {trace['mean_rps']:g} a "
-            f"second, {trace['peak_rps']} in the busiest")  # fmt: skip
+            f"second, {trace['peak_rps']} in the busiest")
 
 
 def cells(row: Figures, oracle: Figures | None) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def cells(row: Figures, oracle: Figures | None) -> tuple[str, ...]:
         str(row["requests"]), str(row["slo_violations"]), f"{100 * row['violation_rate']:.2f}",
         f"{row['replica_seconds']:.0f}", against, f"{row['p50_ms']:.1f}", f"{row['p99_ms']:.1f}",
         str(row["reversals"]),
-    )  # fmt: skip
+    )
 
 
 def _show_grid(console: Console, answer: Answer) -> None:
@@ -52,5 +52,5 @@ def _show_grid(console: Console, answer: Answer) -> None:
     for row in answer["grid"]:
         settings = row["settings"]
         table.add_row(row["policy"], f"{settings['target']:g}", f"{settings['window']:g}",
-                      str(row["slo_violations"]), f"{row['replica_seconds']:.0f}")  # fmt: skip
+                      str(row["slo_violations"]), f"{row['replica_seconds']:.0f}")
     console.print(table)

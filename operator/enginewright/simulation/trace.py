@@ -42,7 +42,7 @@ def read_trace(path: Path, seed: int = 0) -> Trace:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}; give a CSV with a column {COLUMN}, or Prometheus range "
-                         "data as JSON") from error  # fmt: skip
+                         "data as JSON") from error
     if not text.strip():
         raise InputError(f"{path}: is empty; give a CSV with a column {COLUMN} and one line for each request")
     if text.lstrip().startswith(("{", "[")):
@@ -50,7 +50,7 @@ def read_trace(path: Path, seed: int = 0) -> Trace:
             data = json.loads(text)
         except json.JSONDecodeError as error:
             raise InputError(f"{path}:{error.lineno}: is not JSON: {error.msg}; give the whole answer of Prometheus to "
-                             "query_range") from error  # fmt: skip
+                             "query_range") from error
         times = arrivals_of_range(data, str(path), seed)
         return Trace(name=path.name, arrivals=[time - times[0] for time in times], start=times[0])
     return _from_csv(path, text)
@@ -70,7 +70,7 @@ def _times(path: Path, text: str) -> Iterator[float]:
     header = [cell.strip() for cell in next(rows)]
     if COLUMN not in header:
         raise InputError(f"{path}:1: has no column {COLUMN}, but {', '.join(header)[:80]}; name the column of arrival "
-                         f"times {COLUMN}")  # fmt: skip
+                         f"times {COLUMN}")
     column, before, zoned = header.index(COLUMN), -math.inf, None
     for line, row in enumerate(rows, 2):
         if not row:
@@ -79,10 +79,10 @@ def _times(path: Path, text: str) -> Iterator[float]:
         time, has_zone = _seconds(cell, f"{path}:{line}")
         if zoned not in (None, has_zone):
             raise InputError(f"{path}:{line}: {COLUMN} {cell} {'has' if has_zone else 'lacks'} a time zone, unlike "
-                             "those before it; write all with one, or all without")  # fmt: skip
+                             "those before it; write all with one, or all without")
         if time < before:
             raise InputError(f"{path}:{line}: {COLUMN} {cell} is {before - time:g} s before the line above it; sort "
-                             f"the file by {COLUMN}")  # fmt: skip
+                             f"the file by {COLUMN}")
         before, zoned = time, has_zone
         yield time
 
@@ -122,4 +122,4 @@ def _pauses(arrivals: Sequence[float]) -> tuple[str, ...]:
         return ()
     longest, since = max(found)
     return (f"Pauses without requests: {len(found)}, the longest of {longest:.0f} s from second {since:.0f} on; they "
-            "are simulated as silence. If requests are missing there, cut the trace.",)  # fmt: skip
+            "are simulated as silence. If requests are missing there, cut the trace.",)

@@ -46,7 +46,7 @@ async def test_what_is_asked_before_the_server_starts_is_answered(
     http, grpc, _ = ports = free_ports(3)
     monkeypatch.setattr(triton, "free_ports", lambda _: ports)
     options = Options(backend=HOST, backend_http=http, backend_grpc=grpc, host=HOST, http_port=0,
-                      grpc_port=0, metrics_port=0)  # fmt: skip
+                      grpc_port=0, metrics_port=0)
     async with (
         activator(options) as running,
         by_http.InferenceServerClient(f"{HOST}:{running.http_port}", conn_timeout=120) as plain,

@@ -38,7 +38,7 @@ MODEL, MAX_BATCH, CROWD = "model", 16, 4
 CURVE = {1: 0.2, 4: 0.204, 8: 0.214, 16: 0.24}
 # Half of all may be late, so that one trial that a busy machine spoilt is soon followed by another.
 SAFE = SafeSet(default=Setting(), curve=tuple(CURVE.items()), max_batch=MAX_BATCH, longest_delay_us=480_000,
-               load_seconds=0.5, allowed=0.5)  # fmt: skip
+               load_seconds=0.5, allowed=0.5)
 PATIENCE = 240.0
 TIMEOUT = 3 * PATIENCE
 
@@ -103,7 +103,7 @@ async def pod(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pod]:
                     sys.executable, "-m", "enginewright", "adapt", f"--model={MODEL}", f"--key-file={key_file}",
                     f"--safe-set={safe_set_to_text(SAFE)}", f"--port={port}", f"--http-port={number(server.http_url)}",
                     f"--metrics-port={number(server.metrics_address)}", stdin=asyncio.subprocess.DEVNULL, stdout=said,
-                    stderr=said, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+                    stderr=said, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
             try:
                 yield Pod(server, key_file.read_text().strip(), log, port, process)
             finally:
@@ -195,10 +195,10 @@ async def test_nor_by_grpc(pod: Pod, knows: bool) -> None:
         call = channel.unary_unary(
             "/inference.GRPCInferenceService/RepositoryIndex",
             request_serializer=service_pb2.RepositoryIndexRequest.SerializeToString,
-            response_deserializer=service_pb2.RepositoryIndexResponse.FromString)  # fmt: skip
+            response_deserializer=service_pb2.RepositoryIndexResponse.FromString)
         key = pod.key if knows else "0" * 64
         found = asyncio.ensure_future(call(service_pb2.RepositoryIndexRequest(), metadata=(
-            (KEY_HEADER, key), (f"triton-grpc-protocol-{KEY_HEADER}", key))))  # fmt: skip
+            (KEY_HEADER, key), (f"triton-grpc-protocol-{KEY_HEADER}", key))))
         await asyncio.wait({found})
     if knows:
         assert [one.name for one in found.result().models] == [MODEL]

@@ -47,7 +47,7 @@ def test_every_point_has_what_the_device_did_and_the_best_has_it_over_seconds(
     monkeypatch.setattr("enginewright_builder.sweep.open_meter", opened)
     result = sweep(artifact, "multiply", INPUTS, tmp_path, max_batch_size=4, cores=1, objective=ObjectiveRequest(),
                    batching=BatchingRequest(max_queue_delay_us=0), instances=InstancesRequest(count=1),
-                   budget_seconds=8, max_measurements=2)  # fmt: skip
+                   budget_seconds=8, max_measurements=2)
     assert meter.closed == 1
     assert result.best in result.points
     for point in result.points:
@@ -78,7 +78,7 @@ def test_what_is_measured_again_has_the_requests_of_both_windows(
     monkeypatch.setattr("enginewright_builder.sweep.search.in_doubt", lambda points, best, objective: [best])
     result = sweep(artifact, "multiply", INPUTS, tmp_path, max_batch_size=1, cores=1, objective=ObjectiveRequest(),
                    batching=BatchingRequest(), instances=InstancesRequest(count=1), budget_seconds=300,
-                   max_measurements=3)  # fmt: skip
+                   max_measurements=3)
     assert "3 measurements, 1 of them again" in result.reason
     assert len(windows) == 3
     assert len(result.points) == 2

@@ -37,7 +37,7 @@ class Locked(TritonServer):
 
     def _arguments(self, installation: install.Installation) -> list[str]:
         return [*super()._arguments(installation), f"--http-restricted-api=model-repository:{KEY_HEADER}={KEY}",
-                f"--grpc-restricted-protocol=model-repository:{KEY_HEADER}={KEY}"]  # fmt: skip
+                f"--grpc-restricted-protocol=model-repository:{KEY_HEADER}={KEY}"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -106,7 +106,7 @@ async def test_nor_by_grpc(locked: TritonServer) -> None:
         call = channel.unary_unary(
             "/inference.GRPCInferenceService/RepositoryModelLoad",
             request_serializer=service_pb2.RepositoryModelLoadRequest.SerializeToString,
-            response_deserializer=service_pb2.RepositoryModelLoadResponse.FromString)  # fmt: skip
+            response_deserializer=service_pb2.RepositoryModelLoadResponse.FromString)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call(service_pb2.RepositoryModelLoadRequest(model_name="multiply"))
     assert refused.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED)

@@ -40,14 +40,14 @@ async def test_a_narrow_engine_is_right_on_made_up_inputs_alone(server: TritonSe
         for seed in range(COMPARED):
             request = make_request(metadata, seed)
             mine, theirs = [await client.infer("127.0.0.1", "multiply", request, port(one))
-                            for one in (server, candidate)]  # fmt: skip
+                            for one in (server, candidate)]
             assert mine
             assert theirs
             found = match(mine, theirs, same_model=True)
             assert found.similarity == pytest.approx(1.0, abs=1e-5)
             assert not found.flaw
         mirror = Mirror("localhost", "multiply", Window("cosine", 1), port=port(candidate), own="10.0.0.1",
-                        resolve=lambda host, port: frozenset({"127.0.0.1"}))  # fmt: skip
+                        resolve=lambda host, port: frozenset({"127.0.0.1"}))
         for live in np.random.default_rng(0).standard_normal((12, 1, 3, 8)).astype(np.float32):
             await asyncio.to_thread(mirror.send, Traced(inputs={"x": live}, outputs={"y": live @ WEIGHTS}))
     assert (mirror.mirrored, mirror.agreed) == (12, 0.0)

@@ -62,7 +62,7 @@ async def test_probes_come_back_as_the_servers_own_counts(server: TritonServer) 
     window.analyse("k")
     async with Here() as probes, Counted(deadline=5) as triton:
         signals = Signals(triton, None, wake=lambda _: None, clock=time.monotonic,  # type: ignore[arg-type]
-                          scraped=lambda *_: None)  # fmt: skip
+                          scraped=lambda *_: None)
         prober = Prober(probes, time.monotonic)
         await signals.round(None, target, window)  # type: ignore[arg-type]
         await prober.round(question, replicas, revisions, window)

@@ -63,7 +63,7 @@ class Serving:
                 answer.raise_for_status()
 
     def monitor(self, clock: Callable[[], float], *, share: float = 1.0, per_minute: int = 600,
-                candidate: int | None = None) -> Monitor:  # fmt: skip
+                candidate: int | None = None) -> Monitor:
         """``candidate`` is the port of a server that sampled requests are sent to as well."""
         reference = Reference(self.reference, read_about(self.reference), 1)
         tap = Tap("multiply", self.traces, share=share, per_minute=per_minute, port=self.port)

@@ -27,7 +27,7 @@ def helm() -> str:
 def template(helm: str) -> Template:
     """``helm template`` with values; its exit status is the caller's to look at."""
     command = [helm, "template", "demo", str(CHART), "--namespace", "enginewright-system", "--kube-version", "1.34.4",
-               "--values", "-"]  # fmt: skip
+               "--values", "-"]
 
     def run(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         text = yaml.safe_dump(values)

@@ -242,7 +242,7 @@ def test_the_apiserver_admits_all_of_it(objects: Objects, control_plane: Path) -
         for deployment in found["Deployment"]:
             pod = deployment["spec"]["template"]
             found.setdefault("Pod", []).append({**manifest("v1", "Pod", "probe", **pod["metadata"]),
-                                                "spec": {**pod["spec"], "serviceAccountName": "probe"}})  # fmt: skip
+                                                "spec": {**pod["spec"], "serviceAccountName": "probe"}})
         for item in (item for items in found.values() for item in items):
             complaint = Kubectl(control_plane, item["metadata"].get("namespace", "enginewright-system")).admits(item)
             assert complaint == "", f"{item['kind']} {item['metadata']['name']}"

@@ -134,7 +134,7 @@ async def test_values_of_a_release_from_before_can_be_reused(release: Release, o
     await release.apply_example()
     await release.colour_is_served()
     container = release.kubectl("get", "deployment", "enginewright", "-n", SYSTEM, "-o",
-                                "jsonpath={.spec.template.spec.containers[0]}")  # fmt: skip
+                                "jsonpath={.spec.template.spec.containers[0]}")
     assert "--log-level=DEBUG" in json.loads(container)["args"]
     assert "limits" not in json.loads(container)["resources"]
 
@@ -154,7 +154,7 @@ def _adopt(kubeconfig: Path) -> None:
     path = f"{binaries.node_program('kubectl').parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig)}
     done = subprocess.run(["bash", "-ec", command], env=environment, capture_output=True, text=True, timeout=60,
-                          check=False)  # fmt: skip
+                          check=False)
     assert done.returncode == 0, done.stderr
 
 

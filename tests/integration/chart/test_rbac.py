@@ -21,7 +21,7 @@ ACCOUNT = "operator"
 
 @pytest.fixture
 def limited(objects: Callable[[dict[str, Any]], dict[str, list[dict[str, Any]]]], control_plane: Path, namespace: str,
-            tmp_path: Path) -> Path:  # fmt: skip
+            tmp_path: Path) -> Path:
     """The kubeconfig of a service account that has the chart's Role in ``namespace``, and nothing besides."""
     kubectl = Kubectl(control_plane, namespace)
     kubectl("create", "serviceaccount", ACCOUNT)
@@ -82,7 +82,7 @@ async def test_without_nodes_the_scheduler_has_the_last_word(
         kubelet.script.server = "succeed"
         await models.wait("Ready", "True", "Serving")
         refused = {sample.labels["resource"] for metric in operator.metrics.api_seconds.collect()
-                   for sample in metric.samples if sample.labels["code"] == "403"}  # fmt: skip
+                   for sample in metric.samples if sample.labels["code"] == "403"}
     assert refused == {"nodes"}
 
 
@@ -91,7 +91,7 @@ def test_it_may_not_do_more(limited: Path, namespace: str) -> None:
     models, roles = "optimisedmodels.enginewright.io", "roles.rbac.authorization.k8s.io"
     refused = (("get", "secrets"), ("list", "secrets"), ("patch", "secrets"), ("delete", "secrets"),
                ("create", "pods"), ("create", "pods/exec"), ("update", models),
-               ("deletecollection", models), ("create", roles))  # fmt: skip
+               ("deletecollection", models), ("create", roles))
     for verb, resource in refused:
         assert kubectl.run("auth", "can-i", verb, resource).stdout.strip() == "no", f"{verb} {resource}"
     assert kubectl.run("auth", "can-i", "list", "pods").stdout.strip() == "yes"

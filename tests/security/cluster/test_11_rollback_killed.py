@@ -84,7 +84,7 @@ async def test_11_the_operator_is_killed_after_each_write_of_a_rollback(
 async def one_rollback(
     through: Path, models: Models, kubelet: FakeKubelet, limit: Limit, name: str, writes: int, strategy: str,
     folder: Path,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether the operator was killed in it: after ``writes`` writes, if there were more."""
     kubelet.script.server = "succeed"
     operator = OperatorProcess(through, models.namespace, folder / f"{name}.log")
@@ -128,7 +128,7 @@ async def one_rollback(
         told = (await models.get(name))["status"]
         assert (told["rollout"]["rolledBack"]["revision"], told["rollout"]["rolledBack"]["reason"]) == (new, "Crashing")
         assert [(entry["revision"], entry["outcome"]) for entry in told["revisions"]] == [
-            (new, "RolledBack"), (old, "Serving")]  # fmt: skip
+            (new, "RolledBack"), (old, "Serving")]
         if acted_on:
             assert {pod for pod in kubelet.started if pod.startswith(f"{name}-{new}-")} == started, "it was tried again"
     await models.delete(name)

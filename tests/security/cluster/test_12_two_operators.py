@@ -130,9 +130,9 @@ class Pair:
         even where it wrote what was there."""
         kube, namespace = self.models.kube, self.models.namespace
         services = {raw["metadata"]["name"]: (raw["metadata"]["resourceVersion"], raw["spec"]["selector"])
-                    for raw in await kube.list_all(SERVICE, namespace)}  # fmt: skip
+                    for raw in await kube.list_all(SERVICE, namespace)}
         deployments = {raw["metadata"]["name"]: (raw["metadata"]["uid"], raw["metadata"]["generation"])
-                       for raw in await kube.list_all(DEPLOYMENT, namespace)}  # fmt: skip
+                       for raw in await kube.list_all(DEPLOYMENT, namespace)}
         return {**services, **deployments}
 
     async def wish(self, name: str, digest: str, replicas: int = 1) -> None:
@@ -235,7 +235,7 @@ async def pair(kube: KubeClient, kubeconfig: Path, folder: Path) -> AsyncIterato
             contestants.append(one)
         for name in LATE:
             await models.create(model(name, replicas=1, rollout={"analysisSeconds": 0},
-                                      source={"uri": f"pvc://models/{OLD[-4:]}"}))  # fmt: skip
+                                      source={"uri": f"pvc://models/{OLD[-4:]}"}))
         yield Pair(models, script, contestants)
 
 

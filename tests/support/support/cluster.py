@@ -166,7 +166,7 @@ def refused(kind: Any, family: ErrorFamily, reason: str, message: str = "it does
 REFUSED: Mapping[str, Any] = {
     "phase": "Pending", "failed_container": labels.CONTAINER_VERIFY, "exit_code": EXIT_USER,
     "terminated_message": "engine refused: manifest.json has another digest than the engine that was proven",
-}  # fmt: skip
+}
 
 
 class StaleError(AssertionError):
@@ -277,7 +277,7 @@ class Cluster:
 
     def _quality(self) -> Mapping[str, QualityReport]:
         found = {pod.name: self.scores[pod.revision] for pod in self.pods.values()
-                 if pod.ready and pod.revision in self.scores}  # fmt: skip
+                 if pod.ready and pod.revision in self.scores}
         reports = {name: QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=samples * mean)
                    for name, (samples, mean) in found.items()}
         return {**reports, **self._mirrored(), **self.told}
@@ -291,7 +291,7 @@ class Cluster:
         targets = tuple(sorted({pod.ip for pod in self.pods.values() if pod.ready and pod.revision == candidate}))
         return {pod.name: QualityReport(metric="cosine", tolerance=0.01, mirrored=count, agreed=count * mean,
                                         targets=targets)
-                for pod in self.pods.values() if pod.ready and pod.revision != candidate}  # fmt: skip
+                for pod in self.pods.values() if pod.ready and pod.revision != candidate}
 
     def _gateway(self) -> GatewayView:
         """As the shell reads it."""
@@ -459,7 +459,7 @@ class Cluster:
             self.service = ServiceView(
                 name=meta["name"], revision=selector.get(labels.REVISION, ""),
                 activator=selector[labels.COMPONENT] == labels.COMPONENT_ACTIVATOR,
-            )  # fmt: skip
+            )
         elif meta["name"] == backend_name(self.name):
             self.backend = manifest["spec"]["selector"].get(labels.REVISION, "")
 
@@ -578,7 +578,7 @@ class Cluster:
             self.pods[name] = PodView(
                 name=name, phase="Pending", revision=deployment.revision, created=self.now, ip="10.0.0.1",
                 manifest_digest=deployment.manifest_digest,
-            )  # fmt: skip
+            )
 
     def _roll(self, deployment: DeploymentView, pods: list[PodView]) -> None:
         """As the Deployment controller does: new ones within the surge, then old ones that are not ready, then others,
@@ -634,7 +634,7 @@ class Cluster:
             return
         if self.service.activator:
             self.endpoints = tuple(EndpointView(pod=pod.name, revision="", ready=pod.ready, activator=True)
-                                   for pod in self.activators.values())  # fmt: skip
+                                   for pod in self.activators.values())
             return
         selected = self.service.revision
         self.endpoints = tuple(
@@ -705,12 +705,12 @@ class Cluster:
             return
         selected = self.service.revision if self.service else ""
         live = {name: self._ready(name) if selected in ("", name) else 0 for name in (question.stable,
-                                                                                      question.candidate)}  # fmt: skip
+                                                                                      question.candidate)}
         thin = min(live.values()) * self.rate < 2
         there = question.alone or all(map(self._ready, live))
         probes = 4 if thin and self.probed and there else 0
         traffic = {name: self._traffic(name, count * self.rate + probes, count) for name, count in live.items()
-                   if self._ready(name)}  # fmt: skip
+                   if self._ready(name)}
         seen = window.probes
         if not self.probed:
             seen = ProbeResults(problem="probes are not answered")
@@ -772,7 +772,7 @@ class Cluster:
             sample = Sample(
                 time=self.monotonic, ready=len(ready), pending=dict.fromkeys(ready, depth / max(1, len(ready))),
                 arrived=arrived if ready else None, held=held if told else None,
-            )  # fmt: skip
+            )
             self.signals = replace(window, samples=(*window.samples, sample)[-120:])
             self.wait(1)
 

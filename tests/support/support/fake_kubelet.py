@@ -244,7 +244,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
          "-subj", "/CN=kubelet", "-keyout", str(key), "-out", str(certificate)],
         check=True, capture_output=True,
-    )  # fmt: skip
+    )
     return certificate, key
 
 
@@ -254,7 +254,7 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
     kind: Literal["resolve", "build"] = "resolve" if step == "resolve" else "build"
     if act == "user-error":
         error = ErrorReport(family="user", reason="DigestMismatch", message="the source is not what its digest says",
-                            field="spec.source.digest", remedy="correct the digest or the source")  # fmt: skip
+                            field="spec.source.digest", remedy="correct the digest or the source")
         return Outcome(kind=kind, ok=False, error=error)
     if act == "transient-error":
         error = ErrorReport(family="transient", reason="SourceUnreachable", message="connection reset")
@@ -265,23 +265,23 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
     if kind == "resolve":
         source = ResolvedSource(digest=digest, format="huggingface", size_bytes=90_000_000,
                                 evaluation_digest=digest if request.accuracy.evaluation else "",
-                                calibration_digest=digest if request.engine.calibration else "")  # fmt: skip
+                                calibration_digest=digest if request.engine.calibration else "")
         return Outcome(kind=kind, ok=True, source=source)
     engine = replace(ENGINE, objective_met=request.device.mig_profile not in script.missed,
-                     service_curve=script.curve)  # fmt: skip
+                     service_curve=script.curve)
     return Outcome(
         kind=kind, ok=True, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
         built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=engine, serving=ServingChoice(max_batch_size=32),
         candidates=(CandidateSummary(backend="onnxruntime", precision="int8", batch=8, verdict="Shipped",
                                      name="onnxruntime int8-dynamic", serves=(1, 8, 32)),),
-    )  # fmt: skip
+    )
 
 
 ENGINE = EngineSummary(
     backend="onnxruntime", precision="int8", triton_backend="python", size_bytes=23_000_000, speedup=2.2, p50_ms=4.0,
     p95_ms=6.0, p99_ms=7.5, throughput=260.0, accuracy=0.997, accuracy_low=0.995, device="cpu",
     runtime_version="1.31.0", load_seconds=2.0, memory_bytes=300_000_000,
-)  # fmt: skip
+)
 
 
 def _state(phase: str, container: str, state: Object, *, ready: bool = False, restarts: int = 0) -> Object:
@@ -297,7 +297,7 @@ def _state(phase: str, container: str, state: Object, *, ready: bool = False, re
             {"name": container, "ready": ready, "restartCount": restarts, "image": "x",
              "imageID": "" if waiting else "x", "state": state}
         ],
-    }  # fmt: skip
+    }
 
 
 def _on_a_node_that_goes(status: Object) -> Object:
@@ -308,7 +308,7 @@ def _on_a_node_that_goes(status: Object) -> Object:
 
 def _not_scheduled() -> Object:
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": _now(),
-            "message": "0/2 nodes are available: 2 Insufficient nvidia.com/mig-3g.40gb."}  # fmt: skip
+            "message": "0/2 nodes are available: 2 Insufficient nvidia.com/mig-3g.40gb."}
     return {"phase": "Pending", "conditions": [said]}
 
 
@@ -317,13 +317,13 @@ def _refusal(pod: Object, place: int, why: str) -> Object:
     name = pod["spec"]["initContainers"][place]["name"]
     status = _state("Pending", pod["spec"]["containers"][0]["name"], {"waiting": {"reason": "PodInitializing"}})
     failed = {"name": name, "ready": False, "restartCount": 0, "image": "x", "imageID": "x",
-              "state": _ended(2, "Error", why)}  # fmt: skip
+              "state": _ended(2, "Error", why)}
     return {**status, "initContainerStatuses": [failed]}
 
 
 def _ended(code: int, reason: str, message: str) -> Object:
     return {"terminated": {"exitCode": code, "reason": reason, "message": message, "startedAt": _now(),
-                           "finishedAt": _now()}}  # fmt: skip
+                           "finishedAt": _now()}}
 
 
 def _now() -> str:

@@ -121,7 +121,7 @@ STREAM_ERROR = json.dumps({"type": "ERROR", "object": BROKEN}).encode()
 
 def _status(code: int, reason: str, headers: dict[str, str]) -> web.Response:
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "injected",
-            "code": code}  # fmt: skip
+            "code": code}
     return web.json_response(body, status=code, headers=headers)
 
 
@@ -131,4 +131,4 @@ def _kubeconfig(server: str) -> dict[str, object]:
         "clusters": [{"name": "faulty", "cluster": {"server": server}}],
         "users": [{"name": "nobody", "user": {}}],
         "contexts": [{"name": "faulty", "context": {"cluster": "faulty", "user": "nobody"}}],
-    }  # fmt: skip
+    }

@@ -22,7 +22,7 @@ FLEET: Mapping[str, Any] = {
     "placement": {"classes": [
         {"name": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}, {"name": "cpu", "accelerator": "cpu"}]},
     "rollout": {"analysisSeconds": 0},
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -137,7 +137,7 @@ class FleetCluster:
                 if name not in self.members:
                     self.members[name] = MemberCluster(
                         name=manifest["metadata"]["name"], uid=f"u-{name}", spec=manifest["spec"], now=self.now,
-                        fleet=manifest["metadata"]["labels"][labels.FLEET], class_name=name)  # fmt: skip
+                        fleet=manifest["metadata"]["labels"][labels.FLEET], class_name=name)
                 self.members[name].take(manifest)
             case Delete(kind=labels.KIND, name=name):
                 del self.members[name.removeprefix(f"{self.name}-")]

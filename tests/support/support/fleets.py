@@ -71,7 +71,7 @@ def demand_lists(draw: st.DrawFn) -> list[Demand]:
                options=tuple(draw(st.lists(OPTIONS, min_size=1, max_size=3))),
                weight=draw(st.sampled_from((1.0, 2.0, 5.0))))
         for number in range(draw(st.integers(1, 4)))
-    ]  # fmt: skip
+    ]
 
 
 def overlaps(gpus: Sequence[GPU], seats: Sequence[Seat], *, cut: bool) -> list[str]:

@@ -35,7 +35,7 @@ class Janitor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-                 ) -> None:  # fmt: skip
+                 ) -> None:
         try:
             self.finish()
         finally:

@@ -17,7 +17,7 @@ def node(name: str, product: str, *, count: int | None = None, **devices: int) -
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {},
         "status": {"allocatable": {"cpu": "64", **{f"nvidia.com/{key}": str(n) for key, n in devices.items()}},
                    "conditions": [{"type": "Ready", "status": "True"}]},
-    }  # fmt: skip
+    }
 
 
 def pod(
@@ -29,4 +29,4 @@ def pod(
         "spec": {**({"nodeName": on} if on else {}),
                  "containers": [{"name": "main", "resources": {"limits": {k: str(n) for k, n in limits.items()}}}]},
         "status": {"phase": phase},
-    }  # fmt: skip
+    }

@@ -46,6 +46,6 @@ def running(folder: Path, host: str = "127.0.0.1") -> Iterator[ObjectStore]:
     for name in ("root", "metadata"):
         (folder / name).mkdir()
     command = (binaries.build(binaries.VERSITYGW), "--port", f"{address[0]}:{address[1]}", "--quiet",
-               "posix", "--sidecar", folder / "metadata", folder / "root")  # fmt: skip
+               "posix", "--sidecar", folder / "metadata", folder / "root")
     with answering_at(address, command, folder / "log", {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}):
         yield ObjectStore(f"{address[0]}:{address[1]}", folder / "root")

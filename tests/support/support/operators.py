@@ -94,10 +94,10 @@ async def embedded(
     kubeconfig: Path, namespace: str, *, resync: float = 300.0, triton: TritonClient | None = None,
     activators: ActivatorClient | None = None, quality: QualityClient | None = None,
     config: OperatorConfig | None = None, others: Sequence[str] = (),
-) -> AsyncIterator[Operator]:  # fmt: skip
+) -> AsyncIterator[Operator]:
     """Of ``namespace`` and ``others``, until the block ends; a part that dies fails the test."""
     options = Options(config=config or OperatorConfig(), namespaces=(namespace, *others), kubeconfig=kubeconfig,
-                      resync=resync)  # fmt: skip
+                      resync=resync)
     metrics = Metrics()
     async with (
         KubeClient(await load_configuration(str(kubeconfig)), observer=metrics.called) as kube,
@@ -127,7 +127,7 @@ class OperatorProcess:
 
     def __init__(self, kubeconfig: Path, namespace: str, log: Path, lease: str = "") -> None:
         self._arguments = ["run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", "--metrics-port=0",
-                           "--health-port=0"]  # fmt: skip
+                           "--health-port=0"]
         self._namespace, self._lease = namespace, lease
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
@@ -139,7 +139,7 @@ class OperatorProcess:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "enginewright", *self._arguments, f"--leader-lease={lease}", env=environment,
                 stdout=log, stderr=log
-            )  # fmt: skip
+            )
 
     def send(self, number: int) -> None:
         assert self._process is not None

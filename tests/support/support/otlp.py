@@ -54,7 +54,7 @@ class Collector:
                     attributes=_plain(span.attributes),
                 )
                 for scope in batch.scope_spans for span in scope.spans
-            ]  # fmt: skip
+            ]
 
 
 def _plain(attributes: Any) -> dict[str, Any]:

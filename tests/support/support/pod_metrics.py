@@ -42,7 +42,7 @@ async def serving(kube: KubeClient, namespace: str, folder: Path, ask: Ask) -> A
 async def _register(kube: KubeClient, namespace: str, name: str, port: int) -> None:
     # By name: addresses of Endpoints may not be loopback's.
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "metrics"},
-               "spec": {"type": "ExternalName", "externalName": "localhost"}}  # fmt: skip
+               "spec": {"type": "ExternalName", "externalName": "localhost"}}
     await kube._json("create", SERVICE, SERVICE.path(namespace), body=service)
     spec = {"group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100,
             "insecureSkipTLSVerify": True, "service": {"namespace": namespace, "name": "metrics", "port": port}}
@@ -56,16 +56,16 @@ def _app(namespace: str, ask: Ask) -> web.Application:
 
     async def resources(_: web.Request) -> web.Response:
         offered = {"name": f"pods/{METRIC}", "singularName": "", "namespaced": True, "kind": "MetricValueList",
-                   "verbs": ["get"]}  # fmt: skip
+                   "verbs": ["get"]}
         return web.json_response({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/{VERSION}",
-                                  "resources": [offered]})  # fmt: skip
+                                  "resources": [offered]})
 
     async def values(_: web.Request) -> web.Response:
         items = [{"describedObject": {"kind": "Pod", "namespace": namespace, "name": pod, "apiVersion": "/v1"},
                   "metric": {"name": METRIC}, "timestamp": "2026-01-01T00:00:00Z", "value": f"{round(value * 1000)}m"}
-                 for pod, value in (await ask()).items()]  # fmt: skip
+                 for pod, value in (await ask()).items()]
         return web.json_response({"kind": "MetricValueList", "apiVersion": f"{GROUP}/{VERSION}", "metadata": {},
-                                  "items": items})  # fmt: skip
+                                  "items": items})
 
     app.router.add_get(root, resources)
     app.router.add_get(f"{root}/namespaces/{namespace}/pods/*/{METRIC}", values)

@@ -24,12 +24,12 @@ async def running(directory: Path, targets: Sequence[dict[str, Any]], rules: Seq
     (directory / "prometheus.yml").write_text(yaml.safe_dump({
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(path) for path in rules],
-        "scrape_configs": [{"job_name": "tested", "static_configs": list(targets)}]}))  # fmt: skip
+        "scrape_configs": [{"job_name": "tested", "static_configs": list(targets)}]}))
     address = f"127.0.0.1:{free_port()}"
     with (directory / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             program, f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
-            f"--web.listen-address={address}", stdout=log, stderr=log)  # fmt: skip
+            f"--web.listen-address={address}", stdout=log, stderr=log)
     try:
         async with httpx.AsyncClient() as http:
             await eventually(lambda: _ready(http, f"http://{address}/-/ready"))

@@ -35,7 +35,7 @@ WORK = Work(
 def figure(precision: str, batch: int, milliseconds: float, size: int) -> Measured:
     name = f"onnxruntime {precision}"
     return Measured(name=name, backend="onnxruntime", precision=precision, batch=batch, ms=milliseconds,
-                    best_ms=milliseconds, size_bytes=size)  # fmt: skip
+                    best_ms=milliseconds, size_bytes=size)
 
 
 FIGURES = (

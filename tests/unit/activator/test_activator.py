@@ -26,7 +26,7 @@ PATIENCE = 30.0
 @contextlib.asynccontextmanager
 async def running(replica: StandIn, **options: Any) -> AsyncIterator[Running]:
     chosen = Options(backend=HOST, backend_http=replica.http_port, backend_grpc=replica.grpc_port, host=HOST,
-                     http_port=0, grpc_port=0, metrics_port=0, **{"hold": PATIENCE, **options})  # fmt: skip
+                     http_port=0, grpc_port=0, metrics_port=0, **{"hold": PATIENCE, **options})
     async with activator(chosen) as found:
         yield found
 
@@ -87,7 +87,7 @@ async def test_a_request_is_passed_on_as_it_came_and_so_is_the_answer() -> None:
     replica, packed = StandIn(status=404), gzip.compress(b"packed")
     async with running(replica) as found, replica.running(), client() as session:
         headers = {"Content-Encoding": "gzip", "Inference-Header-Content-Length": "7", "Connection": "X-Hop",
-                   "X-Hop": "1", "Expect": "100-continue"}  # fmt: skip
+                   "X-Hop": "1", "Expect": "100-continue"}
         async with session.post(url(found, "/v2/models/a%2Fb/infer?x=%20y"), data=packed, headers=headers) as answer:
             assert (answer.status, await answer.read()) == (404, packed)
             assert answer.headers["X-Answer"] == "yes"
@@ -118,7 +118,7 @@ async def test_health_is_answered_here_and_wakes_nobody() -> None:
             async with session.get(url(found, path)) as answer:
                 assert answer.status == 200
         for name in ("inference.GRPCInferenceService/ServerLive", "inference.GRPCInferenceService/ServerReady",
-                     "grpc.health.v1.Health/Check"):  # fmt: skip
+                     "grpc.health.v1.Health/Check"):
             assert await call(found, b"", f"/{name}") == b"\x08\x01"
         assert found.gate.pending == 0
 
@@ -236,7 +236,7 @@ async def test_a_client_keeps_no_grpc_connection_through_the_activator(monkeypat
     async with (
         running(replica) as found, replica.running(),
         grpc.aio.insecure_channel(f"{HOST}:{found.grpc_port}") as channel,
-    ):  # fmt: skip
+    ):
         await channel.unary_unary(INFER)(b"first")
         replica.go.clear()
         replica.arrived.clear()

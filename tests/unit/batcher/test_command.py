@@ -14,7 +14,7 @@ from enginewright.core.batching import SafeSet, Setting
 from enginewright.core.batching.wire import safe_set_from_text, safe_set_to_text
 
 SAFE = SafeSet(default=Setting(delay_us=500, preferred=(4,)), curve=((1, 0.004), (16, 0.009)), max_batch=16,
-               longest_delay_us=18_000, load_seconds=3.0, objective_seconds=0.012, allowed=0.05)  # fmt: skip
+               longest_delay_us=18_000, load_seconds=3.0, objective_seconds=0.012, allowed=0.05)
 
 
 @given(delay=st.integers(0, 10**7), seconds=st.floats(1e-6, 1e3), objective=st.none() | st.floats(1e-3, 10.0))

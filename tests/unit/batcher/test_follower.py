@@ -24,7 +24,7 @@ from enginewright.core.batching.safe import MICROSECONDS
 from support.apiserver import eventually
 
 SAFE = SafeSet(default=Setting(), curve=((1, 0.004), (8, 0.0042), (16, 0.0044)), max_batch=16, longest_delay_us=8800,
-               load_seconds=1.0)  # fmt: skip
+               load_seconds=1.0)
 TOGETHER = Setting(delay_us=4300, preferred=(8, 16))
 
 
@@ -68,7 +68,7 @@ class Server:
         self._executions += batches * passed
         taken = self._waited + self._computed
         return ReplicaMetrics(pending={}, failures={}, successes={"model": self._answered}, busy=taken * MICROSECONDS,
-                              queued_for=self._waited * MICROSECONDS, executions=self._executions)  # fmt: skip
+                              queued_for=self._waited * MICROSECONDS, executions=self._executions)
 
     async def apply(self, address: str, model: str, setting: Setting, port: int) -> bool:
         self.reads += 1

@@ -265,7 +265,7 @@ def test_paths_of_the_pod_become_uris(request_for: Make, text: str, wanted: str)
     request = dataclasses.replace(
         request_for(Path("/nowhere")), source=SourceRequest(uri="https://host/v1/model.onnx"),
         accuracy=AccuracyRequest(evaluation=DataRequest(uri="pvc://a/e.npz")),
-        mounts={"a": "/sources/a", "a-b": "/sources/a-b"})  # fmt: skip
+        mounts={"a": "/sources/a", "a-b": "/sources/a-b"})
     report = ErrorReport(family="user", reason="SourceCorrupt", message=text, value=text, remedy=text)
     named = as_written(report, request, Path("/scratch"))
     assert (named.message, named.value, named.remedy) == (wanted, wanted, wanted)

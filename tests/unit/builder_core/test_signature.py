@@ -140,7 +140,7 @@ def certificate(keys: Path, name: str) -> None:
                 decipher_only=False), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key()), critical=False)
-        )  # fmt: skip
+        )
         if not authority:
             builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
         return builder.sign(root_key, hashes.SHA256())
@@ -158,7 +158,7 @@ def test_certificates(folder: Path, keys: Path) -> None:
     signer(signature).use_certificate_signer(
         private_key=keys / "ours.key", signing_certificate=keys / "ours-signer.crt",
         certificate_chain=[keys / "ours-root.crt"],
-    ).sign(folder, signature)  # fmt: skip
+    ).sign(folder, signature)
     check_signature(folder, asked(keys, "ours-root.crt", method="certificate"))
     with pytest.raises(UserError, match="not what was signed"):
         check_signature(folder, asked(keys, "theirs-root.crt", method="certificate"))

@@ -44,7 +44,7 @@ class Scripted:
 def test_a_window_holds_what_was_drawn_between_its_ends() -> None:
     meter = Scripted(Reading(joules=100.0, utilisation=0.0, memory_bytes=10),
                      Reading(joules=200.0, utilisation=0.5, memory_bytes=30),
-                     Reading(joules=400.0, utilisation=0.9, memory_bytes=20))  # fmt: skip
+                     Reading(joules=400.0, utilisation=0.9, memory_bytes=20))
     ticks: Iterator[float] = iter([10.0, 12.0])
     with Sampler(meter, idle_watts=50.0, period=0.001, clock=lambda: next(ticks)) as sampler:
         for _ in range(4):
@@ -159,7 +159,7 @@ def test_a_counter_that_the_gpu_lacks_is_not_measured() -> None:
 )
 def test_gpus_are_those_that_cuda_sees(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, handle: str
-) -> None:  # fmt: skip
+) -> None:
     asked: list[str] = []
 
     def memory(of: str) -> types.SimpleNamespace:

@@ -20,13 +20,13 @@ from enginewright_builder.evidence.roofline import Ceilings, Measured, Product, 
 from enginewright_builder.sweep import Point, SweepResult
 
 WORK = Work(products=(Product(operator="MatMul", flops=1e9, weights=1000, activations=1000, flops_per_sample=1e9,
-                              activations_per_sample=1000),))  # fmt: skip
+                              activations_per_sample=1000),))
 CEILINGS = Ceilings(bytes_per_second=1e9, flops_per_second={"fp32": 1e12, "int8": 4e12})
 
 
 def candidate(precision: str, size: int, **milliseconds: float) -> list[Measured]:
     return [Measured(name=f"onnxruntime {precision}", backend="onnxruntime", precision=precision, batch=int(batch[1:]),
-                     ms=ms, best_ms=ms, size_bytes=size) for batch, ms in milliseconds.items()]  # fmt: skip
+                     ms=ms, best_ms=ms, size_bytes=size) for batch, ms in milliseconds.items()]
 
 
 FP32, INT8 = candidate("fp32", 100, b1=1.5, b8=9.0), candidate("int8-dynamic", 26, b1=0.4, b8=20.0)
@@ -37,11 +37,11 @@ def swept(**changes: Any) -> SweepResult:
                  seconds=2.0, throughput=200.0, mean_ms=10.0, p50_ms=9.0, p90_ms=10.0, p95_ms=11.0, p99_ms=12.0,
                  objective_ms=12.0, throughput_low=190.0, throughput_high=210.0, mean_batch=1.0,
                  layers=Layers(queue_ms=1.0, compute_ms=8.0, input_output_ms=0.5, transport_ms=0.5),
-                 use=DeviceUse(meter="nvml", seconds=2.0, joules=500.0, idle_watts=50.0, utilisation=0.7))  # fmt: skip
+                 use=DeviceUse(meter="nvml", seconds=2.0, joules=500.0, idle_watts=50.0, utilisation=0.7))
     best = replace(best, **{key: value for key, value in changes.items() if key != "objective_met"})
     return SweepResult(serving=best.serving, threads=1, reason="", objective_met=changes.get("objective_met", True),
                        best=best, points=(best,), service_curve=(), cold_start_seconds=1.0, first_inference_ms=1.0,
-                       memory_bytes=1, server_version="2.51.0", seconds=1.0)  # fmt: skip
+                       memory_bytes=1, server_version="2.51.0", seconds=1.0)
 
 
 def test_everything_measured() -> None:

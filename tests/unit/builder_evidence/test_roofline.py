@@ -21,7 +21,7 @@ from enginewright_builder.evidence.roofline import (
 
 def product(flops: float, weights: float, activations: float) -> Product:
     return Product(operator="MatMul", flops=flops, weights=weights, activations=activations, flops_per_sample=flops,
-                   activations_per_sample=activations)  # fmt: skip
+                   activations_per_sample=activations)
 
 
 def measured(
@@ -110,7 +110,7 @@ def test_what_a_lower_precision_buys(ms: float, size: int, buys: str) -> None:
 def test_a_precision_is_compared_within_its_backend_and_batch() -> None:
     candidates = [measured(10.0), measured(8.0, backend="torch"), measured(80.0, batch=8),
                   measured(4.0, "fp16"), measured(20.0, "fp16", batch=8), measured(2.0, "int8", backend="onnxruntime"),
-                  measured(1.0, "fp16", batch=4)]  # fmt: skip
+                  measured(1.0, "fp16", batch=4)]
     found = {(gain.name, gain.batch): (gain.against, gain.speedup) for gain in precision_gains(candidates)}
     assert found == {
         ("tensorrt fp16", 1): ("tensorrt fp32", 2.5),

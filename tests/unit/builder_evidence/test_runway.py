@@ -31,7 +31,7 @@ def layers(queue: float, compute: float, copies: float, transport: float) -> Lay
 )
 def test_next_step(
     measured: Layers, attained: float | None, bound: Bound, step: Step, gain: float, says: str
-) -> None:  # fmt: skip
+) -> None:
     found = next_step(measured, attained=attained, bound=bound)
     assert found.step == step
     assert found.gain == pytest.approx(gain)

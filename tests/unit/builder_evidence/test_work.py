@@ -25,7 +25,7 @@ def graph(
     model = helper.make_model(
         helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
                           [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * rank)], constants),
-        opset_imports=[helper.make_opsetid("", 17)], ir_version=8)  # fmt: skip
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path = folder / "model.onnx"
     onnx.save(model, path)
     return path
@@ -46,7 +46,7 @@ def graph(
 def test_single_operators(
     tmp_path: Path, operator: str, shape: list[int | str], weights: list[tuple[int, ...]], attributes: dict[str, Any],
     rank: int, flops: float, weight_elements: int, activations: int,
-) -> None:  # fmt: skip
+) -> None:
     model = graph(tmp_path, operator, shape, *weights, rank=rank, **attributes)
     work = count_work(model, {"x": np.ones((1, *(int(size) for size in shape[1:])), np.float32)})
     assert work.flops_at(1) == pytest.approx(flops)
@@ -59,7 +59,7 @@ def test_a_product_of_two_activations_has_no_weights(tmp_path: Path) -> None:
     node = helper.make_node("MatMul", ["x", "x"], ["y"])
     value = helper.make_tensor_value_info
     body = helper.make_graph([node], "g", [value("x", TensorProto.FLOAT, ["b", 4, 4])],
-                             [value("y", TensorProto.FLOAT, ["b", 4, 4])])  # fmt: skip
+                             [value("y", TensorProto.FLOAT, ["b", 4, 4])])
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     (product,) = count_work(path, {"x": np.ones((1, 4, 4), np.float32)}).products
@@ -72,7 +72,7 @@ def exported(model: Any, inputs: tuple[Any, ...], path: Path) -> Work:
     names = [f"x{index}" for index in range(len(inputs))]
     batch = torch.export.Dim("batch")
     torch.onnx.export(model, inputs, str(path), input_names=names, dynamo=True, verbose=False, external_data=False,
-                      dynamic_shapes=tuple({0: batch} for _ in inputs))  # fmt: skip
+                      dynamic_shapes=tuple({0: batch} for _ in inputs))
     return count_work(path, {name: value[:1].numpy() for name, value in zip(names, inputs, strict=True)})
 
 

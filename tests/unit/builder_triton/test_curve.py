@@ -46,10 +46,10 @@ class Triton:
         (count, seconds), self._seen = self._seen, self._answered
         none = {"count": count, "ns": 0}
         return {"inference_stats": {"queue": none, "compute_input": none, "compute_output": none,
-                                    "compute_infer": {"count": count, "ns": round(seconds * 1e9)}}}  # fmt: skip
+                                    "compute_infer": {"count": count, "ns": round(seconds * 1e9)}}}
 
     async def closed_loop(self, channels: object, requests: list[Request], *, concurrency: int, seconds: float,
-                          timeout: float, max_requests: int = 0) -> Any:  # noqa: ASYNC109  # fmt: skip
+                          timeout: float, max_requests: int = 0) -> Any:  # noqa: ASYNC109
         recorder = Recorder()
         recorder.begin = self.now
         latency = self.latency

@@ -278,7 +278,7 @@ def test_clocks_that_disagree_are_told(report: BuildReport) -> None:
 def test_precisions_in_words(gain: tuple[str, float, float], text: str) -> None:
     buys, speedup, share = gain
     found = PrecisionGain(name="tensorrt fp16 @1+8", against="tensorrt fp32", batch=8, speedup=speedup,
-                          size_share=share, buys=buys)  # fmt: skip
+                          size_share=share, buys=buys)
     assert text in words.precision_sentence(found)
 
 

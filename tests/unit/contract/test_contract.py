@@ -146,7 +146,7 @@ def test_a_termination_message_keeps_names_and_what_each_ships_for_of_a_whole_la
 def test_an_operator_from_before_mirrors_reads_a_report_without_one() -> None:
     report = QualityReport(metric="cosine", tolerance=0.01)
     assert set(json.loads(report.to_json())) == {
-        "metric", "tolerance", "samples", "total", "requests", "age_seconds", "problem", "version"}  # fmt: skip
+        "metric", "tolerance", "samples", "total", "requests", "age_seconds", "problem", "version"}
     assert QualityReport.from_json(report.to_json()) == report
     mirrored = dataclasses.replace(report, mirrored=2, agreed=1.5, targets=("10.0.0.1:8000",))
     assert QualityReport.from_json(mirrored.to_json()) == mirrored

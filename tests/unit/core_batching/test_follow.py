@@ -16,7 +16,7 @@ from enginewright.core.batching.follow import DWELL, DWELL_LOADS, LOOK, REFUSED,
 from enginewright.core.observed import Spent
 
 SAFE = SafeSet(default=Setting(), curve=((1, 0.004), (8, 0.0042), (16, 0.0044)), max_batch=16, longest_delay_us=4400,
-               load_seconds=1.0)  # fmt: skip
+               load_seconds=1.0)
 TOGETHER = Setting(delay_us=4300, preferred=(8, 16))
 # Eight clients in halves, all together, held back in vain, and one client alone: of one second.
 HALVES = Spent(1.0, 900, 900 * 0.0043, 900 * 0.0041, 225)
@@ -159,7 +159,7 @@ spents = st.none() | st.builds(
     lambda answered, waited, computed, batch: Spent(1.0, answered, answered * waited, answered * computed,
                                                     answered / batch),
     st.floats(0, 2000), st.floats(0, 0.05), st.floats(0.001, 0.05), st.floats(1, 16),
-)  # fmt: skip
+)
 
 
 @given(spent=st.lists(st.tuples(spents, st.integers(1, 40)), min_size=1, max_size=12),

@@ -13,7 +13,7 @@ from enginewright.core.batching.mix import TAIL
 from enginewright.core.observed import Spent
 
 FLAT = SafeSet(default=Setting(), curve=((1, 0.004), (8, 0.0042), (16, 0.0044)), max_batch=16, longest_delay_us=4400,
-               load_seconds=1.0)  # fmt: skip
+               load_seconds=1.0)
 STEEP = replace(FLAT, curve=((1, 0.004), (16, 0.064)), longest_delay_us=64_000)
 LONG = replace(FLAT, default=Setting(delay_us=3000))
 # Two halves of four that wait for one another.
@@ -94,13 +94,13 @@ def test_bursts_may_come_closer_but_not_stay_away(mix: Mix, suits: bool) -> None
 mixes = st.builds(
     lambda computed, waited, batch, inside: Mix(computed + waited, waited, batch, inside),
     st.floats(1e-4, 0.1), st.floats(0, 0.1), st.floats(1, 16), st.floats(0.01, 64),
-)  # fmt: skip
+)
 safes = st.builds(
     lambda flat, delay, objective, longest: replace(
         FLAT, curve=((1, 0.004), (16, 0.004 * flat)), default=Setting(delay_us=delay), objective_seconds=objective,
         longest_delay_us=max(delay, longest)),
     st.floats(1, 16), st.integers(0, 5000), st.none() | st.floats(0.001, 0.1), st.integers(0, 50_000),
-)  # fmt: skip
+)
 
 
 @given(mix=mixes, safe=safes)

@@ -18,7 +18,7 @@ from support.cluster import built, engine
 CURVE = (BatchTime(batch=1, p50_ms=4.0), BatchTime(batch=4, p50_ms=5.0), BatchTime(batch=16, p50_ms=9.0))
 SERVING = ServingChoice(max_batch_size=16, max_queue_delay_us=500, preferred_batch_sizes=(4,), instance_count=1)
 SAFE = SafeSet(default=Setting(delay_us=500), curve=((1, 0.004), (4, 0.005), (16, 0.009)), max_batch=16,
-               longest_delay_us=9000, load_seconds=1.0)  # fmt: skip
+               longest_delay_us=9000, load_seconds=1.0)
 
 
 def record(curve: tuple[BatchTime, ...] = CURVE, serving: ServingChoice | None = SERVING) -> EngineRecord:
@@ -34,7 +34,7 @@ def test_what_shipped_is_the_default_and_the_curve_bounds_the_rest() -> None:
     assert found == SafeSet(
         default=Setting(delay_us=500, preferred=(4,)), curve=((1, 0.004), (4, 0.005), (16, 0.009)), max_batch=16,
         longest_delay_us=18_000, load_seconds=3.0, objective_seconds=0.012, allowed=found.allowed,
-    )  # fmt: skip
+    )
 
 
 def test_a_longer_delay_that_shipped_is_allowed() -> None:

@@ -115,7 +115,7 @@ def test_a_candidate_is_told_that_the_stable_revision_may_have_adapted(adaptive:
     """By what the stable one's pods have, whatever the candidate's will."""
     cluster = serving(batching={"adaptive": adaptive})
     cluster.edit(serving={"podTemplate": {"metadata": {"annotations": {"made": "anew"}}}},
-                 batching={"adaptive": not adaptive})  # fmt: skip
+                 batching={"adaptive": not adaptive})
     asked = []
     for _ in range(20):
         plan = cluster.plan()

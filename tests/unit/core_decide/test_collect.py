@@ -26,7 +26,7 @@ A, B = "a" * 64, "b" * 64
 def record(fingerprint: str = A, *, since: timedelta | None = None, store: str = STORE) -> RecordMark:
     """``since`` before START."""
     return RecordMark(name=f"engine-{fingerprint[:4]}", version="1", fingerprint=fingerprint, store_uri=store,
-                      claim_uid="c", unreferenced=None if since is None else START - since)  # fmt: skip
+                      claim_uid="c", unreferenced=None if since is None else START - since)
 
 
 def job(*engines: str, live: bool = True, succeeded: bool = False, store: str = STORE) -> CollectorJob:
@@ -85,7 +85,7 @@ OLD, NEW, OTHER, CLOUD = (("secret", "old"),), (("secret", "new"),), (("secret",
     ({BUCKET: {CLOUD}}, CLOUD),
     ({BUCKET: {()}}, ()),
 ], ids=["nobody names the bucket", "another prefix", "renamed", "renamed in some", "they differ",
-        "of the same kind first", "an identity in place of a Secret", "the node's own identity"])  # fmt: skip
+        "of the same kind first", "an identity in place of a Secret", "the node's own identity"])
 def test_a_bucket_is_used_as_those_ask_who_name_it_now(asked: dict[str, set[Access]], expected: Access) -> None:
     mark = replace(record(since=9 * DAY, store=BUCKET), access=OLD, claim_uid="")
     now = {uri: frozenset(ways) for uri, ways in asked.items()}
@@ -144,7 +144,7 @@ def test_of_a_bucket_all_namespaces_have_a_say(store: str, fields: dict[str, Any
     "an object has not spoken", "being removed", "wanted while being removed", "one job a store",
     "another store's job", "removed", "removed although wanted: it is built anew", "built anew meanwhile",
     "failed, again next round", "failed, and wanted again",
-])  # fmt: skip
+])
 def test_step_by_step(shelves: Shelves, expected: list[str]) -> None:
     assert told(collect(shelves, CONFIG)) == expected
     assert collect(shelves, replace(CONFIG, collect_engines=False)) == ()
@@ -172,7 +172,7 @@ class World:
 
     def round(self) -> None:
         shelves = Shelves(namespace="n", now=self.now, records=tuple(self.records.values()),
-                          referenced=frozenset(self.referenced), jobs=tuple(self.jobs))  # fmt: skip
+                          referenced=frozenset(self.referenced), jobs=tuple(self.jobs))
         for action in collect(shelves, CONFIG):
             match action:
                 case MarkRecord(name=name, since=since):
@@ -205,7 +205,7 @@ NAMES = ("a" * 64, "b" * 64, "c" * 64)
 EVENTS = st.one_of(
     st.tuples(st.just("want"), st.sampled_from(NAMES)), st.tuples(st.just("leave"), st.sampled_from(NAMES)),
     st.tuples(st.just("wait"), st.floats(0.001, 5.0)), st.tuples(st.sampled_from(["round", "done", "fail"]), st.none()),
-)  # fmt: skip
+)
 
 
 @given(st.lists(EVENTS, max_size=60))

@@ -38,7 +38,7 @@ def test_cost_of_a_replica(summary: dict[str, Any], expected: tuple[float, float
     else:
         throughput = summary["throughput_at_objective"]
         assert found == CostStatus(per_million_inferences=expected[0], currency="EUR", price_per_hour=expected[1],
-                                   throughput=throughput)  # fmt: skip
+                                   throughput=throughput)
 
 
 @given(st.floats(0.001, 1e4), st.floats(0.001, 1e6))

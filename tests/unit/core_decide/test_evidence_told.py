@@ -17,7 +17,7 @@ from support.cluster import Cluster, built, candidate, resolved
     ({"a": (1, 32), "b": (8,)}, "a to batch 1, b to 8, a to 32"),
     ({"a": ()}, None),
     ({}, None),
-])  # fmt: skip
+])
 def test_who_ships_up_to_which_batch(serves: dict[str, tuple[int, ...]], words: str | None) -> None:
     assert shipped_words(candidate(name=name, serves=batches) for name, batches in serves.items()) == words
 

@@ -60,7 +60,7 @@ def test_a_revision_that_does_not_start_is_given_up_for_the_last_good_one(replic
     told = cluster.status["rollout"]
     assert (told["stable"], told["step"], told["rolledBack"]["reason"]) == (first, "RolledBack", "Crashing")
     assert [(entry["revision"], entry["outcome"]) for entry in cluster.status["revisions"]] == [
-        (second, "RolledBack"), (first, "Serving")]  # fmt: skip
+        (second, "RolledBack"), (first, "Serving")]
     assert cluster.log.count("Warning RolledBack") == 1
     assert cluster.status["engine"]["fingerprint"] == cluster.deployments[f"minilm-{first}"].fingerprint
     assert cluster.plan().requeue_after is None
@@ -258,7 +258,7 @@ def test_one_that_serves_with_a_part_of_its_replicas_goes_on() -> None:
         cluster.pods[late] = replace(cluster.pods[late], ready=False, unschedulable="0/3 nodes are available")
         name = f"minilm-{second}"
         cluster.deployments[name] = replace(cluster.deployments[name], progress_deadline_exceeded=True, ready=2,
-                                            available=2)  # fmt: skip
+                                            available=2)
         cluster.operate()
         cluster.endpoint_controller()
         cluster.wait(1)

@@ -33,7 +33,7 @@ def member(name: str, ready: int, throughput: float | None) -> Member:
     ([("gpu", 1, 900.0), ("cpu", 9, 100.0)], 1000, 1800),
     ([("gpu", 9, 900.0), ("cpu", 1, 100.0)], 1000, 8200),
     ([("gpu", 2, 900.0), ("cpu", 2, 800.0)], 3200, 3400),
-])  # fmt: skip
+])
 def test_the_least_capable_replica_is_what_counts(
     classes: list[tuple[str, int, float]], carried: float, whole: float
 ) -> None:
@@ -46,7 +46,7 @@ def test_the_least_capable_replica_is_what_counts(
 @pytest.mark.parametrize("classes", [
     [], [("gpu", 3, 900.0)], [("gpu", 1, 900.0), ("cpu", 0, 100.0)], [("gpu", 1, 900.0), ("cpu", 1, None)],
     [("gpu", 1, 900.0), ("cpu", 1, 0.0)],
-])  # fmt: skip
+])
 def test_nothing_is_said_of_what_is_not_known(classes: list[tuple[str, int, float | None]]) -> None:
     assert balance([member(*one) for one in classes]) is None
 
@@ -66,5 +66,5 @@ def test_ready_says_it_without_a_gateway(gateway: bool) -> None:
     fleet = unequal(**({"gateway": GATEWAY} if gateway else {}))
     said = ("Behind the Service a replica of cpu gets 50 % of the requests and has 10 % of the capacity: it is at its "
             "end when all together get 200 of the 1000 inferences/s that they can do. Through a Gateway "
-            "(spec.rollout.gateway) classes are sent requests by capacity.")  # fmt: skip
+            "(spec.rollout.gateway) classes are sent requests by capacity.")
     assert (said in fleet.condition("Ready")["message"]) != gateway

@@ -60,7 +60,7 @@ def least(fleet: FleetCluster) -> dict[str, str]:
     ([GPU, SLICE, CPU], "gpu", True, {"slice": 4, "cpu": 3}),
     # Twice 300, which one GPU more does.
     ([GPU, {**SLICE, "minReplicas": 2}, CPU], "slice", True, {"gpu": 2, "cpu": 1}),
-])  # fmt: skip
+])
 def test_the_others_have_replicas_enough_before_it_goes(
     classes: list[Mapping[str, Any]], leaves: str, gateway: bool, expected: dict[str, int]
 ) -> None:
@@ -141,7 +141,7 @@ def test_what_the_others_may_not_carry_stays_and_is_said() -> None:
 @pytest.mark.parametrize(("limit", "most"), [
     ({"schedules": [{"name": "always", "start": "0 0 1 1 *", "end": "59 23 31 12 *", "maxReplicas": 3}]}, 3),
     ({"costCeilingPerHour": 10}, 2),
-])  # fmt: skip
+])
 def test_no_more_is_counted_on_than_schedules_and_prices_allow(limit: dict[str, Any], most: int) -> None:
     fleet = ready(GPU, CPU, SLICE, rollout=ROUTED, autoscaling={"maxReplicas": 20, "algorithm": "queue", **limit})
     assert {one.status["autoscaling"]["maxReplicas"] for one in fleet.members.values()} == {most}

@@ -33,7 +33,7 @@ def status(ready: int, throughput: float | None = None) -> Mapping[str, Any]:
     ({"a": status(1, 0), "b": status(1, 900)}, {"a": 50, "b": 50}),
     ({"a": status(0, 900), "b": {}}, {}),
     ({}, {}),
-])  # fmt: skip
+])
 def test_shares(classes: Mapping[str, Mapping[str, Any]], expected: Mapping[str, int]) -> None:
     assert shares(classes) == expected
 

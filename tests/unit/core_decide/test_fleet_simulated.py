@@ -40,7 +40,7 @@ class SimulatedFleet(RuleBasedStateMachine):
     the revisions that an object has served."""
 
     @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1), scaled=st.booleans(),
-                how=st.sampled_from([{"maxSurge": 1}, {"maxSurge": 0}, {"strategy": "Recreate"}]))  # fmt: skip
+                how=st.sampled_from([{"maxSurge": 1}, {"maxSurge": 0}, {"strategy": "Recreate"}]))
     def start(self, slow: set[str], scaled: bool, how: dict[str, Any]) -> None:
         self.rollout = {"analysisSeconds": 0, **how}
         self.fleet = FleetCluster(spec={**FLEET, **(SCALED if scaled else {}), "rollout": self.rollout})

@@ -250,7 +250,7 @@ def test_a_class_that_a_user_pinned_follows_the_next_spec() -> None:
 def new_ones(fleet: FleetCluster, old: dict[str, str]) -> set[str]:
     """Classes with a replica of another revision that answers."""
     return {name for name, member in fleet.members.items()
-            if any(pod.ready and pod.revision != old[name] for pod in member.pods.values())}  # fmt: skip
+            if any(pod.ready and pod.revision != old[name] for pod in member.pods.values())}
 
 
 def test_with_a_replica_to_spare_nobody_waits() -> None:

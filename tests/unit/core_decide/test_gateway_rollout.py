@@ -14,7 +14,7 @@ from enginewright.core.routing import GatewayView
 from support.cluster import SPEC, Cluster, built, deeds
 
 GATEWAY: dict[str, Any] = {
-    "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["grpc.a.example"]}  # fmt: skip
+    "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["grpc.a.example"]}
 NEW = {"engine": {"precision": "fp32"}}
 
 

@@ -121,7 +121,7 @@ def test_what_was_sent_to_others_does_not_count() -> None:
     new = changed(cluster)
     stable = [pod.name for pod in cluster.pods.values() if pod.revision != new]
     cluster.told = {name: QualityReport(metric="cosine", tolerance=0.01, mirrored=500, targets=("10.9.9.9",))
-                    for name in stable}  # fmt: skip
+                    for name in stable}
     for _ in range(25):
         cluster.step()
     assert cluster.status["rollout"]["step"] == "Analysing"
@@ -136,7 +136,7 @@ def test_it_ends_when_the_rollout_is_suspended_or_not_asked_for_any_more() -> No
         changed(cluster)
         cluster.edit(**change)
         assert any(isinstance(action, Delete) and action.name == mirror_name("minilm")
-                   for action in cluster.plan().actions), change  # fmt: skip
+                   for action in cluster.plan().actions), change
 
 
 @pytest.mark.parametrize(("with_source", "with_stable", "kept"), [
@@ -151,7 +151,7 @@ def test_a_candidate_is_not_held_against_answers_that_are_wrong_themselves(
     (stable,) = [pod.name for pod in cluster.pods.values() if pod.revision != new]
     targets = tuple({pod.ip for pod in cluster.pods.values() if pod.revision == new})
     cluster.told = {stable: QualityReport(metric="cosine", tolerance=0.01, samples=400, total=400 * with_source,
-                                          mirrored=400, agreed=400 * with_stable, targets=targets)}  # fmt: skip
+                                          mirrored=400, agreed=400 * with_stable, targets=targets)}
     go(cluster, 100, "True/Complete" if kept else "False/RolledBack")
     assert (cluster.revision == new) == kept
 
@@ -163,7 +163,7 @@ def verdict_on(samples: int, total: float, mirrored_requests: int, agreed: float
     (stable,) = [pod for pod in cluster.pods.values() if pod.revision != new]
     targets = tuple({pod.ip for pod in cluster.pods.values() if pod.revision == new})
     cluster.told = {stable.name: QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=total,
-                                               mirrored=mirrored_requests, agreed=agreed, targets=targets)}  # fmt: skip
+                                               mirrored=mirrored_requests, agreed=agreed, targets=targets)}
     view = cluster.view()
     world = World(obj=view, observed=cluster.observe(), config=cluster.config, spec=good_spec(dict(cluster.spec)),
                   memory=Memory.of(view.status))

@@ -44,12 +44,12 @@ class Fleet(Cluster):
 
 def started(nodes: tuple[NodeView, ...] | None, *, device: str = "NVIDIA H100 80GB HBM3", profile: str = "1g.10gb",
             products: tuple[str, ...] = (H100,), serving: Mapping[str, Any] | None = None,
-            **gpu: Any) -> Fleet:  # fmt: skip
+            **gpu: Any) -> Fleet:
     placement = {"accelerator": "gpu", "gpu": {"products": list(products), **gpu},
-                 **({"mig": {"profile": profile}} if profile else {})}  # fmt: skip
+                 **({"mig": {"profile": profile}} if profile else {})}
     cluster = Fleet(spec={"source": {"uri": "pvc://models/minilm"}, "placement": placement, "serving": serving or {},
                           "rollout": {"analysisSeconds": 0}},
-                    config=OperatorConfig(require_mig_config_state=False), nodes=nodes)  # fmt: skip
+                    config=OperatorConfig(require_mig_config_state=False), nodes=nodes)
     for _ in range(4):
         cluster.operate()
         cluster.finish(resolved(), of="resolve")
@@ -82,7 +82,7 @@ def hosts(cluster: Fleet) -> list[str]:
     pytest.param([node("a", "NVIDIA-H200", count=1, gpu=1), node("b", H100, count=1, gpu=1), node("c", H100, gpu=2)],
                  {"profile": "", "products": ()}, ["b", "c"], id="only what the engine was proven on"),
     pytest.param(seven("a", "p"), {}, [], id="nothing to choose"),
-])  # fmt: skip
+])
 def test_the_best_nodes_are_preferred(objects: list[Mapping[str, Any]], wants: dict[str, Any], best: list[str]) -> None:
     nodes = views_of(objects)
     assert hosts(started(nodes, **wants)) == best

@@ -22,7 +22,7 @@ CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "fai
 SCALES: tuple[dict[str, Any], ...] = (
     {"replicas": 0, "autoscaling": None}, {"replicas": 1, "autoscaling": None}, {"replicas": 3, "autoscaling": None},
     {"replicas": None, "autoscaling": {"minReplicas": 0, "maxReplicas": 2, "scaleToZeroAfterSeconds": 5}},
-    {"replicas": None, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}})  # fmt: skip
+    {"replicas": None, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}})
 # Of passes: longer than any way back takes.
 ALONE = 20
 
@@ -63,7 +63,7 @@ class Walk:
         """And the others do not yet."""
         cluster = self.cluster
         if late := sorted(pod.name for pod in cluster.pods.values() if not pod.ready and pod.revision not in
-                          cluster.broken):  # fmt: skip
+                          cluster.broken):
             cluster.pods[late[0]] = replace(cluster.pods[late[0]], ready=True, phase="Running")
         cluster.deployment_controller()
         cluster.endpoint_controller()
@@ -163,7 +163,7 @@ class Walk:
         for _ in range(ALONE):
             self._pass()
             serves = next((str(entry["revision"]) for entry in cluster.status.get("revisions", ())
-                           if entry["outcome"] == "Serving"), "")  # fmt: skip
+                           if entry["outcome"] == "Serving"), "")
             cluster.settle_jobs()
             if serves:
                 cluster.broken = dict.fromkeys(cluster.replicas().keys() - {serves}, CRASH)
@@ -192,7 +192,7 @@ class Walk:
         """Written apart from the code under test, from the promise."""
         cluster, status = self.cluster, self.cluster.status
         served = {entry["revision"]: entry["outcome"] for entry in status.get("revisions", ())
-                  if entry.get("promotionTime")}  # fmt: skip
+                  if entry.get("promotionTime")}
         nothing_to_lose = not served and not cluster.kept.keys() & cluster.replicas().keys()
         approved = {*self._named(), status.get("rollout", {}).get("approved")}
         for action in plan.actions:
@@ -247,7 +247,7 @@ DEEDS: tuple[Deed, ...] = (
     Walk.finds_no_status, Walk.jobs_end, Walk.time, Walk.anything_crashes,
     Walk.a_replica_goes, Walk.a_new_spec, Walk.promotes_another, Walk.goes_back, Walk.asks_to_retry,
     Walk.suspends_or_resumes,
-)  # fmt: skip
+)
 
 
 @given(rollout=st.sampled_from(({}, {"maxSurge": 0}, {"gateway": GATEWAY})), first=st.booleans(),

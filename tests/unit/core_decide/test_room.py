@@ -104,7 +104,7 @@ def closed(name: str) -> dict[str, Any]:
     pytest.param(placed("3g.40gb"), [node("a", f"{H100}-MIG-3g.40gb", count=2, gpu=2)],
                  "What it needs is free on node a, whose labels are not those asked for: another MIG strategy, or a "
                  "layout that is not finished.", id="another strategy"),
-])  # fmt: skip
+])
 def test_what_is_said(placement: Placement, objects: list[Mapping[str, Any]], said: str) -> None:
     assert say(placement, *objects) == said
     assert say(placement, *reversed(objects)) == said
@@ -191,7 +191,7 @@ def test_the_condition_says_it_after_the_schedulers_words() -> None:
 def test_free_devices_that_the_engine_was_not_proven_on_do_not_count() -> None:
     cluster = waiting({**SPEC, "placement": {"accelerator": "gpu"}}, "NVIDIA H100 80GB HBM3")
     cluster.nodes = views_of([node("a", "NVIDIA-H200", count=1, gpu=1), node("b", H100, count=1, gpu=1),
-                              pod("p", "b", {"nvidia.com/gpu": 1})])  # fmt: skip
+                              pod("p", "b", {"nvidia.com/gpu": 1})])
     cluster.operate()
     assert "There is not enough: 1 of 1 × nvidia.com/gpu" in cluster.condition("RolloutComplete")["message"]
 

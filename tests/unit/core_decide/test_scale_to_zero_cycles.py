@@ -25,7 +25,7 @@ CYCLES = int(os.environ.get("ENGINEWRIGHT_CYCLES", "200"))
 HOLD = 60
 MOST = 1000
 ZERO = {"minReplicas": 0, "maxReplicas": 3, "scaleToZeroAfterSeconds": 5, "holdSeconds": HOLD,
-        "scaleDownStabilizationSeconds": 2}  # fmt: skip
+        "scaleDownStabilizationSeconds": 2}
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Net:
     def __init__(self, seed: int, config: OperatorConfig | None = None) -> None:
         self.luck = random.Random(seed)
         self.cluster = Cluster(spec={**SPEC, "autoscaling": ZERO, "rollout": {"analysisSeconds": 0}},
-                               config=config or OperatorConfig())  # fmt: skip
+                               config=config or OperatorConfig())
         self.front, self.backend = Service(), Service()
         self.ending: dict[str, tuple[PodView, int]] = {}
         self.held: deque[tuple[int, int]] = deque()
@@ -139,7 +139,7 @@ class Net:
     def _sample(self, served: int) -> None:
         ready = sorted(name for name, pod in self.cluster.pods.items() if pod.ready)
         sample = Sample(time=float(self.now), ready=len(ready), pending=dict.fromkeys(ready, 0.0),
-                        arrived=float(served) if ready else None, held=float(len(self.held)))  # fmt: skip
+                        arrived=float(served) if ready else None, held=float(len(self.held)))
         window = self.cluster.signals or SignalWindow(started=float(self.now))
         self.cluster.signals = replace(window, samples=(*window.samples, sample)[-120:])
 

@@ -47,7 +47,7 @@ def live(cluster: Cluster, holds: dict[str, Any], rounds: int = 40) -> list[str]
                 cluster.finish(refused("build", "transient", "OutOfMemory", CUDA), of="build")
             else:
                 cluster.finish(built(objective_met=told, p99_ms=5.0 if told else 30.0, memory_bytes=2 * mig.GIB),
-                               of="build")  # fmt: skip
+                               of="build")
         cluster.controllers()
         cluster.wait(1)
     return order
@@ -62,13 +62,13 @@ def live(cluster: Cluster, holds: dict[str, Any], rounds: int = 40) -> list[str]
     ({"1g.10gb": "memory", "1g.20gb": "memory"}, "3g.40gb", ["1g.10gb", "1g.20gb", "3g.40gb"]),
     ({"1g.10gb": "memory", "1g.20gb": False}, "2g.20gb", ["1g.10gb", "1g.20gb", "2g.20gb"]),
     (dict.fromkeys(NAMES, False), "7g.80gb", NAMES),
-])  # fmt: skip
+])
 def test_the_smallest_that_holds(holds: dict[str, Any], expected: str, built_on: list[str]) -> None:
     cluster = Cluster(spec=SPEC)
     order = live(cluster, holds)
     assert (order, profile(cluster)) == (built_on, expected)
     assert tried(cluster) == {name: "OutOfMemory" if holds[name] == "memory" else "NotMet" for name in built_on
-                              if holds.get(name, True) is not True}  # fmt: skip
+                              if holds.get(name, True) is not True}
     assert cluster.says("Ready") == "True/Serving"
     assert not live(cluster, holds, 10), "nothing is built once more"
     assert len(cluster.replicas()) == 1
@@ -152,7 +152,7 @@ def test_what_misses_and_cannot_start_is_not_waited_for() -> None:
     assert profile(cluster) == "1g.10gb"
     assert cluster.deployments
     cluster.deployments = {name: replace(one, progress_deadline_exceeded=True)
-                           for name, one in cluster.deployments.items()}  # fmt: skip
+                           for name, one in cluster.deployments.items()}
     for _ in range(3):
         cluster.operate()
     assert cluster.running("-build-")

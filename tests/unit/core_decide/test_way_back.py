@@ -67,7 +67,7 @@ def step_is(cluster: Cluster, step: str) -> bool:
 def half_way(stays: int = 2, **rollout: Any) -> tuple[SlowCluster, str, str]:
     """In an expansion that left the stable revision ``stays`` replicas; its name and the candidate's."""
     return canary(lambda cluster, first: step_is(cluster, "Expanding") and cluster.replicas().get(first) == stays,
-                  **{"analysisSeconds": 10, **rollout})  # fmt: skip
+                  **{"analysisSeconds": 10, **rollout})
 
 
 def out_of_time(cluster: SlowCluster, revision: str) -> None:

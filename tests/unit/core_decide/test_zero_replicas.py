@@ -12,10 +12,10 @@ from support.cluster import SPEC, Cluster, deeds
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
 CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
 GATEWAY: dict[str, Any] = {
-    "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["grpc.a.example"]}  # fmt: skip
+    "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["grpc.a.example"]}
 ROLLOUTS: tuple[dict[str, Any], ...] = (
     {"strategy": "Canary"}, {"strategy": "Canary", "maxSurge": 0}, {"strategy": "BlueGreen"},
-    {"strategy": "Canary", "gateway": GATEWAY}, {"strategy": "BlueGreen", "gateway": GATEWAY})  # fmt: skip
+    {"strategy": "Canary", "gateway": GATEWAY}, {"strategy": "BlueGreen", "gateway": GATEWAY})
 
 
 def serving(replicas: int = 2, **rollout: Any) -> Cluster:

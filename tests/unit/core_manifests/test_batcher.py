@@ -65,7 +65,7 @@ def test_the_limit_of_the_installation_counts() -> None:
 def test_one_who_has_no_room_serves_with_model_control_off() -> None:
     children = children_of("bert", {**SOURCE, **CPU, **LIMITED})
     pods = [deployment(children.owner, children.spec, known(children, gib), children.placement, children.config)[
-        "spec"]["template"]["spec"] for gib in (1.1, 0.9)]  # fmt: skip
+        "spec"]["template"]["spec"] for gib in (1.1, 0.9)]
     assert [[one["name"] for one in pod["containers"]] for pod in pods] == [["server"], ["server", "batcher"]]
     assert "--model-control-mode=none" in pods[0]["containers"][0]["args"]
     assert "model-control" not in {volume["name"] for volume in pods[0]["volumes"]}

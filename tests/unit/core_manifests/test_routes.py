@@ -21,7 +21,7 @@ def test_without_grpc_host_names_there_is_no_grpc_route() -> None:
     assert [route["kind"] for route in routes(OWNER, gateway(), {"a": 100})] == ["HTTPRoute"]
     both = routes(OWNER, gateway(grpcHostnames=["b.example"]), {"a": 100})
     assert [(route["kind"], route["spec"]["hostnames"]) for route in both] == [
-        ("HTTPRoute", ["a.example"]), ("GRPCRoute", ["b.example"])]  # fmt: skip
+        ("HTTPRoute", ["a.example"]), ("GRPCRoute", ["b.example"])]
 
 
 def test_a_revision_without_a_share_is_no_backend() -> None:

@@ -26,7 +26,7 @@ from enginewright.core.planner.geometry import (
     slices,
     starts,
     width,
-)  # fmt: skip
+)
 from enginewright.core.planner.pools import pools
 from enginewright.core.planner.selection import boards_after, seat_groups
 from support.fleets import A30, A100, H100, gpu, used
@@ -50,7 +50,7 @@ def test_as_many_of_each_profile_fit_as_nvidia_says(product: str) -> None:
 @pytest.mark.parametrize(("profile", "at", "memory"), [
     ("1g.5gb", (0, 1, 2, 3, 4, 5, 6), 1), ("1g.10gb", (0, 2, 4, 6), 2), ("2g.10gb", (0, 2, 4), 2),
     ("3g.20gb", (0, 4), 4), ("4g.20gb", (0,), 4), ("7g.40gb", (0,), 8),
-])  # fmt: skip
+])
 def test_starts_are_those_of_the_guide(profile: str, at: tuple[int, ...], memory: int) -> None:
     shape = shape_of(A100, profile)
     assert shape is not None

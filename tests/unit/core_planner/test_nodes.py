@@ -35,7 +35,7 @@ def test_boards_that_differ_and_one_without_mig() -> None:
 
 def test_strategy_single() -> None:
     fleet = read(node("a", f"{H100}-MIG-1g.10gb", count=14, gpu=14),
-                 pod("p", "a", {"nvidia.com/gpu": 1}))  # fmt: skip
+                 pod("p", "a", {"nvidia.com/gpu": 1}))
     assert layouts(fleet)[0][0] == "1g.10gb@0*"
     assert list(map(len, layouts(fleet))) == [7, 7]
     assert {gpu.product for gpu in fleet.gpus} == {H100}
@@ -51,7 +51,7 @@ def test_who_runs_takes_the_first_and_keeps_the_board() -> None:
         node("a", H100, count=2, **{"mig-1g.10gb": 14}), node("b", H100, count=2, gpu=2),
         pod("p", "a", {"nvidia.com/mig-1g.10gb": 2}), pod("q", "b", {"nvidia.com/gpu": 1}),
         pod("ended", "b", {"nvidia.com/gpu": 1}, phase="Succeeded"),
-    )  # fmt: skip
+    )
     assert [sum("*" in one for one in layout) for layout in layouts(fleet)] == [2, 0, 0, 0]
     assert [gpu.used_by for gpu in fleet.gpus] == ["", "", "q", ""]
     assert [gpu.layout for gpu in fleet.gpus] == ["kept", "proposal", "kept", "proposal"]
@@ -61,7 +61,7 @@ def test_replicas_that_run_are_counted() -> None:
     labels = {"enginewright.io/model": "m", "app.kubernetes.io/component": "server"}
     built = {"enginewright.io/model": "m", "app.kubernetes.io/component": "build"}
     fleet = read(node("a", H100, count=1, gpu=1), pod("p", "a", {}, labels=labels), pod("q", "a", {}, labels=built),
-                 pod("waits", "", {}, labels=labels))  # fmt: skip
+                 pod("waits", "", {}, labels=labels))
     assert fleet.running == {("default", "m"): 1}
 
 
@@ -90,7 +90,7 @@ def test_nodes_that_take_no_pods_are_left_out() -> None:
      "correct the label"),
     (node("a", H100, gpu="many"),  # type: ignore[arg-type]
      'node a: status.allocatable[nvidia.com/gpu]: is not a number of devices (got "many"); write a number'),
-])  # fmt: skip
+])
 def test_a_node_that_makes_no_sense_is_refused(bad: Mapping[str, Any], said: str) -> None:
     problems = fleet_of([bad])
     assert isinstance(problems, list)

@@ -19,7 +19,7 @@ SERVING = ServingChoice(max_batch_size=32, max_queue_delay_us=500, instance_coun
 
 
 def record(*, curve: tuple[BatchTime, ...] = CURVE, serving: ServingChoice | None = SERVING, **figures: float
-           ) -> EngineRecord:  # fmt: skip
+           ) -> EngineRecord:
     known = engine(**{"throughput": 1200.0, "p50_ms": 30.0, "load_seconds": 4.0, **figures})
     outcome = replace(built(), engine=replace(known, service_curve=curve), serving=serving)
     return EngineRecord(fingerprint="a" * 64, store_claim="store", outcome=outcome)
@@ -27,7 +27,7 @@ def record(*, curve: tuple[BatchTime, ...] = CURVE, serving: ServingChoice | Non
 
 def spec(**autoscaling: object) -> Spec:
     found = parse_spec({**SPEC, "objective": {"latency": {"percentile": 95, "milliseconds": 50}},
-                        "autoscaling": {"maxReplicas": 4, **autoscaling}})  # fmt: skip
+                        "autoscaling": {"maxReplicas": 4, **autoscaling}})
     assert isinstance(found, Spec)
     return found
 

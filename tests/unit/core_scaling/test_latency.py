@@ -95,7 +95,7 @@ COUNTS, SECONDS = st.floats(0, 500), st.floats(0, 1e4)
 
 
 @given(st.lists(st.builds(Spent, st.just(1.0), COUNTS, SECONDS, SECONDS, COUNTS), min_size=2, max_size=200),
-       st.sampled_from([ONE_BY_ONE, BATCHES]))  # fmt: skip
+       st.sampled_from([ONE_BY_ONE, BATCHES]))
 def test_whatever_was_counted_a_share_is_said(spent: list[Spent], capacity: Capacity) -> None:
     said = share(lambda time: spent[time % len(spent)], capacity, len(spent))
     assert 0.05 <= said <= 1.0
@@ -126,7 +126,7 @@ def day(seed: int) -> list[float]:
 def play(speed: float, service: Service, slo: float, *, latency: bool) -> Run:
     measured = Scenario(service=service, slo=slo, max_replicas=40, seed=1)
     true = Scenario(service=Service(seconds=tuple(one / speed for one in service.seconds), pause=service.pause / speed),
-                    slo=slo, max_replicas=40, seed=1)  # fmt: skip
+                    slo=slo, max_replicas=40, seed=1)
     policy = Enginewright(ScaleLimits(max_replicas=40), measured.measured, Parts(latency=latency))
     policy.initial = 14  # so that none is full at first, and known to be slow by that
     return simulate(day(1), policy, true)

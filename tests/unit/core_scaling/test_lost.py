@@ -101,7 +101,7 @@ def test_it_is_what_was_late_in_the_simulator() -> None:
 def fleet() -> Fleet:
     """Half of what a replica can do keeps all but 0.4 % in time."""
     return Fleet(need=lambda rate, _: max(1, math.ceil(rate / 10)), throughput=20.0, cold=20.0, patience=0.2,
-                 late=lambda rate, count: min(1.0, (rate / count / 20) ** 8))  # fmt: skip
+                 late=lambda rate, count: min(1.0, (rate / count / 20) ** 8))
 
 
 def cells(*rates: float) -> list[Interval]:

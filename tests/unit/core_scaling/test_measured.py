@@ -34,13 +34,13 @@ def counted(arrived: Iterable[float | None]) -> list[Interval]:
 def play(
     arrived: Sequence[float | None], capacity: Capacity = ONE_BY_ONE, replicas: int = 1, limits: ScaleLimits = LIMITS,
     queued: float = 0.0,
-) -> list[ScaleDecision]:  # fmt: skip
+) -> list[ScaleDecision]:
     """Decisions after each second; replicas are there at once and the queue is as given."""
     seen = SignalWindow(started=-10_000.0)
     made = []
     for second, came in enumerate(arrived):
         sample = Sample(time=float(second), ready=replicas, arrived=came,
-                        pending={f"r{index}": queued / replicas for index in range(replicas)})  # fmt: skip
+                        pending={f"r{index}": queued / replicas for index in range(replicas)})
         seen = replace(seen, samples=(*seen.samples, sample)[-300:])
         made.append(decide_replicas(seen, replicas, limits, float(second), capacity))
         wishes = (*seen.recommendations, (float(second), made[-1].recommendation))
@@ -85,7 +85,7 @@ CHEAP_ALONE = ((1, 0.004), (2, 0.0065), (4, 0.01))
 ])
 def test_without_an_objective_a_replica_is_given_a_rate_that_its_batches_carry(
     throughput: float, instances: int, curve: tuple[tuple[int, float], ...], queued: float, share: tuple[float, float],
-) -> None:  # fmt: skip
+) -> None:
     capacity = Capacity(throughput=throughput, curve=curve, instances=instances)
     assert share[0] < largest_rate(capacity, capacity.patience(queued)) / throughput < share[1]
 
@@ -125,7 +125,7 @@ def test_a_queue_depth_that_the_user_wrote_is_kept_to(queued: float, asked: int)
     """Nineteen may wait and be in time, but no more than four each are wanted: who asks for more gets it."""
     lax = replace(ONE_BY_ONE, objective_seconds=2.0)
     free, bound = (play([10.0] * 60, lax, limits=replace(LIMITS, bounded=bounded), queued=queued)
-                   for bounded in (False, True))  # fmt: skip
+                   for bounded in (False, True))
     assert free[-1].replicas == 1
     assert bound[-1].replicas == asked
     assert "with 4 queued at most" in bound[-1].message
@@ -313,7 +313,7 @@ def overloaded(does: float, *, seconds: int = 60, inflight: int = 100, most: int
     for second in range(seconds):
         pods = [f"r{index}" for index in range(replicas)]
         window.add(Sample(time=float(second), ready=replicas, pending=dict.fromkeys(pods, inflight / replicas),
-                          arrived=does * replicas, served=dict.fromkeys(pods, does)))  # fmt: skip
+                          arrived=does * replicas, served=dict.fromkeys(pods, does)))
         made = decide_replicas(window.view(), replicas, limits, float(second), capacity)
         window.recommend(float(second), made.recommendation)
         replicas = made.replicas
@@ -355,7 +355,7 @@ def sampled(*served: float | None, queued: float = 5.0, pod: str = "a") -> list[
     """One a second with ``queued`` requests at ``pod``, which was full where it is said what it served."""
     pending = {"a": 0.0, "b": 0.0, pod: queued}
     return [Sample(time=float(at), ready=2, pending=pending, full={} if one is None else {pod: Work(1.0, one)})
-            for at, one in enumerate(served)]  # fmt: skip
+            for at, one in enumerate(served)]
 
 
 @pytest.mark.parametrize(("seconds", "own"), [(1.0, {}), (8.0, {"a": 30.0})])

@@ -64,7 +64,7 @@ class Loop:
             time=self.now, ready=len(ready), arrived=rate, served=served,
             pending={one.name: float(int(one.queue)) for one in ready},
             starting=tuple(self.now - one.made_at for one in self.replicas[len(ready) :]),
-        ))  # fmt: skip
+        ))
         made = decide_replicas(self.window.view(), len(self.replicas), self.limits, self.now, self.capacity)
         self.window.recommend(self.now, made.recommendation)
         self.told.append(made)
@@ -83,12 +83,12 @@ def reversals(counts: list[int]) -> int:
 
 def measured(throughput: float, objective: float) -> Capacity:
     return Capacity(throughput=throughput, curve=((1, 1 / throughput),), objective_seconds=objective,
-                    cold_start_seconds=COLD)  # fmt: skip
+                    cold_start_seconds=COLD)
 
 
 @settings(max_examples=8, deadline=None)
 @given(factor=st.floats(0.5, 1.2), load=st.floats(0.3, 6.0), throughput=st.sampled_from([20.0, 100.0, 800.0]),
-       waits=st.floats(5.0, 40.0))  # fmt: skip
+       waits=st.floats(5.0, 40.0))
 def test_a_constant_load_on_replicas_of_any_speed_settles(
     factor: float, load: float, throughput: float, waits: float
 ) -> None:

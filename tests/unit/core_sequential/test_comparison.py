@@ -64,7 +64,7 @@ def test_one_that_fails_always_is_rolled_back_at_once() -> None:
 
 
 def window(*, seconds: int = 40, slower: float = 1.0, probes: ProbeResults = AGREEING, **candidate: float
-           ) -> SignalWindow:  # fmt: skip
+           ) -> SignalWindow:
     stable = Traffic(requests=20, busy=20 * 5000, queued=1000, replicas=1, p99=9.0)
     mine = replace(stable, busy=slower * stable.busy, **candidate)  # type: ignore[arg-type]
     both = tuple(Round(time=float(time), traffic={"old": stable, "new": mine}) for time in range(seconds))
@@ -75,7 +75,7 @@ def unread(seconds: int, *names: str) -> SignalWindow:
     """As :func:`window`, with no metrics of the revisions ``names``."""
     seen = window(seconds=seconds)
     rounds = (replace(one, traffic={name: part for name, part in one.traffic.items() if name not in names})
-              for one in seen.rounds)  # fmt: skip
+              for one in seen.rounds)
     return replace(seen, rounds=tuple(rounds))
 
 
@@ -116,7 +116,7 @@ def test_what_is_missing_is_said(seen: SignalWindow, question: Question, words: 
         (unread(302, "new", "old"), QUESTION, "60 requests of each are needed"),
         (unread(302, "new"), replace(QUESTION, alone=True), "60 requests are needed"),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_with_all_patience_is_left_to_a_person(
     seen: SignalWindow, question: Question, words: str
 ) -> None:
@@ -188,7 +188,7 @@ def test_a_tail_of_the_last_minute_is_looked_at_once_a_minute() -> None:
     assert compare(window(p99=20.0, seconds=10 * 60), QUESTION).verdict == "good", "nine minutes that count"
     slow_start = window(seconds=LONG)
     first = tuple(replace(one, traffic={**one.traffic, "new": replace(one.traffic["new"], p99=200.0)})
-                  for one in slow_start.rounds[:60])  # fmt: skip
+                  for one in slow_start.rounds[:60])
     assert compare(replace(slow_start, rounds=first + slow_start.rounds[60:]), QUESTION).verdict == "good"
 
 
@@ -196,7 +196,7 @@ def test_a_tail_of_the_last_minute_is_looked_at_once_a_minute() -> None:
     (164, 300, "good"),
     (165, 300, "open"),
     (165, LONG, "good"),
-])  # fmt: skip
+])
 def test_an_analysis_that_may_take_so_long_waits_for_tails(watched: int, seconds: int, verdict: str) -> None:
     limits = Limits(watched=watched, patience=1500)
     answer = compare(window(seconds=seconds), replace(QUESTION, limits=limits))
@@ -204,7 +204,7 @@ def test_an_analysis_that_may_take_so_long_waits_for_tails(watched: int, seconds
     assert ("its p99 is being compared, once a minute" in answer.message) == (verdict == "open")
     bare = window(seconds=seconds)
     rounds = tuple(replace(one, traffic={name: replace(part, p99=None) for name, part in one.traffic.items()})
-                   for one in bare.rounds)  # fmt: skip
+                   for one in bare.rounds)
     assert compare(replace(bare, rounds=rounds), replace(QUESTION, limits=limits)).verdict == "good", "not exported"
     impatient = replace(limits, patience=seconds - 1)
     assert compare(window(seconds=seconds), replace(QUESTION, limits=impatient)).verdict == "good"
@@ -230,7 +230,7 @@ def minute_tails(
 @pytest.mark.study
 @pytest.mark.parametrize(("rate", "slower", "cold", "refused"), [
     (2, 1.0, 0, 0), (2, 1.0, 2, 0), (5, 1.0, 5, 0), (5, 2.0, 5, 30),
-])  # fmt: skip
+])
 def test_tails_of_equal_revisions_are_told_from_slow_ones(rate: int, slower: float, cold: int, refused: int) -> None:
     """Thirty runs of 25 minutes, as long as an analysis may take."""
     answers = []
@@ -272,7 +272,7 @@ def test_out_of_patience_the_better_guess_decides() -> None:
         Round(time=float(time), traffic={"old": stable, "new": replace(
             stable, busy=100_000 * math.exp(spread * (1 if time // 8 % 2 else -1)))})
         for time in range(64)
-    )  # fmt: skip
+    )
     seen = SignalWindow(started=0, analysis="k", rounds=both, probes=AGREEING)
     assert compare(seen, asked(patience=100)).verdict == "open"
     assert compare(seen, asked(patience=60)).verdict == "good"
@@ -283,7 +283,7 @@ def test_out_of_patience_the_better_guess_decides() -> None:
 def test_few_samples_are_not_promoted_by_patience() -> None:
     seen = window(seconds=400)
     thin = tuple(replace(one, traffic={name: Traffic(requests=0.1, busy=500, replicas=1) for name in one.traffic})
-                 for one in seen.rounds)  # fmt: skip
+                 for one in seen.rounds)
     assert compare(replace(seen, rounds=thin), QUESTION).verdict == "open"
 
 
@@ -364,5 +364,5 @@ def test_rounds_are_what_the_load_says() -> None:
     """The generator itself: a mean ratio near the one that was asked for."""
     seen = list(rounds(Load(slower=2.0, replicas=3, tail=0.5), 5, 400))
     mine, theirs = (sum(one.traffic[name].busy for one in seen) / sum(one.traffic[name].requests for one in seen)
-                    for name in ("new", "old"))  # fmt: skip
+                    for name in ("new", "old"))
     assert mine / theirs == pytest.approx(2.0, rel=0.1)

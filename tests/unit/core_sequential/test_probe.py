@@ -63,13 +63,13 @@ def test_what_cannot_be_made_up_is_said(metadata: dict[str, Any], words: str) ->
 def answer(*outputs: tuple[str, str, list[int], bytes]) -> tuple[bytes, int]:
     head = json.dumps({"outputs": [
         {"name": name, "datatype": kind, "shape": shape, "parameters": {"binary_data_size": len(raw)}}
-        for name, kind, shape, raw in outputs]}).encode()  # fmt: skip
+        for name, kind, shape, raw in outputs]}).encode()
     return head + b"".join(raw for *_, raw in outputs), len(head)
 
 
 def test_binary_answers_are_read() -> None:
     found = read_answer(*answer(("y", "FP32", [2], struct.pack("<2f", 1, 2)), ("b", "BF16", [1], b"\x80\x3f"),
-                                ("t", "BYTES", [1], b"\x01\0\0\0a")))  # fmt: skip
+                                ("t", "BYTES", [1], b"\x01\0\0\0a")))
     assert found == {"y": Tensor((2,), (1.0, 2.0)), "b": Tensor((1,), (1.0,)), "t": Tensor((1,), ())}
 
 
@@ -94,7 +94,7 @@ def test_an_answer_is_like_itself(values: list[float]) -> None:
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3), st.lists(st.floats(-1e300, 1e300), min_size=3,
-                                                                             max_size=3))  # fmt: skip
+                                                                             max_size=3))
 def test_cosine_is_between_minus_one_and_one(first: list[float], second: list[float]) -> None:
     found = match(one(*first), one(*second), same_model=True)
     assert found.similarity is not None

@@ -124,7 +124,7 @@ def test_the_sums_are_those_of_all_rounds_together(rounds: tuple[Round, ...], lo
     mirrored = plain_doubt([(other, one) for one, other in pairs], mine)
     assert found.cure == (not alone and mirrored >= -math.log(ALPHA))
     tails = [(one.time, one.traffic["new"].p99, one.traffic["old"].p99) for one in rounds
-             if {"new", "old"} <= set(one.traffic)]  # fmt: skip
+             if {"new", "old"} <= set(one.traffic)]
     known, due = [], None
     for time, one, other in tails:
         if one and other:

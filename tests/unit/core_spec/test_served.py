@@ -18,7 +18,7 @@ def published(schema: dict[str, Any]) -> dict[str, Any]:
     return {"components": {"schemas": {
         "list": {"x-kubernetes-group-version-kind": [others]},
         "one": {**schema, "x-kubernetes-group-version-kind": [kind]},
-    }}}  # fmt: skip
+    }}}
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_crd_of_this_release_lacks_nothing(schema: dict[str, Any]) -> None:
     ("spec.engine", "precision", "spec.engine.precision"),
     ("status", "fingerprint", "status.fingerprint"),
     ("status.candidates.[]", "verdict", "status.candidates[].verdict"),
-])  # fmt: skip
+])
 def test_what_is_missing_is_named(schema: dict[str, Any], parent: str, name: str, said: str) -> None:
     del below(schema, parent)["properties"][name]
     assert missing_fields(published(schema)) == (said,)

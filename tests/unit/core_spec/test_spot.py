@@ -35,7 +35,7 @@ def says(pod: dict[str, Any]) -> tuple[set[str], set[str], set[str]]:
     """Keys of spot labels that are required, preferred and tolerated."""
     node = pod.get("affinity", {}).get("nodeAffinity", {})
     required = {one["key"] for term in node.get(REQUIRED, {}).get("nodeSelectorTerms", ())
-                for one in term["matchExpressions"]}  # fmt: skip
+                for one in term["matchExpressions"]}
     preferred = {one["key"] for term in node.get(PREFERRED, ()) for one in term["preference"]["matchExpressions"]}
     tolerated = {one.get("key", "") for one in pod.get("tolerations", ())}
     known = set(SPOT_LABELS)
@@ -53,7 +53,7 @@ ALL = set(SPOT_LABELS)
     ({"builds": "Require"}, (ALL, set(), ALL), NONE),
     ({"replicas": "Prefer"}, NONE, (set(), ALL, ALL)),
     ({"builds": "Prefer", "replicas": "Require"}, (set(), ALL, ALL), (ALL, set(), ALL)),
-])  # fmt: skip
+])
 def test_builds_and_replicas_each_by_their_own_wish(
     spot: dict[str, str] | None, build: object, serving: object
 ) -> None:
@@ -88,7 +88,7 @@ def test_a_node_is_taken_if_it_was_before_and_is_spot(
 ) -> None:
     affinity = {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in term]}
-        for term in before]} if before else None  # fmt: skip
+        for term in before]} if before else None
     placement = Placement(node_affinity=affinity)
 
     def takes(one: Placement) -> bool:

@@ -52,7 +52,7 @@ NEVER_OF_A_READY_THAT_IS_FALSE = {
 
 def model(status: dict[str, Any] | None, *, generation: int = 2, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "minilm", "generation": generation}, "spec": spec,
-            **({"status": status} if status is not None else {})}  # fmt: skip
+            **({"status": status} if status is not None else {})}
 
 
 def ready(status: str, reason: str, *, observed: int = 2) -> dict[str, Any]:

@@ -58,14 +58,14 @@ def test_the_first_write_of_so_many_replicas_counts() -> None:
 def test_a_breach_without_an_answer_is_told() -> None:
     found = figures([0.5, 1.5, 3.0, float("inf")])
     assert found == {"breaches": 4, "without_answer": 1, "within_2_s": 2,
-                     "seconds_to_scale": {"p50": 1.5, "p95": 3.0, "max": 3.0}}  # fmt: skip
+                     "seconds_to_scale": {"p50": 1.5, "p95": 3.0, "max": 3.0}}
     assert figures([float("inf")])["seconds_to_scale"]["max"] is None
 
 
 GOOD: dict[str, Any] = {
     "act": "a", "breaches": 50, "within_2_s": 50, "operator_peak_mib": 200.0, "hostile": {},
     "lease": {"holders": 1, "longest_since_renewal_seconds": 2.0},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("change", "said"), [
@@ -73,13 +73,13 @@ GOOD: dict[str, Any] = {
     ({"within_2_s": 48}, ["a: 2 of 50 breaches were not answered within 2 s"]),
     ({"operator_peak_mib": 600.0}, ["a: the operator took 600.0 MiB of 512Mi"]),
     ({"hostile": {"redirects_followed": 3}}, ["a: 3 redirects were followed"]),
-])  # fmt: skip
+])
 def test_every_bound_that_broke_is_told(change: dict[str, Any], said: list[str]) -> None:
     assert _broken({**GOOD, **change}, "512Mi") == said
 
 
 @pytest.mark.parametrize("lease", [{"holders": 2, "longest_since_renewal_seconds": 2.0},
                                    {"holders": 0, "longest_since_renewal_seconds": 0.0},
-                                   {"holders": 1, "longest_since_renewal_seconds": 10.5}])  # fmt: skip
+                                   {"holders": 1, "longest_since_renewal_seconds": 10.5}])
 def test_a_lease_that_was_not_held_is_told(lease: dict[str, Any]) -> None:
     assert "the Lease was not held throughout" in "".join(_broken({**GOOD, "lease": lease}, "512Mi"))

@@ -56,5 +56,5 @@ def test_clients_that_stall_do_not_make_the_tail_longer() -> None:
     within = safe("cpu", DEFAULTS["0"])
     phase = [kinds(ALONE, max(STALLS))["crowd 12"](1800.0)]
     still, ours = (percentile(play(phase, Replica(within, within.default, seed=2), rule, seed=2).latencies[0])
-                   for rule in (None, Follower(within)))  # fmt: skip
+                   for rule in (None, Follower(within)))
     assert ours < 1.05 * still

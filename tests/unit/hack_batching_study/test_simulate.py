@@ -21,7 +21,7 @@ from enginewright_builder.triton.model_config import parse_text
 SETTINGS = [
     Setting(), Setting(delay_us=9000), Setting(delay_us=30_000), Setting(delay_us=20_000, preferred=(4, 16)),
     Setting(preferred=(4, 8)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
@@ -32,7 +32,7 @@ def test_it_batches_as_the_simulator_does(kind: str, instances: int, setting: Se
     phase = kinds(ALONE)[kind](60.0)
     arrivals = list(itertools.takewhile(lambda time: time < 60.0, phase.arrivals(7000)))
     service = Service(seconds=(0.0, *(within.seconds(batch) for batch in range(1, 17))), instances=instances,
-                      preferred=setting.preferred, queue_delay=setting.delay_us / 1e6)  # fmt: skip
+                      preferred=setting.preferred, queue_delay=setting.delay_us / 1e6)
     ledger = Ledger(1e6)
     other = Simulated("replica", service, ledger, 0.0, 0.0)
     other.queue.extend(arrivals)
@@ -82,7 +82,7 @@ def test_one_kind_after_another_is_no_worse_off_than_with_what_shipped() -> None
     phases = [made[kind](900.0) for kind in ("crowd 4", "fans of 8", "crowd 12", "crowd 8", "lone", "stream")]
     within = safe("idle device", Setting())
     base, followed = (play(phases, Replica(within, Setting(), seed=1), rule, seed=1).latencies
-                      for rule in (None, Follower(within)))  # fmt: skip
+                      for rule in (None, Follower(within)))
     ratios = [percentile(mine) / percentile(theirs) for mine, theirs in zip(followed, base, strict=True)]
     assert max(ratios) <= 1.05
     assert sum(ratios) / len(ratios) < 1.0
@@ -93,7 +93,7 @@ def test_lone_requests_do_not_wait_out_a_delay_that_shipped() -> None:
     long = Setting(delay_us=30_000)
     phase, within = kinds(ALONE)["lone"](1800.0), safe("cpu", long)
     base, followed = (play([phase], Replica(within, long, seed=1), rule, seed=1).latencies[0]
-                      for rule in (None, Follower(within)))  # fmt: skip
+                      for rule in (None, Follower(within)))
     assert sum(followed) < 0.75 * sum(base)
     assert percentile(followed) <= 1.02 * percentile(base)
 
@@ -101,10 +101,10 @@ def test_lone_requests_do_not_wait_out_a_delay_that_shipped() -> None:
 def test_ratios_below_one_are_in_favour() -> None:
     def row(arm: str, p99: float) -> dict[str, object]:
         return {"curve": "cpu", "seed": 1, "arm": arm, "phases": ["a"], "changes": 2, "mean_ms": p99 / 2, "p99_ms": p99,
-                "phases_p99_ms": [p99]}  # fmt: skip
+                "phases_p99_ms": [p99]}
 
     found = summary([row("fixed 0 µs", 100.0), row("fixed 9000 µs", 80.0), row("follows from 0 µs", 60.0),
-                     row("follows from 9000 µs", 72.0)])  # fmt: skip
+                     row("follows from 9000 µs", 72.0)])
     assert [one["default"] for one in found] == ["0 µs", "9000 µs"]
     assert [one["p99_over_default"] for one in found] == pytest.approx([0.6, 0.9])
     assert found[0]["best_fixed"] == "fixed 9000 µs"
@@ -124,7 +124,7 @@ def test_pieces_are_held_against_the_default_of_their_own_round() -> None:
     """The machine was twice as slow in the second round."""
     default, other = Setting(), Setting(delay_us=100)
     pieces = {("a", setting, number): Calls([seconds * (number + 1)] * 10)
-              for setting, seconds in ((default, 0.02), (other, 0.01)) for number in range(2)}  # fmt: skip
+              for setting, seconds in ((default, 0.02), (other, 0.01)) for number in range(2)}
     found = table(pieces, default)
     assert found["a"]["100 µs"]["p99_over_default"] == pytest.approx(0.5)
     assert found["a"]["0 µs"]["p99_ms"] == pytest.approx(30.0)

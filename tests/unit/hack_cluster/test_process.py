@@ -21,7 +21,7 @@ SLEEP = (sys.executable, "-c", "import signal; print('up', end='', flush=True); 
 STUBBORN = (
     sys.executable, "-c",
     "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', end='', flush=True); signal.pause()",
-)  # fmt: skip
+)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def test_how_a_candidate_ended(
 ) -> None:
     conditions = [{"type": "Ready", "status": ready}, {"type": "RolloutComplete", "reason": reason, "message": "m"}]
     model = {"metadata": {"generation": 1}, "status": {
-        "observedGeneration": 1, "conditions": conditions, "engine": {"fingerprint": fingerprint}}}  # fmt: skip
+        "observedGeneration": 1, "conditions": conditions, "engine": {"fingerprint": fingerprint}}}
 
     class Corner:
         def model(self) -> dict[str, Any]:

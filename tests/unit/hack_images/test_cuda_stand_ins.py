@@ -60,7 +60,7 @@ def test_a_library_loads_with_stand_ins_and_not_without(packages: Path) -> None:
     assert "cannot open shared object file" in load(packages, "pass").stderr
     done = subprocess.run(
         [SCRIPT, packages, packages / "torch" / "lib"], capture_output=True, text=True, check=True
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines() == ["libplain.so.2: 1 symbols", "libversioned.so.1: 1 symbols"]
     assert load(packages, "print('loaded')").stdout == "loaded\n"
 

@@ -35,7 +35,7 @@ REQUIRED = ["selector", "uri", "sha256", "bin"]
 PLATFORM = {"type": "object", "additionalProperties": False, "required": REQUIRED, "properties": {
     "selector": SELECTOR, "uri": {"type": "string", "pattern": r"^https://.*\.(tar\.gz|zip)$"},
     "sha256": {"type": "string", "pattern": "^[a-f0-9]{64}$"}, "bin": TEXT,
-    "files": {"type": "array", "minItems": 1}}}  # fmt: skip
+    "files": {"type": "array", "minItems": 1}}}
 SCHEMA = {
     "type": "object", "additionalProperties": False, "required": ["apiVersion", "kind", "metadata", "spec"],
     "properties": {
@@ -53,7 +53,7 @@ SCHEMA = {
             },
         },
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_what_krew_links_to_starts_the_plugin_beside_it(tmp_path: Path) -> None:
 
     def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run([path / "kubectl-optimisedmodel", "explain", "minilm"], env=environment, text=True,
-                              capture_output=True, timeout=60, check=False)  # fmt: skip
+                              capture_output=True, timeout=60, check=False)
 
     assert run(dict(os.environ)).stdout == "here explain minilm\n"
     (path / "python3").write_text("#!/bin/sh\nexit 1\n")

@@ -36,9 +36,9 @@ def test_a_simulated_replica_answers_in_the_order_of_the_arrivals() -> None:
     ([0, 1], 1, {0}, [{1}]),
     ([0, 1, 2, 3, 4], 2, {0}, [{1, 2}, {3, 4}]),
     ([0, 1], 2, {0, 1}, [{0, 1}, {0, 1}]),
-])  # fmt: skip
+])
 def test_replicas_have_cores_of_their_own_where_there_are_enough(cores: list[int], replicas: int, client: set[int],
-                                                                each: list[set[int]]) -> None:  # fmt: skip
+                                                                each: list[set[int]]) -> None:
     found = places(cores, replicas)
     assert (set(found.client), [set(one) for one in found.replicas]) == (client, each)
 
@@ -56,7 +56,7 @@ def test_the_pace_is_what_the_same_batches_took_by_what_was_measured() -> None:
 
 def test_times_are_those_between_two_measurements() -> None:
     one, other = (Service(seconds=(0.0, time), wake=time / 10, transport=time / 100, queue_delay=0.5)
-                  for time in (1.0, 3.0))  # fmt: skip
+                  for time in (1.0, 3.0))
     found = compare.between(one, other)
     assert (*found.seconds, found.wake, found.transport, found.queue_delay) == pytest.approx((0.0, 2.0, 0.2, 0.02, 0.5))
 

@@ -26,7 +26,7 @@ from scaling_study.tuning import TUNING
 
 def figures(late: int, seconds: float, reversals: int = 2) -> Figures:
     return Figures(requests=1000, slo_violations=late, violation_rate=late / 1000, replica_seconds=seconds, p50_ms=1.0,
-                   p99_ms=2.0, reversals=reversals)  # fmt: skip
+                   p99_ms=2.0, reversals=reversals)
 
 
 def test_rows_are_means_over_seeds_and_costs_are_told_against_the_one_named() -> None:
@@ -121,7 +121,7 @@ def test_the_rate_of_the_last_seconds_asks_for_what_the_formula_says_and_holds_i
     capacity = Capacity(throughput=20.0, objective_seconds=0.1, cold_start_seconds=20.0)
     rule = Trailing(2, 3, capacity, 50)
     asked = [rule.decide(Seen(time=float(time), desired=1, pending={}, inflight=0, arrived=came))
-             for time, came in enumerate([500, 40, 40, 0, 0, 0, 0, 0])]  # fmt: skip
+             for time, came in enumerate([500, 40, 40, 0, 0, 0, 0, 0])]
     high, half = needed(40.0, capacity, 50), needed(20.0, capacity, 50)
     assert 1 < half < high < 50
     assert asked == [1, high, high, high, high, high, half, 1]
@@ -145,7 +145,7 @@ def test_who_foresees_all_starts_replicas_a_cold_start_ahead() -> None:
         for percentile in (90.0, 99.9)
     )
     asked = [[plan.decide(Seen(time=float(time), desired=1, pending={}, inflight=0, arrived=0))
-              for time in range(300)] for plan in (few, many)]  # fmt: skip
+              for time in range(300)] for plan in (few, many)]
     for made in asked:  # from second 200 on 25 times as many come
         assert max(made[:170]) < min(made[180:]) <= 20
     assert max(asked[0]) < max(asked[1])

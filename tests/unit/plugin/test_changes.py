@@ -26,7 +26,7 @@ def manifest(**spec: Any) -> dict[str, Any]:
      "no build: the same engine in new pods, rolled out by Canary"),
     ({"autoscaling": {"maxReplicas": 9}}, "no build and no new revision: it takes effect at once"),
     ({"replicas": 7}, "no build and no new revision: it takes effect at once"),
-])  # fmt: skip
+])
 def test_the_effect_is_the_operators_own_verdict(change: dict[str, Any], effect: str) -> None:
     assert difference(manifest(), manifest(**change)).effect == effect
 
@@ -36,7 +36,7 @@ def test_the_effect_is_the_operators_own_verdict(change: dict[str, Any], effect:
      "another engine: built unless the store has it, then rolled out by Canary"),
     ({"minReplicas": 3}, "no build and no new revision: it takes effect at once"),
     ({"nodeSelector": {"pool": "a"}}, "no build: the same engine in new pods, rolled out by Canary"),
-])  # fmt: skip
+])
 def test_of_a_fleet_each_class_counts(changed: dict[str, Any], effect: str) -> None:
     cpu = {"name": "cpu", "accelerator": "cpu"}
     gpu = {"name": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}

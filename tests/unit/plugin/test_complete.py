@@ -20,7 +20,7 @@ from enginewright.plugin.complete import main, suggest
     (["explain", "minilm", ""], ":4\n"),
     (["top", ""], ":4\n"),
     (["explain", "-n", ""], ":4\n"),
-])  # fmt: skip
+])
 def test_words(words: list[str], printed: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out == printed

@@ -36,9 +36,9 @@ def steps(found: dict[str, Any]) -> list[tuple[str, float]]:
          "1 replica as of 2026-11-22 11:00:00 UTC: the autoscaler's last 2 changes are below, newest first"),
         (model(None, HALF), [("10:28", 3), ("10:30", 2), ("11:00", 2)], "10:28", "last change is below"),
     ],
-)  # fmt: skip
+)
 def test_replicas_follow_from_decisions(obj: dict[str, Any], drawn: list[tuple[str, float]], start: str,
-                                        words: str) -> None:  # fmt: skip
+                                        words: str) -> None:
     found = history(obj, NOW)
     assert steps(found) == drawn
     assert (found["from"][11:16], found["to"]) == (start, "2026-11-22T11:00:00Z")

@@ -11,7 +11,7 @@ from enginewright.plugin.wishes import WishError, retry
 
 FAILURE = {"reason": "StoreFull", "message": "No space is left."}
 GIVEN_UP = {"revision": "0a1b2c3d", "reason": "ReplicasNotReady", "message": "It never started.",
-            "time": "2026-11-21T12:00:00Z"}  # fmt: skip
+            "time": "2026-11-21T12:00:00Z"}
 ROW = {"name": "big", "model": "minilm-big", "ready": "False", "reason": "BuildFailed"}
 
 

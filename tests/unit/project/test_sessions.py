@@ -63,14 +63,14 @@ def _library(node: ast.expr, libraries: dict[str, str]) -> str:
 
 def test_only_files_that_are_known_make_clients() -> None:
     found = {str(path.relative_to(ROOT)): names for path in SOURCES
-             if (names := set(clients_in(ast.parse(path.read_text()))))}  # fmt: skip
+             if (names := set(clients_in(ast.parse(path.read_text()))))}
     assert found == ALLOWED
 
 
 def test_redirects_are_asked_for_in_one_place_only() -> None:
     asking = [str(path.relative_to(ROOT)) for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))
               if isinstance(node, ast.keyword) and node.arg in ("follow_redirects", "allow_redirects")
-              and not (isinstance(node.value, ast.Constant) and node.value.value is False)]  # fmt: skip
+              and not (isinstance(node.value, ast.Constant) and node.value.value is False)]
     assert asking == ["builders/enginewright_builder/sources/https.py"]
 
 

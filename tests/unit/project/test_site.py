@@ -42,7 +42,7 @@ def blocks(language: str) -> Iterator[tuple[Path, str]]:
 def test_the_site_builds_and_no_link_is_dead(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True,
-                          text=True, timeout=120, check=False)  # fmt: skip
+                          text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     shown = (tmp_path / "site" / "user-guide.html").read_text()
     assert 'href="examples/cpu.yaml"' in shown
@@ -162,4 +162,4 @@ def test_every_page_is_in_the_navigation_or_left_out_on_purpose() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     assert "omitted_files: warn" in text
     assert re.findall(r"^  /.*", text.partition("not_in_nav")[2].partition("\nnav:")[0], re.MULTILINE) == [
-        "  /adr/0*.md", "  /benchmarks/*.md", "  /examples/", "  /charts/"]  # fmt: skip
+        "  /adr/0*.md", "  /benchmarks/*.md", "  /examples/", "  /charts/"]

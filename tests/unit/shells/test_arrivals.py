@@ -9,14 +9,14 @@ from enginewright.observe.arrivals import Arrivals, Growth
 
 
 def metrics(answered: float, queued: float = 0.0, failed: float = 0.0, executed: float = 0.0, waited: float = 0.0,
-            batches: float = 0.0) -> ReplicaMetrics:  # fmt: skip
+            batches: float = 0.0) -> ReplicaMetrics:
     return ReplicaMetrics(pending={"m": queued}, successes={"m": answered}, failures={"REJECTED": failed},
-                          busy=(executed + waited) * 1e6, queued_for=waited * 1e6, executions=batches)  # fmt: skip
+                          busy=(executed + waited) * 1e6, queued_for=waited * 1e6, executions=batches)
 
 
 def took(growth: Growth) -> dict[str, tuple[float, ...]]:
     return {name: (one.seconds, one.answered, one.waited, one.computed, one.executions)
-            for name, one in growth.spent.items()}  # fmt: skip
+            for name, one in growth.spent.items()}
 
 
 def test_what_was_answered_and_what_the_queue_grew_by_came() -> None:

@@ -18,7 +18,7 @@ def status(value: str, reason: str) -> dict[str, object]:
 
 def ready(registry: CollectorRegistry, value: str, reason: str) -> float | None:
     return registry.get_sample_value(
-        "enginewright_condition", {**OF_IT, "type": "Ready", "status": value, "reason": reason})  # fmt: skip
+        "enginewright_condition", {**OF_IT, "type": "Ready", "status": value, "reason": reason})
 
 
 def cost(registry: CollectorRegistry) -> float | None:

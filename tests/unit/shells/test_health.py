@@ -30,7 +30,7 @@ class Process:
 
     def __post_init__(self) -> None:
         self.health = Health(watching=lambda: self.watching, oldest_pass=lambda: self.oldest,
-                             last_resync=lambda: self.resync, limits=LIMITS, clock=lambda: self.now)  # fmt: skip
+                             last_resync=lambda: self.resync, limits=LIMITS, clock=lambda: self.now)
 
 
 def test_idle_is_healthy() -> None:

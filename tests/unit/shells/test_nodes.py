@@ -56,7 +56,7 @@ def reader(*objects: Object, error: ClientError | None = None) -> tuple[NodeRead
 
 FLEET = (node("b", H100, count=1, **{"mig-1g.10gb": 7}), node("a", H100, count=1, gpu=1), node("cpu", ""),
          pod("p", "b", {"nvidia.com/mig-1g.10gb": 2}), pod("q", "cpu", {}),
-         pod("done", "b", {"nvidia.com/mig-1g.10gb": 1}, phase="Succeeded"))  # fmt: skip
+         pod("done", "b", {"nvidia.com/mig-1g.10gb": 1}, phase="Succeeded"))
 
 
 async def test_only_nodes_with_known_gpus_and_who_runs_there() -> None:
@@ -117,14 +117,14 @@ def spec(**placement: Any) -> Spec:
 
 def view(**status: Any) -> ObjectView:
     return ObjectView(name="m", namespace="n", uid="u", generation=1, resource_version="1", deleting=False,
-                      annotations={}, spec={}, status=status)  # fmt: skip
+                      annotations={}, spec={}, status=status)
 
 
 WAITING = PodView(name="p", phase="Pending", unschedulable="0/1 nodes are available")
 QUIET = Observed(now=NOW)
 BUILT = replace(QUIET, records={FINGERPRINT: cast(Any, None)})
 DEPLOYED = DeploymentView(name="m-1", uid="u", revision="1", fingerprint=FINGERPRINT, generation=1,
-                          observed_generation=1, created=NOW, spec_replicas=1)  # fmt: skip
+                          observed_generation=1, created=NOW, spec_replicas=1)
 
 
 @pytest.mark.parametrize(("asks", "seen", "use"), [
@@ -138,6 +138,6 @@ DEPLOYED = DeploymentView(name="m-1", uid="u", revision="1", fingerprint=FINGERP
     pytest.param(spec(mig={"profile": "3g.40gb", "dra": {"deviceClassName": "mig.nvidia.com"}}),
                  replace(QUIET, pods=(WAITING,)), False, id="claimed devices"),
     pytest.param(None, replace(QUIET, pods=(WAITING,)), False, id="a spec that makes no sense"),
-])  # fmt: skip
+])
 def test_when_nodes_are_of_use(asks: Spec | None, seen: Observed, use: bool) -> None:
     assert wanted(asks, view(fingerprint=FINGERPRINT), seen) is use

@@ -51,7 +51,7 @@ class Pass:
 
 def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True, plan: Plan | None = None,
              error: type[ClientError] | None = TransientError,
-             later: Callable[[ObjectView], ObjectView | None] = lambda view: view) -> Pass:  # fmt: skip
+             later: Callable[[ObjectView], ObjectView | None] = lambda view: view) -> Pass:
     """A pass whose actions fail with ``error`` where ``fails`` says so; None where nothing is to be tried. ``later`` is
     what the object is once its children were read."""
     came = Pass([], {}, [])
@@ -166,7 +166,7 @@ def test_a_deployment_that_another_one_was_made_in_place_of_is_nothing_to_tell()
 
 @pytest.mark.parametrize("later", [
     lambda view: replace(view, deleting=True), lambda _: None, lambda view: replace(view, uid="of another"),
-], ids=["deleting", "gone", "made again"])  # fmt: skip
+], ids=["deleting", "gone", "made again"])
 def test_nothing_is_done_for_an_object_that_goes_while_its_children_are_read(
     later: Callable[[ObjectView], ObjectView | None]
 ) -> None:

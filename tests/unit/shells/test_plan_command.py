@@ -18,7 +18,7 @@ from support.nodes import node, pod
 def model(name: str, replicas: int = 1, profile: str = "", **placement: Any) -> dict[str, Any]:
     where = {"gpu": {"products": [H100]}, **({"mig": {"profile": profile}} if profile else {}), **placement}
     return {"apiVersion": "enginewright.io/v1alpha1", "kind": "OptimisedModel", "metadata": {"name": name},
-            "spec": {"source": {"uri": "pvc://models/m"}, "placement": where, "replicas": replicas}}  # fmt: skip
+            "spec": {"source": {"uri": "pvc://models/m"}, "placement": where, "replicas": replicas}}
 
 
 class Files:
@@ -47,7 +47,7 @@ def test_what_fits_what_does_not_and_what_would_help(files: Files, capsys: pytes
     models = files("models.yaml", model("minilm", 2, "1g.10gb"), model("large", 2))
     nodes = files("nodes.json", node("gpu-a", H100, count=1, **{"mig-1g.10gb": 3, "mig-3g.40gb": 1}),
                   node("gpu-b", H100, count=1, **{"mig-3g.40gb": 2}),
-                  pod("p", "gpu-a", {"nvidia.com/mig-1g.10gb": 1}))  # fmt: skip
+                  pod("p", "gpu-a", {"nvidia.com/mig-1g.10gb": 1}))
     code, out, _ = run(capsys, "-f", models, "--nodes", nodes)
     assert code == 0
     assert "  minilm  0        gpu-a  0    1g.10gb at slice 2\n  minilm  1        gpu-a  0    1g.10gb at slice 3" in out
@@ -76,7 +76,7 @@ def test_the_whole_node_stands_in_the_fragment(files: Files, capsys: pytest.Capt
     """What is not named there would be for mig-parted to guess."""
     models = files("models.yaml", model("m", 1, "2g.20gb"))
     nodes = files("nodes.json", node("n", H100, count=3, gpu=1, **{"mig-7g.80gb": 2}),
-                  pod("p", "n", {"nvidia.com/mig-7g.80gb": 1}), pod("q", "n", {"nvidia.com/gpu": 1}))  # fmt: skip
+                  pod("p", "n", {"nvidia.com/mig-7g.80gb": 1}), pod("q", "n", {"nvidia.com/gpu": 1}))
     _, out, _ = run(capsys, "-f", models, "--nodes", nodes, "-o", "json")
     parts = json.loads(out)["proposal"]["migParted"]["mig-configs"]["enginewright-n"]
     assert parts == [{"devices": [0], "mig-enabled": True, "mig-devices": {"7g.80gb": 1}},
@@ -88,7 +88,7 @@ def test_replicas_that_run_are_not_planned_again(files: Files, capsys: pytest.Ca
     labels = {"enginewright.io/model": "minilm", "app.kubernetes.io/component": "server"}
     models = files("models.yaml", model("minilm", 2, "1g.10gb"))
     nodes = files("nodes.json", node("n", H100, count=1, **{"mig-1g.10gb": 7}),
-                  pod("p", "n", {"nvidia.com/mig-1g.10gb": 1}, labels=labels))  # fmt: skip
+                  pod("p", "n", {"nvidia.com/mig-1g.10gb": 1}, labels=labels))
     _, out, _ = run(capsys, "-f", models, "--nodes", nodes, "-o", "json")
     assert len(json.loads(out)["placements"]) == 1
     assert "minilm: 1 of 2 replicas run already" in json.loads(out)["notes"]
@@ -109,7 +109,7 @@ def test_taints_and_selectors(files: Files, capsys: pytest.CaptureFixture[str], 
     (model("m", 1, "1g.99gb"),
      'm: spec.placement.mig.profile: is not a profile of NVIDIA-H100-80GB-HBM3 (got "1g.99gb")'),
     (model("m", -1), "m: spec.replicas: input should be greater than or equal to 0 (got -1)"),
-])  # fmt: skip
+])
 def test_a_model_that_cannot_be_planned_is_refused(
     files: Files, capsys: pytest.CaptureFixture[str], made: dict[str, Any], said: str
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_model_that_stands_there_twice(files: Files, capsys: pytest.CaptureFix
     nodes = files("nodes.json", node("n", H100, count=1, gpu=1))
     code, _, err = run(capsys, "-f", files("m.yaml", model("m"), model("m")), "--nodes", nodes)
     assert (code, err) == (1, "enginewright: metadata.name: stands there twice (got m); give each model once, or say "
-                              "its namespace\n")  # fmt: skip
+                              "its namespace\n")
 
 
 def test_a_node_that_makes_no_sense(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,7 +156,7 @@ def test_a_node_that_makes_no_sense(files: Files, capsys: pytest.CaptureFixture[
     ("{", "is neither YAML nor JSON"), ("a: 2023-99-99", "is neither YAML nor JSON: month must be in 1..12"),
     ("kind: Pod\n", "has no Node; write it with: kubectl get nodes,pods -A -o json"),
     (None, "cannot be read"),
-])  # fmt: skip
+])
 def test_files_that_cannot_be_read(
     files: Files, capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str | None, said: str
 ) -> None:
@@ -195,7 +195,7 @@ class FakeClient:
 
     async def list_all(self, resource: Resource, namespace: str | None) -> list[dict[str, Any]]:
         there = {"OptimisedModel": [model("m", 2, "1g.10gb")], "Node": [node("n", H100, count=1, **{"mig-1g.10gb": 2})],
-                 "Pod": [pod("p", "n", {"nvidia.com/mig-1g.10gb": 1})]}[resource.kind]  # fmt: skip
+                 "Pod": [pod("p", "n", {"nvidia.com/mig-1g.10gb": 1})]}[resource.kind]
         assert namespace is None or resource.kind == "OptimisedModel"
         return [{key: value for key, value in one.items() if key not in ("kind", "apiVersion")} for one in there]
 

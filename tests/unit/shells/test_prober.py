@@ -45,9 +45,9 @@ class Servers:
             return web.json_response({"error": "no"}, status=said)
         count = 2 * self.repeats
         head = json.dumps({"outputs": [{"name": "y", "datatype": "FP32", "shape": [1, count],
-                                        "parameters": {"binary_data_size": 4 * count}}]}).encode()  # fmt: skip
+                                        "parameters": {"binary_data_size": 4 * count}}]}).encode()
         return web.Response(body=head + self.repeats * struct.pack("<2f", *said),
-                            headers={"Inference-Header-Content-Length": str(len(head))})  # fmt: skip
+                            headers={"Inference-Header-Content-Length": str(len(head))})
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_both_get_the_same_inputs_in_turns(servers: Servers, prober: Probe
 
 
 async def test_with_live_traffic_only_outputs_are_compared(servers: Servers, prober: Prober,
-                                                            monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     window = fresh()
     monkeypatch.setattr(window, "thin", lambda *_: False)
     for _ in range(COMPARED + 5):

@@ -131,7 +131,7 @@ async def test_answers_that_are_no_values(status: int, body: bytes, error: type[
 
 @contextlib.asynccontextmanager
 async def listening(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-                    ) -> AsyncIterator[str]:  # fmt: skip
+                    ) -> AsyncIterator[str]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

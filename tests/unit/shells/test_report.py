@@ -16,25 +16,25 @@ BEFORE = "2026-11-21T11:00:00Z"
 
 def view(status: dict[str, Any]) -> ObjectView:
     return ObjectView(name="m", namespace="ns", uid="u", generation=3, resource_version="9", deleting=False,
-                      annotations={}, spec={}, status=status)  # fmt: skip
+                      annotations={}, spec={}, status=status)
 
 
 def condition(kind: str, status: str, reason: str = "R") -> dict[str, Any]:
     return {"type": kind, "status": status, "reason": reason, "message": "", "observedGeneration": 3,
-            "lastTransitionTime": BEFORE}  # fmt: skip
+            "lastTransitionTime": BEFORE}
 
 
 def test_plain_is_what_comes_back_from_the_apiserver() -> None:
     status = {"a": None, "b": (1, {"c": None, "d": Reason.BUILT}), "e": Progress(step="s", fraction=0.5), "f": 0}
     assert plain(status) == {
         "b": [1, {"d": "Built"}], "e": {"step": "s", "fraction": 0.5, "detail": "", "event": "progress"}, "f": 0
-    }  # fmt: skip
+    }
     assert type(plain(Reason.BUILT)) is str
 
 
 def test_a_refused_action_makes_the_object_not_ready_and_leaves_the_rest() -> None:
     status = {"replicas": 2, "summary": {"reason": "Serving", "engine": "onnxruntime"},
-              "conditions": [condition(kind, "True") for kind in ("Available", "Ready", "Last")]}  # fmt: skip
+              "conditions": [condition(kind, "True") for kind in ("Available", "Ready", "Last")]}
     told = refused(view({}), status, Reason.API_REFUSED, "no quota", NOW)
     assert [entry["type"] for entry in told["conditions"]] == ["Available", "Ready", "Last"]
     ready = told["conditions"][1]

@@ -21,7 +21,7 @@ def test_outcome_of_a_termination_message() -> None:
     "line",
     ["", "Traceback: outcome unknown", '{"event": "outcome"}', '{"event": "outcome", "kind": "build", "ok": tr',
      dumps(HALF), GOOD.to_json().replace('"version":1', '"version":2')],
-)  # fmt: skip
+)
 def test_what_is_no_outcome(line: str) -> None:
     assert newest(Outcome, "outcome", [line]) is None
 

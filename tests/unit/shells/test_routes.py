@@ -33,11 +33,11 @@ def test_absent_weights_are_one_and_foreign_backends_keep_their_name() -> None:
 def test_what_a_gateway_has_against_a_route_is_said() -> None:
     def told(**conditions: str) -> dict[str, Any]:
         listed = [{"type": kind, "status": status, "reason": "NoMatchingParent", "message": "no such listener."}
-                  for kind, status in conditions.items()]  # fmt: skip
+                  for kind, status in conditions.items()]
         return {"parentRef": {"name": "public"}, "conditions": listed}
 
     parents = [told(Accepted="False"), told(Accepted="True"), told(Accepted="True", ResolvedRefs="False"),
-               told(Programmed="False")]  # fmt: skip
+               told(Programmed="False")]
     raw = {"metadata": {"name": "m"}, "status": {"parents": parents}}
     said = "Gateway public does not take HTTPRoute m (NoMatchingParent: no such listener)."
     assert refusals("HTTPRoute", raw) == [said, said]
@@ -50,5 +50,5 @@ def test_ready_addresses_are_counted_by_pod() -> None:
                                                                                      terminating=True)),
         piece("a", endpoint("p1", ready=True), endpoint("p4")),
         piece("b"),
-    ]  # fmt: skip
+    ]
     assert ready_addresses(slices) == {"a": 2, "b": 0}

@@ -31,7 +31,7 @@ def test_fields_are_read(tmp_path: Path) -> None:
         server_backends: [python, tensorrt]
         server_resources: {requests: {cpu: "2"}, limits: {memory: 4Gi}}
         job_ttl: 60
-        """))  # fmt: skip
+        """))
     assert config.images == Images(builder="b:1", server="s:1", operator="o:1")
     assert config.server_backends == ("python", "tensorrt")
     assert (config.server_resources.requests, config.server_resources.limits) == ({"cpu": "2"}, {"memory": "4Gi"})

@@ -26,4 +26,4 @@ def test_as_whom_buckets_are_used_is_what_specs_say_now() -> None:
     ])) == {
         "s3://engines/a": {(("secret", "keys"),), (("secret", "keys"), ("serviceAccount", "writer"))},
         "s3://engines/b": {()},
-    }  # fmt: skip
+    }

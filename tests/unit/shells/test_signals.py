@@ -42,7 +42,7 @@ class Fleet:
         return web.Response(text=f'nv_inference_pending_request_count{{model="m",version="1"}} {depth}\n'
                                  f'nv_inference_request_success{{model="m",version="1"}} {10 * depth}\n'
                                  f'nv_inference_request_duration_us{{model="m",version="1"}} {5000 * depth}\n'
-                                 f'nv_inference_request_failure{{model="m",reason="BACKEND"}} {depth}\n')  # fmt: skip
+                                 f'nv_inference_request_failure{{model="m",reason="BACKEND"}} {depth}\n')
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def signals(fleet: Fleet, heard: Heard) -> AsyncIterator[Signals]:
     async with PortTriton(deadline=5) as triton, PrometheusClient() as prometheus:
         triton.port = fleet.port
         made = Signals(triton, prometheus, wake=heard.woken.append, clock=lambda: heard.now,
-                       scraped=lambda *what: heard.scrapes.append(what), period=0.01)  # fmt: skip
+                       scraped=lambda *what: heard.scrapes.append(what), period=0.01)
         yield made
         await made.close()
 

@@ -173,7 +173,7 @@ def test_other_jobs_are_left_as_they_are(labels: dict[str, str]) -> None:
 def test_a_variable_that_the_user_gave_stays() -> None:
     given = {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://mine:4318"}
     manifest = {"kind": "Job", "metadata": {"name": "a", "labels": {"enginewright.io/step": "build"}},
-                "spec": {"template": {"spec": {"containers": [{"name": "build", "env": [given]}]}}}}  # fmt: skip
+                "spec": {"template": {"spec": {"containers": [{"name": "build", "env": [given]}]}}}}
     made = traced(manifest, {given["name"]: "http://site:4318", "TRACEPARENT": "00-1-1-01"})
     (container,) = made["spec"]["template"]["spec"]["containers"]
     assert container["env"] == [given, {"name": "TRACEPARENT", "value": "00-1-1-01"}]

@@ -41,7 +41,7 @@ def test_a_ready_replica() -> None:
         {"phase": "Running", "podIP": "10.0.0.7", "conditions": [{"type": "Ready", "status": "True"}],
          "containerStatuses": [container(state={"running": {}})]},
         labels={labels.REVISION: "abc"}, deletionTimestamp=CREATED,
-    )  # fmt: skip
+    )
     assert (view.ready, view.ip, view.revision, view.deleting) == (True, "10.0.0.7", "abc", True)
 
 
@@ -73,7 +73,7 @@ def test_the_first_wait_that_tells_something(containers: list[dict[str, str]], e
         ({"containerStatuses": [container(state={"running": {}})]}, "", "", None),
     ],
     ids=["out of memory", "crash loop tells its last end", "init container", "clean end is no failure", "running"],
-)  # fmt: skip
+)
 def test_termination(status: dict[str, Any], container_name: str, reason: str, code: int | None) -> None:
     view = pod(status)
     assert (view.failed_container, view.terminated_reason, view.exit_code) == (container_name, reason, code)
@@ -85,7 +85,7 @@ def test_restarts_of_the_main_container_are_told_from_others() -> None:
         "spec": {"containers": [{"name": "server"}, {"name": "proxy"}]},
         "status": {"initContainerStatuses": [container("verify", restarts=1)],
                    "containerStatuses": [container("proxy", restarts=2), container("server", restarts=4)]},
-    })  # fmt: skip
+    })
     assert (view.restarts, view.side_restarts) == (7, 3)
 
 
@@ -109,7 +109,7 @@ def test_an_unschedulable_pod_says_what_the_scheduler_said() -> None:
 
 def test_an_evicted_pod() -> None:
     view = pod({"phase": "Failed", "reason": "Evicted", "message": "node was low on memory",
-                "conditions": [{"type": "DisruptionTarget", "status": "True"}]})  # fmt: skip
+                "conditions": [{"type": "DisruptionTarget", "status": "True"}]})
     assert (view.reason, view.message, view.disrupted) == ("Evicted", "node was low on memory", True)
 
 
@@ -117,7 +117,7 @@ def job(*conditions: dict[str, str], **status: Any) -> dict[str, Any]:
     annotations = {labels.FINGERPRINT_FULL: "f" * 64}
     return {"metadata": {**META, "annotations": annotations, "labels": {labels.FINGERPRINT: "f" * 32}},
             "spec": {"suspend": False, "template": {"spec": {"activeDeadlineSeconds": 2700}}},
-            "status": {**status, "conditions": list(conditions)}}  # fmt: skip
+            "status": {**status, "conditions": list(conditions)}}
 
 
 def test_jobs() -> None:
@@ -143,7 +143,7 @@ def test_deployments() -> None:
         "spec": {"replicas": 0},
         "status": {"observedGeneration": 2, "replicas": 4, "readyReplicas": 3, "availableReplicas": 2,
                    "conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]},
-    }  # fmt: skip
+    }
     view = deployment_view(raw)
     assert (view.spec_replicas, view.replicas, view.ready, view.available) == (0, 4, 3, 2)
     assert (view.uid, view.revision, view.fingerprint) == ("u-1", "abc", "f" * 64)

@@ -121,7 +121,7 @@ def rounds(window: Window, seconds: int, start: float = 0.0) -> None:
     pods = {"old-1": "old", "old-2": "old", "new-1": "new"}
     for second in range(seconds):
         totals = {"old-1": counted(10 * second, p99=7), "old-2": counted(10 * second, second, p99=9),
-                  "new-1": counted(5 * second)}  # fmt: skip
+                  "new-1": counted(5 * second)}
         window.count(start + second, totals, pods)
 
 
@@ -133,7 +133,7 @@ def test_rounds_are_sums_by_revision() -> None:
     assert view.analysis == "k"
     assert [one.traffic for one in view.rounds] == [{}, *([{
         "old": Traffic(requests=20, failed=1, busy=20_000, queued=2000, replicas=2, p99=9),
-        "new": Traffic(requests=5, busy=5000, queued=500, replicas=1)}] * 2)]  # fmt: skip
+        "new": Traffic(requests=5, busy=5000, queued=500, replicas=1)}] * 2)]
 
 
 def test_another_analysis_begins_without_samples_and_the_same_goes_on() -> None:

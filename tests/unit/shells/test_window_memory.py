@@ -13,7 +13,7 @@ from enginewright.observe.window import SAMPLES, Window
 def busy(window: Window, seconds: Iterable[int], queued: float = 100.0) -> None:
     for second in seconds:
         window.add(Sample(time=float(second), ready=2, arrived=30.0, pending={"a": queued, "b": 0.0},
-                          served={"a": 15.0, "b": 15.0}))  # fmt: skip
+                          served={"a": 15.0, "b": 15.0}))
 
 
 def done(window: Window) -> Work:

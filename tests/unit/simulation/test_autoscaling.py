@@ -56,7 +56,7 @@ def test_the_cost_ceiling_pays_for_so_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("start", "first"), [(EIGHT, 4), (EIGHT - 20, 1)])
 def test_schedules_hold_by_the_times_of_the_trace(tmp_path: Path, start: float, first: int) -> None:
     block = {"maxReplicas": 9, "schedules": [{"name": "day", "start": "0 8 * * *", "end": "0 18 * * *",
-                                              "minReplicas": 4}]}  # fmt: skip
+                                              "minReplicas": 4}]}
     run = played(tmp_path, block, [float(second) for second in range(60)], start=start)
     replicas = {moment.time: moment.replicas + moment.starting for moment in run.moments}
     assert replicas[0.0] == first
@@ -72,11 +72,11 @@ def test_a_schedule_may_allow_more_than_the_rest_of_the_time() -> None:
 
 
 @pytest.mark.parametrize("block", [
-    {"algorithm": "queue"}, {"source": "prometheus", "prometheus": {"url": "http://prometheus:9090"}}])  # fmt: skip
+    {"algorithm": "queue"}, {"source": "prometheus", "prometheus": {"url": "http://prometheus:9090"}}])
 def test_queue_depth_alone_decides_where_the_object_says_so(tmp_path: Path, block: dict[str, Any]) -> None:
     calm = RUSH[::5]
     alone = Contest(calm, Scenario(service=of_figures(10.0, 20.0), max_replicas=9, cold_start=5.0)).play(
-        Enginewright(ScaleLimits(max_replicas=9, stale_after=90.0), None))  # fmt: skip
+        Enginewright(ScaleLimits(max_replicas=9, stale_after=90.0), None))
     assert played(tmp_path, {"maxReplicas": 9, **block}, calm).changes == alone.changes
     assert played(tmp_path, {"maxReplicas": 9}, calm).changes != alone.changes
 
@@ -98,7 +98,7 @@ def test_a_trace_tells_when_it_began(tmp_path: Path) -> None:
 def test_schedules_hold_at_every_time_that_a_trace_may_have(tmp_path: Path, start: float, zone: str) -> None:
     assert not stamps.problem(start)
     block = {"maxReplicas": 9, "schedules": [{"name": "day", "start": "0 8 * * *", "end": "0 18 * * *",
-                                              "timeZone": zone, "minReplicas": 4}]}  # fmt: skip
+                                              "timeZone": zone, "minReplicas": 4}]}
     assert played(tmp_path, block, [float(second) for second in range(60)], start=start).moments
 
 
@@ -116,7 +116,7 @@ spec:
 
 
 @pytest.mark.parametrize("text", [MODEL, "{minReplicas: 2, maxReplicas: 6}",
-                                  "autoscaling: {minReplicas: 2, maxReplicas: 6}"])  # fmt: skip
+                                  "autoscaling: {minReplicas: 2, maxReplicas: 6}"])
 def test_an_object_or_its_block_alone(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("\n".join(["TIMESTAMP", *map(str, range(30))]))
@@ -149,7 +149,7 @@ def test_an_object_or_its_block_alone(tmp_path: Path, text: str, capsys: pytest.
                      id="no date"),
         pytest.param(MODEL.split("  autoscaling")[0], [], "has no spec.autoscaling; give", id="no block"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(
     tmp_path: Path, text: str, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

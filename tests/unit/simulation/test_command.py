@@ -43,7 +43,7 @@ def test_json_has_the_figures_of_every_policy(trace: str, capsys: pytest.Capture
         assert {name: type(value) for name, value in row.items()} == {
             "requests": int, "slo_violations": int, "violation_rate": float, "replica_seconds": float,
             "p50_ms": float, "p99_ms": float, "reversals": int,
-        }  # fmt: skip
+        }
         assert row["requests"] == answer["trace"]["requests"]
         assert row["violation_rate"] == pytest.approx(row["slo_violations"] / row["requests"], abs=1e-6)
         assert 20.0 <= row["p50_ms"] <= row["p99_ms"]
@@ -61,7 +61,7 @@ def test_the_same_command_prints_the_same(trace: str, capsys: pytest.CaptureFixt
 
 def test_a_grid_has_a_row_for_each_setting_of_each_peer(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "--trace", trace, *FIGURES, "--policies", "hpa,knative,enginewright", "--grid",
-                    "--format", "json")  # fmt: skip
+                    "--format", "json")
     answer = json.loads(out)
     assert list(answer["policies"]) == ["hpa", "knative", "enginewright"]
     assert len(answer["grid"]) == 2 * 16
@@ -109,7 +109,7 @@ def test_the_page_draws_every_policy_and_loads_nothing(trace: str, capsys: pytes
     page.feed(out)
     assert page.tags["svg"] == 3  # the rate, and one a policy
     assert [kind for name, kind in page.attributes if name == "class" and kind in ("ready", "waiting", "late")] == [
-        "ready", "waiting", "late"] * 2  # fmt: skip
+        "ready", "waiting", "late"] * 2
     assert not [name for name, _ in page.attributes if name in ("src", "href")]
     assert page.tags["tr"] == 1 + 2 + 1 + 16
     assert "nan" not in out.lower().split("<body>")[1]
@@ -121,7 +121,7 @@ def report(folder: Path, **changes: Any) -> str:
     path.write_text(json.dumps({
         "sweep": {"service_curve": [{"batch": 1, "p50_ms": 10.0}, {"batch": 4, "p50_ms": 16.0}]},
         "serving": {"max_batch_size": 4, "instance_count": 1}, "objective": {"latency_ms": 60.0},
-        "engine": {"load_seconds": 7.0, "throughput_at_objective": 150.0}, **changes}))  # fmt: skip
+        "engine": {"load_seconds": 7.0, "throughput_at_objective": 150.0}, **changes}))
     return str(path)
 
 
@@ -189,7 +189,7 @@ def test_notes_of_the_trace_are_told(tmp_path: Path, capsys: pytest.CaptureFixtu
         pytest.param(["--service-curve", "x.json"], "--service-curve: says what --service-ms and --capacity-rps would; "
                      "leave those out", id="curve and figures"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(
     trace: str, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,7 +76,7 @@ def test_a_csv_with_a_timestamp_column_is_a_trace(written: Any, text: str, arriv
                      "2023-11-16T18:15:47Z has a time zone, unlike those before it", id="zones mixed"),
         pytest.param('{"status": ', "trace.csv:1: is not JSON", id="cut JSON"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_trace_is_refused_by_file_line_and_value(written: Any, text: str, words: str) -> None:
     with pytest.raises(InputError) as refused:
         read_trace(written(text))
@@ -101,7 +101,7 @@ def test_a_long_pause_is_told_and_simulated_as_silence(written: Any) -> None:
 
 def range_data(*series: Sequence[object]) -> str:
     return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [
-        {"metric": {}, "values": values} for values in series]}})  # fmt: skip
+        {"metric": {}, "values": values} for values in series]}})
 
 
 def test_range_data_of_prometheus_become_requests_at_its_rates(written: Any) -> None:
@@ -137,7 +137,7 @@ def test_range_data_of_prometheus_become_requests_at_its_rates(written: Any) -> 
                      id="error"),
         pytest.param('{"a": 1}', "is not range data of Prometheus", id="other JSON"),
     ],
-)  # fmt: skip
+)
 def test_bad_range_data_are_refused(written: Any, text: str, words: str) -> None:
     with pytest.raises(InputError) as refused:
         read_trace(written(text, "range.json"))
@@ -184,7 +184,7 @@ def test_scaling_by_a_fraction_and_by_one() -> None:
 
 def test_between_measured_batches_lie_straight_lines() -> None:
     assert of_points({1: 0.01, 2: 0.012, 8: 0.024}, 8, "x") == pytest.approx(
-        (0.0, 0.01, 0.012, 0.014, 0.016, 0.018, 0.02, 0.022, 0.024))  # fmt: skip
+        (0.0, 0.01, 0.012, 0.014, 0.016, 0.018, 0.02, 0.022, 0.024))
     # Five per cent less is noise, and is made level.
     assert of_points({1: 0.0100, 2: 0.0097}, 2, "x") == (0.0, 0.01, 0.01)
 
@@ -201,7 +201,7 @@ def test_between_measured_batches_lie_straight_lines() -> None:
                      "ms of batch 2", id="not monotone"),
         pytest.param({1: 0.0, 8: 0.015}, "curve: batch 1 takes 0 ms", id="no time"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_curve_is_refused(points: dict[int, float], words: str) -> None:
     with pytest.raises(InputError) as refused:
         of_points(points, 8, "curve")
@@ -338,7 +338,7 @@ def test_a_curve_that_ends_early_can_be_used_up_to_there(written: Any) -> None:
         (json.dumps(report(serving={"max_batch_size": 8, "preferred_batch_sizes": [16]})),
          "preferred_batch_sizes: 16 is above max_batch_size 8"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_report_is_refused(written: Any, text: str, words: str) -> None:
     with pytest.raises(InputError) as refused:
         read_report(written(text, "build-report.json"))

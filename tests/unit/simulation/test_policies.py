@@ -106,7 +106,7 @@ def test_keda_scales_to_zero_after_its_cooldown_and_back_at_its_next_poll() -> N
     # Active for the last time at 30; 330 is not later than 300 s after it, 360 is.
     assert (last[330], last[360]) == (1, 0)
     assert [keda.decide(Seen(time=float(second), desired=0, pending={}, held=5)) for second in range(361, 391)] == [
-        *[0] * 29, 1]  # fmt: skip
+        *[0] * 29, 1]
 
 
 def test_keda_never_goes_below_its_minimum() -> None:
@@ -163,12 +163,12 @@ def test_the_oracle_starts_a_cold_start_ahead_and_keeps_what_it_will_need_again(
 def cost(plan: Sequence[int], blocks: Sequence[Sequence[float]], price: float, bounds: Bounds) -> float:
     rises = sum(max(0, after - before) for before, after in pairwise(plan))
     late = sum(row[count - bounds.low] if count - bounds.low < len(row) else 0.0
-               for row, count in zip(blocks, plan, strict=True))  # fmt: skip
+               for row, count in zip(blocks, plan, strict=True))
     return BLOCK * sum(plan) + bounds.cold_start * rises + price * late
 
 
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=4), min_size=1, max_size=4), st.integers(0, 40),
-       st.sampled_from([0.1, 1.0, 10.0]))  # fmt: skip
+       st.sampled_from([0.1, 1.0, 10.0]))
 def test_no_plan_is_cheaper_than_the_one_found(blocks: list[list[int]], cold_start: int, price: float) -> None:
     rows = [[float(one) for one in sorted(row, reverse=True)] for row in blocks]
     bounds = Bounds(low=1, high=4, cold_start=float(cold_start))

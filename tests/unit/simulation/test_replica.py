@@ -100,7 +100,7 @@ BATCHES = (0.0, 1.0, 1.0, 1.0, 1.0)
         pytest.param(Service(seconds=BATCHES, transport=0.1), [0.0, 0.1, 0.2], [1.1, 2.1, 2.1],
                      id="answers are on their way while the next batch is computed"),
     ],
-)  # fmt: skip
+)
 def test_batches_are_formed_as_tritons_batcher_forms_them(
     service: Service, arrivals: list[float], answered: list[float]
 ) -> None:
@@ -132,7 +132,7 @@ def test_what_is_queued_and_what_is_computed_are_told_apart() -> None:
 @pytest.mark.parametrize("service", [
     Service(seconds=(0.0, 0.02), pause=0.03), Service(seconds=BATCHES, instances=2),
     Service(seconds=(0.0, 0.05, 0.06, 0.07, 0.08), queue_delay=0.04, preferred=(2, 4), instances=2),
-])  # fmt: skip
+])
 def test_it_counts_as_triton_does(service: Service) -> None:
     """At any moment those that were answered by then, each with the whole time of its batch."""
     ledger = Ledger(slo=NEVER)

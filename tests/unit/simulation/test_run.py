@@ -121,13 +121,13 @@ def test_a_policy_sees_queues_of_ready_replicas_and_what_came() -> None:
 @settings(max_examples=30)
 @given(st.lists(st.floats(0.0, 60.0), min_size=1, max_size=300), st.lists(st.integers(0, 6), min_size=1, max_size=60),
        st.sampled_from([SINGLE, BATCHED, Service(seconds=(0.0, 0.05, 0.06, 0.07, 0.08), queue_delay=0.1)]),
-       st.sampled_from([0.0, 0.5, 7.0, 20.0]))  # fmt: skip
+       st.sampled_from([0.0, 0.5, 7.0, 20.0]))
 def test_every_request_is_answered_once_whatever_the_policy_does(
     times: list[float], wanted: list[int], service: Service, cold_start: float
 ) -> None:
     arrivals = sorted(times)
     run = play(arrivals, Script(lambda now: wanted[int(now) % len(wanted)], initial=wanted[0]), service=service,
-               cold_start=cold_start)  # fmt: skip
+               cold_start=cold_start)
     assert len(run.ledger.latencies) == len(arrivals)
     assert min(run.ledger.latencies) >= service.seconds[1] - 1e-9
     assert len(run.ledger.late) == sum(latency > run.ledger.slo for latency in run.ledger.latencies)
@@ -196,7 +196,7 @@ def test_settings_reach_the_peers() -> None:
     contest = Contest(arrivals, Scenario(service=SINGLE))
     for name in PEERS:
         seconds = {contest.play(contest.peer(name, {"target": target, "window": window})).replica_seconds
-                   for target, window in ((1.0, 30.0), (8.0, 30.0), (1.0, 300.0))}  # fmt: skip
+                   for target, window in ((1.0, 30.0), (8.0, 30.0), (1.0, 300.0))}
         assert len(seconds) == 3, name
 
 

@@ -10,4 +10,4 @@ from enginewright.core.batching.proven import Refusal, safe_set
 from enginewright.core.batching.safe import SafeSet, Setting
 
 __all__ = ["Mix", "Refusal", "SafeSet", "Setting", "State", "begin", "candidate", "follow", "loaded", "refused",
-           "restart", "safe_set", "server_lost"]  # fmt: skip
+           "restart", "safe_set", "server_lost"]

@@ -123,7 +123,7 @@ def _from_default(state: State, mix: Mix, safe: SafeSet) -> State:
     if not (seen_twice and _may_try(state, found, safe)):
         return _anew(replace(state, looked=found.crowd))
     return _anew(replace(state, setting=found.setting, phase="trial", trying=found, changed=state.time, why=found.why,
-                         tried=state.time, base=mix.taken, credit=state.credit - safe.load_seconds))  # fmt: skip
+                         tried=state.time, base=mix.taken, credit=state.credit - safe.load_seconds))
 
 
 def _may_try(state: State, found: Candidate, safe: SafeSet) -> bool:
@@ -149,7 +149,7 @@ def _fruitless(state: State, mix: Mix, safe: SafeSet) -> State:
     until = state.time + 2 * used / (SHARE * safe.allowed)
     barred = (*((one, end) for one, end in state.barred if end > state.time and one != kind), (kind, until))
     why = (f"{state.setting} gained nothing: {mix.taken * 1e3:.1f} ms a request, {state.base * 1e3:.1f} ms with the "
-           "measured setting")  # fmt: skip
+           "measured setting")
     return _back(replace(state, credit=state.credit - used, barred=barred), why, safe)
 
 
@@ -160,7 +160,7 @@ def _while_kept(state: State, mix: Mix, safe: SafeSet) -> State:
         if not state.unfit:
             return _anew(replace(state, unfit=True))
         return _back(state, f"traffic changed: batches of {mix.batch:.1f}, {mix.inside:.1f} requests inside, "
-                            f"{mix.taken * 1e3:.1f} ms a request", safe)  # fmt: skip
+                            f"{mix.taken * 1e3:.1f} ms a request", safe)
     if state.time - state.changed >= 2 * _cost(safe) / (SHARE * safe.allowed):
         return _back(state, f"{state.setting} is to be held against the measured setting anew", safe)
     return _anew(replace(state, unfit=False))
@@ -168,7 +168,7 @@ def _while_kept(state: State, mix: Mix, safe: SafeSet) -> State:
 
 def _back(state: State, why: str, safe: SafeSet) -> State:
     return _anew(replace(state, setting=safe.default, phase="default", trying=None, looked=None, unfit=False,
-                         changed=state.time, why=why, credit=state.credit - safe.load_seconds))  # fmt: skip
+                         changed=state.time, why=why, credit=state.credit - safe.load_seconds))
 
 
 def _anew(state: State) -> State:

@@ -57,7 +57,7 @@ class Mix:
         """Of at least one request in some time."""
         taken = spent.waited + spent.computed
         return cls(taken / spent.answered, spent.waited / spent.answered,
-                   spent.answered / max(1.0, spent.executions), taken / spent.seconds)  # fmt: skip
+                   spent.answered / max(1.0, spent.executions), taken / spent.seconds)
 
     @property
     def computed(self) -> float:

@@ -35,4 +35,4 @@ def safe_set(record: EngineRecord, objective: ObjectiveSpec) -> SafeSet | Refusa
         default=default, curve=capacity.curve, max_batch=serving.max_batch_size,
         longest_delay_us=max(default.delay_us, int(2 * capacity.curve[-1][1] * MICROSECONDS)),
         load_seconds=engine.load_seconds, objective_seconds=capacity.objective_seconds, allowed=capacity.allowed,
-    )  # fmt: skip
+    )

@@ -80,7 +80,7 @@ def against(samples: int, agreed: float, least: float) -> float:
         return 0.0
     # The share q of the right ones has odds that are as many times smaller.
     logs = [-samples * math.log(least + multiple * (1 - least)) + (samples - agreed) * math.log(multiple)
-            for multiple in MULTIPLES]  # fmt: skip
+            for multiple in MULTIPLES]
     most = max(logs)
     return most + math.log(sum(math.exp(one - most) for one in logs) / len(logs))
 

@@ -55,12 +55,12 @@ def with_activator(world: World, serving: Serving, wanted: int, rollout: Rollout
     backend = backend_service(world.owner, NOBODY if way is Way.HELD else aim)
     applied = applied_as(world.observed, backend)
     opened = apply_if_changed(backend, applied, f"requests that are held go to {_named(way, aim)}",
-                              force=applied is not None)  # fmt: skip
+                              force=applied is not None)
     mine = (*opened, *_deployment(world)) if _wished(world) else _remove(world, way, opened)
     return replace(
         rollout, actions=(*mine, *_routed(world, way, aim, rollout.actions), *others),
         requeue=earliest(rollout.requeue, LEAVING_CHECK) if way is Way.LEAVING else rollout.requeue,
-    )  # fmt: skip
+    )
 
 
 def held_verdict(world: World, serving: Serving, revision: str, wanted: int) -> Verdict | None:
@@ -69,7 +69,7 @@ def held_verdict(world: World, serving: Serving, revision: str, wanted: int) -> 
         return None
     if not wanted:
         return good(Condition.AVAILABLE, Reason.SCALED_TO_ZERO, "No request comes and no replica runs: the next one is "
-                    "held, and starts a replica.")  # fmt: skip
+                    "held, and starts a replica.")
     deployed = serving.stable or serving.deployment(revision)
     if deployed is None or starting_trouble(world, deployed, deployed.revision):
         return None
@@ -133,7 +133,7 @@ def _routed(world: World, way: Way, aim: str, actions: tuple[Action, ...]) -> tu
     manifest = activator_service(world.owner)
     applied = applied_as(world.observed, manifest) if seen and seen.activator else None
     return apply_if_changed(manifest, applied, "no replica answers: the activator holds what comes" if way is Way.HELD
-                            else "no request comes: the activator takes over", force=seen is not None)  # fmt: skip
+                            else "no request comes: the activator takes over", force=seen is not None)
 
 
 def _stops(action: Action) -> bool:

@@ -56,11 +56,11 @@ def with_approval(goal: Goal, serving: Serving, wanted: int, rollout: RolloutRes
     built, stays = goal.asked.record is not None, goal.engine.revision
     memory = RolloutStatus(
         stable=_stable(goal.world, serving, stays), candidate=goal.asked.revision if built else None,
-        step=WAITING if built else None, rolled_back=_memory(goal.world).rolled_back)  # fmt: skip
+        step=WAITING if built else None, rolled_back=_memory(goal.world).rolled_back)
     there = _stays(serving, stays, wanted)
     verdict = (_waiting(goal, goal.asked, serving, there) if built else
                unknown(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_ENGINE,
-                       f"Rolls out when the engine is built. {there}"))  # fmt: skip
+                       f"Rolls out when the engine is built. {there}"))
     protected = () if goal.engine.placement else children.protect(goal.world)
     return replace(rollout, memory=memory, verdict=verdict, actions=rollout.actions + protected)
 
@@ -84,7 +84,7 @@ def _approved(goal: Goal) -> bool:
 def _remembered(goal: Goal, serving: Serving, rollout: RolloutResult) -> RolloutResult:
     revision, memory = goal.engine.revision, rollout.memory
     serves = revision == served(goal.world.memory.revisions) or (
-        memory.stable == revision and memory.step in ("Complete", "RolledBack"))  # fmt: skip
+        memory.stable == revision and memory.step in ("Complete", "RolledBack"))
     agreed = _approved(goal) or _put_back(goal.world, serving, revision)
     if serves or not (_asks(goal.world) and agreed):
         return replace(rollout, memory=memory.model_copy(update={"approved": None}))
@@ -129,7 +129,7 @@ def _as_it_is(goal: Goal, there: DeploymentView) -> Goal:
     made = made_again(world, goal.engine, kept) if kept else None
     record = made.engine.record if made else world.observed.records.get(there.fingerprint)
     engine = EngineResult(verdict=goal.engine.verdict, revision=there.revision, fingerprint=there.fingerprint,
-                          record=record)  # fmt: skip
+                          record=record)
     return replace(goal, engine=engine, asked=goal.engine)
 
 

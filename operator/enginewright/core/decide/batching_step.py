@@ -51,7 +51,7 @@ def _following(deployed: DeploymentView, wanted: str, found: SafeSet | Refusal |
 
 def _without(deployed: DeploymentView, serving: Serving, wanted: str) -> str:
     said = (f"The pods of revision {deployed.revision}, which serves, were made without the container that adapts "
-            "batching: they serve with the batching that the build chose.")  # fmt: skip
+            "batching: they serve with the batching that the build chose.")
     coming = serving.deployment(wanted)
     if coming is None or coming.batcher:
         return f"{said} Those of revision {wanted} are made with it."

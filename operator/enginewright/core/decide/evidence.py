@@ -109,7 +109,7 @@ def steady(world: World, found: RolloutResult) -> RolloutResult:
         if taken and timedelta(0) <= world.now - taken < timedelta(seconds=REFRESH_SECONDS):
             message = str(find(world.obj.status.get("conditions"), found.verdict.type).get("message"))
             return replace(found, memory=now.model_copy(update={"analysis": known.analysis}),
-                           verdict=replace(found.verdict, message=message))  # fmt: skip
+                           verdict=replace(found.verdict, message=message))
     if now.analysis.time:
         return found
     stamped = now.analysis.model_copy(update={"time": timestamp(world.now)})

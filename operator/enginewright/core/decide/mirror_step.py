@@ -25,7 +25,7 @@ def _service(world: World, result: RolloutResult) -> tuple[Action, ...]:
         manifest = mirror_service(world.owner, candidate)
         applied = applied_as(world.observed, manifest)
         return apply_if_changed(manifest, applied, "live requests are sent to the candidate as well",
-                                force=applied is not None)  # fmt: skip
+                                force=applied is not None)
     if f"Service/{name}" not in world.observed.applied:
         return ()
     return (Delete(api_version="v1", kind="Service", name=name, why="no candidate is analysed"),)

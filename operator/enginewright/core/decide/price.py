@@ -25,10 +25,10 @@ def no_price(world: World, stable: DeploymentView) -> Verdict | None:
     if record is None or record.outcome.engine is None:
         return unknown(Condition.SCALING_ACTIVE, Reason.HOLDING,
                        f"autoscaling.costCeilingPerHour {ceiling:g}: the evidence that says on which device replicas "
-                       f"run is not read yet. Replicas stay as they are.")  # fmt: skip
+                       f"run is not read yet. Replicas stay as they are.")
     device = record.outcome.engine.device_class or "its device"
     return bad(
         Condition.SCALING_ACTIVE, Reason.PRICE_UNKNOWN,
         f"autoscaling.costCeilingPerHour {ceiling:g}: no price of {device} is known. Add it to config.prices.perHour "
         f"of the operator's chart, or remove costCeilingPerHour. Until then replicas stay as they are.",
-    )  # fmt: skip
+    )

@@ -48,7 +48,7 @@ def report(world: World, found: Findings) -> Plan:
     accuracy = accuracy_verdict(world.spec, found.engine)
     first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
     ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first,
-                          scaled=world.spec.autoscaling is not None and not world.spec.suspend)  # fmt: skip
+                          scaled=world.spec.autoscaling is not None and not world.spec.suspend)
     short = ready.reason == Reason.REPLICAS_NOT_READY
     missing = ailing(world, found.engine, found.engine.revision) if short else None
     available = available_verdict(world.obj, found.serving, found.engine.revision)

@@ -187,7 +187,7 @@ def _judge(world: World, target: Target, serving: Serving, memory: RolloutStatus
                 Condition.ROLLOUT_COMPLETE, Reason.COMPLETE,
                 f"Revision {revision} {state}; no other revision runs.{_altered(world, deployed)}",
             ),
-        )  # fmt: skip
+        )
     # Without a replica that is wanted, none will answer later.
     proven = revision if serving.answers(deployed) and not (wanted and memory.stable in others) else memory.stable
     since, until = _taken_over_since(world, memory, revision), _stays_until(world, target, serving, memory)

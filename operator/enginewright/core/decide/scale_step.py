@@ -119,7 +119,7 @@ def _unpriced(world: World, serving: Serving, stable: DeploymentView, limits: Sc
     before = world.memory.autoscaling or AutoscalingStatus()
     kept = limits.clamp(max(1, _current(before, serving, stable, limits)))
     found = ScaleResult(wanted=kept, memory=before.model_copy(update={"desired_replicas": kept}), watch=True,
-                        verdict=why, requeue=REFRESH_SECONDS)  # fmt: skip
+                        verdict=why, requeue=REFRESH_SECONDS)
     return _counted_on(found, kept)
 
 
@@ -151,7 +151,7 @@ def _verdict(found: ScaleDecision, capacity: Capacity | None) -> Verdict:
             f"{1000 * capacity.shortfall_seconds:.3g} ms less than the {1000 * capacity.compute_seconds:.3g} ms that "
             f"the engine takes for one request: no number of replicas meets it. Replicas are chosen so that requests "
             f"wait no longer than they are computed; raise the objective, or choose a faster accelerator.",
-        )  # fmt: skip
+        )
     say = unknown if found.hold else good
     return say(Condition.SCALING_ACTIVE, found.reason, found.message)
 

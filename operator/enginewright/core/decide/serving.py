@@ -27,7 +27,7 @@ class Serving:
         alive = tuple(deployment for deployment in observed.deployments if not deployment.deleting)
         answering = Counter(pod.revision for pod in observed.pods if pod.ready and not pod.deleting)
         traffic = Counter(entry.revision for entry in observed.endpoints if entry.ready and not entry.terminating
-                          and not entry.activator)  # fmt: skip
+                          and not entry.activator)
         selected = observed.service.revision if observed.service else ""
         stable = _stable(alive, answering, selected, (memory.stable if memory else None) or "")
         return cls(stable=stable, alive=alive, traffic=traffic, answering=answering)

@@ -22,7 +22,7 @@ def verdict_of(moving: Shift, at: Position) -> Verdict:
     passed = told(moving.remember(at).analysis)
     if step == WAITING:
         who = (f"OptimisedModel {moving.world.obj.fleet} promotes it when every class has a proven candidate"
-               if moving.world.obj.fleet else f"promote it with {_promote(moving)}")  # fmt: skip
+               if moving.world.obj.fleet else f"promote it with {_promote(moving)}")
         return bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.WAITING_FOR_PROMOTION,

@@ -57,7 +57,7 @@ def site(placement: Placement | None, nodes: Sequence[NodeView] | None, namespac
         usable=tuple(node for node in near if _takes(node, placement)),
         near=tuple(node for node in near if node.name in looked),
         closed=tuple(node for node in fitting if node.closed and _takes(node, placement)),
-    )  # fmt: skip
+    )
 
 
 def _room(node: NodeView) -> tuple[int, str]:

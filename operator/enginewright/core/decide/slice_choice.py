@@ -103,7 +103,7 @@ def _upwards(world: World, options: list[_Option]) -> SliceChoice:
     best = next((option for option in reversed(passed) if option.engine), passed[-1])
     return SliceChoice(placement=best.placement, tried=tuple(tried),
                        said=f"{_said(tried, None)} No larger profile of {built_for(world.spec)} is left: "
-                            f"{best.profile.name} is taken.")  # fmt: skip
+                            f"{best.profile.name} is taken.")
 
 
 def _meanwhile(world: World, passed: list[_Option], following: _Option) -> _Option | None:
@@ -148,7 +148,7 @@ def _missed(world: World, option: _Option) -> TriedProfileStatus | None:
     if build.last_failure and build.last_failure.device:
         told = _tried(option, Reason.OUT_OF_MEMORY, f"the build did not fit into {option.profile.gib:g} GiB")
         return told.model_copy(update={"retry": world.retry, "spec_key": build_key(world.spec),
-                                       "attempts": build.attempts})  # fmt: skip
+                                       "attempts": build.attempts})
     return None
 
 

@@ -177,11 +177,11 @@ def claim_template_name(owner_name: str, placement: Placement) -> str:
 def spread_over_nodes(selector: Mapping[str, str]) -> list[JSON]:
     """``topologySpreadConstraints`` of pods with these labels: apart where nodes allow it."""
     return [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-             "labelSelector": {"matchLabels": dict(selector)}}]  # fmt: skip
+             "labelSelector": {"matchLabels": dict(selector)}}]
 
 
 def triton_ports() -> list[JSON]:
     """Container ports of Triton, and of what stands in for it."""
     named = ((labels.PORT_HTTP, labels.HTTP_PORT), (labels.PORT_GRPC, labels.GRPC_PORT),
-             (labels.PORT_METRICS, labels.METRICS_PORT))  # fmt: skip
+             (labels.PORT_METRICS, labels.METRICS_PORT))
     return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named]

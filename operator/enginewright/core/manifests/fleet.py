@@ -26,7 +26,7 @@ def member(owner: Owner, name: str, spec: Mapping[str, Any], annotations: Mappin
         "metadata": metadata(owner, member_name(owner.name, name), labels.COMPONENT_CLASS, extra=extra,
                              annotations=noted),
         "spec": dict(spec),
-    })  # fmt: skip
+    })
 
 
 def member_key(spec: Mapping[str, Any]) -> str:

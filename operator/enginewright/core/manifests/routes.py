@@ -74,4 +74,4 @@ def _backends(owner: Owner, weights: Mapping[str, int], port: int) -> list[JSON]
          "weight": weight}
         for revision, weight in sorted(weights.items())
         if weight
-    ]  # fmt: skip
+    ]

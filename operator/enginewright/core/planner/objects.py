@@ -39,7 +39,7 @@ def node_view(node: Object, pods: Iterable[Object]) -> NodeView:
         closed=_closed(node),
         pods=tuple(_use(pod) for pod in sorted(pods, key=name_of)
                    if (pod.get("status") or {}).get("phase") not in ENDED),
-    )  # fmt: skip
+    )
 
 
 def name_of(one: Object) -> str:

@@ -37,13 +37,13 @@ def queues(samples: Sequence[Sample], belief: Belief) -> list[Queue]:
     recent = samples[-SMOOTHED:]
     pods = sorted({pod for one in recent for pod in one.pending if pod in recent[-1].pending or recent[-1].missing})
     found = [Queue(waiting=statistics.median_low(one.pending[pod] for one in recent if pod in one.pending),
-                   throughput=belief.throughput(pod)) for pod in pods]  # fmt: skip
+                   throughput=belief.throughput(pod)) for pod in pods]
     silent = max(0, recent[-1].ready - len(found))
     return found + [Queue(waiting=0.0, throughput=belief.fleet.throughput)] * silent
 
 
 def left_over(here: Iterable[Queue], rate: float, starting: Sequence[float], throughput: float, cold: float
-              ) -> list[Queue]:  # fmt: skip
+              ) -> list[Queue]:
     """The queues when a replica that is asked for now answers, ``cold`` seconds on: a fluid that comes at ``rate``, in
     equal shares to those that are ready and to each of ``starting`` (ages in seconds), which does ``throughput``, from
     when it answers. One that is long overdue is not counted on."""
@@ -53,7 +53,7 @@ def left_over(here: Iterable[Queue], rate: float, starting: Sequence[float], thr
     for moment in sorted({*joins, STEPS}):
         share, seconds = rate / max(1, len(left)), (moment - clock) * step
         left = [Queue(waiting=max(0.0, one.waiting + (share - one.throughput) * seconds), throughput=one.throughput)
-                for one in left]  # fmt: skip
+                for one in left]
         clock = moment
         left += [Queue(waiting=0.0, throughput=throughput)] * joins[moment]
     return left
@@ -67,7 +67,7 @@ def ordinary(rate: float, replicas: int, compute: float, patience: float) -> flo
 def late(left: Sequence[Queue], ordinary_each: float) -> list[Queue]:
     """What is queued beyond the ordinary, where there is such."""
     return [Queue(waiting=one.waiting - ordinary_each, throughput=one.throughput)
-            for one in left if one.waiting > ordinary_each]  # fmt: skip
+            for one in left if one.waiting > ordinary_each]
 
 
 def replicas_to_drain(behind: Iterable[Queue], rate: float, seconds: float) -> int:

@@ -77,7 +77,7 @@ class Capacity:
         request can meet is taken as no wait longer than the compute time: the best there is."""
         if self.objective_seconds is None:
             return self.delay_seconds + min(_unqueued(point) + queued_each / self.served(point)
-                                            for point in self.points)  # fmt: skip
+                                            for point in self.points)
         return max(self.objective_seconds, 2 * self.compute_seconds if self.shortfall_seconds else 0.0)
 
     def served(self, point: tuple[int, float]) -> float:

@@ -30,7 +30,7 @@ AWAITED = "Replicas that were asked for start, or have just become ready: whethe
 def decide_replicas(
     window: SignalWindow | None, current: int, limits: ScaleLimits, now: float, capacity: Capacity | None = None,
     parts: Parts = ALL_PARTS,
-) -> ScaleDecision:  # fmt: skip
+) -> ScaleDecision:
     """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock. Without
     ``capacity``, or samples that tell arrivals, queue depth alone decides."""
     found = _by_load(window, current, limits, now, capacity, parts)
@@ -76,4 +76,4 @@ def _unknown_rate(queue: ScaleDecision, current: int, limits: ScaleLimits) -> Sc
     return replace(
         queue, replicas=kept, recommendation=max(kept, queue.recommendation), reason=Reason.HOLDING, hold=True,
         message=f"Arrivals cannot be told: not every replica answers, or counters were reset. Replicas stay at {kept}.",
-    )  # fmt: skip
+    )

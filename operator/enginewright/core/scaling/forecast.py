@@ -67,7 +67,7 @@ def _ahead(cells: Sequence[float]) -> float:
     middle = (count - 1) / 2
     mean = math.fsum(cells) / count
     slope = math.fsum((index - middle) * cell for index, cell in enumerate(cells)) / math.fsum(
-        (index - middle) ** 2 for index in range(count))  # fmt: skip
+        (index - middle) ** 2 for index in range(count))
     steps = CELLS * (1 - DAMPING) / -math.log(DAMPING)
     return max(0.0, mean + slope * (middle + steps))
 

@@ -68,7 +68,7 @@ def share_by_latency(samples: Sequence[Sample], capacity: Capacity, patience: fl
         return [MEAN * cell.answered * _compute_seconds(cell, capacity) / share for cell in cells]
 
     return min(_explained([cell.waited for cell in cells], waiting),
-               _explained([cell.computed for cell in cells], computing))  # fmt: skip
+               _explained([cell.computed for cell in cells], computing))
 
 
 def _cells(samples: Sequence[Sample]) -> Iterator[Spent]:

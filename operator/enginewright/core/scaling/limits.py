@@ -69,7 +69,7 @@ class ScaleLimits:
 
 
 def limits_of(autoscaling: AutoscalingSpec, *, holds: bool = True, now: datetime | None = None,
-              price: float | None = None) -> ScaleLimits:  # fmt: skip
+              price: float | None = None) -> ScaleLimits:
     """Prometheus scrapes every 15 to 60 seconds, so its samples may be that much older. Unless an activator ``holds``
     what comes, one replica at least runs. Without ``now``, which has a time zone, no schedule holds; without the
     ``price`` of a replica for an hour the cost ceiling limits nothing."""

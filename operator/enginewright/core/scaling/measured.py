@@ -46,7 +46,7 @@ class Rule:
         self._parts = parts
 
     def decide(self, window: SignalWindow, seen: Sequence[arrivals.Interval], queued: float, wish: int, current: int,
-               now: float) -> ScaleDecision:  # fmt: skip
+               now: float) -> ScaleDecision:
         """``queued`` requests of all replicas, smoothed; ``wish`` is what queue depth alone asks for."""
         needed = Needs(self._capacity, self._limits, self._parts).of(seen, wish, window.samples, current)
         wanted = current
@@ -60,10 +60,10 @@ class Rule:
         return ScaleDecision(
             replicas=wanted, recommendation=needed.down, reason=reason, message=message, queue_depth=queued,
             rate=needed.rate, forecast=needed.ahead if voted else None,
-        )  # fmt: skip
+        )
 
     def _down(self, window: SignalWindow, seen: Sequence[arrivals.Interval], needed: Needed, current: int, now: float
-              ) -> int:  # fmt: skip
+              ) -> int:
         """Down to the most that was needed in the down window, which must have been watched for its full length; with a
         window of our own choice, some cold starts, no further than to a fleet that would have met the objective
         before."""
@@ -75,7 +75,7 @@ class Rule:
         return self._floor(window, seen, needed, most, current) if ours and self._parts.floor else most
 
     def _floor(self, window: SignalWindow, seen: Sequence[arrivals.Interval], needed: Needed, low: int, high: int
-               ) -> int:  # fmt: skip
+               ) -> int:
         """By what came until the last whole step of the replay: it says nothing new in between, whoever asks."""
         step = needed.cold / STEPS
         moment = seen[-1].time // step * step

@@ -107,7 +107,7 @@ class Needs:
             up, down = max(up, wish), max(down, wish)
         late = sum(one.waiting for one in behind)
         return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, clumps=clumps, forecast=found,
-                      capacity=belief.fleet, share=belief.share, slower=belief.own)  # fmt: skip
+                      capacity=belief.fleet, share=belief.share, slower=belief.own)
 
     def _rate(self, seen: Sequence[arrivals.Interval], recent: Sequence[arrivals.Interval], newest: Sample) -> float:
         level = arrivals.level(recent, arrivals.dispersion(recent))
@@ -131,7 +131,7 @@ class Needs:
         return backlog.late(left, backlog.ordinary(rate, len(left), belief.slowest.compute_seconds, patience))
 
     def _believing_the_queue(self, up: int, down: int, rate: float, wish: int, belief: Belief,
-                             samples: Sequence[Sample]) -> tuple[int, int]:  # fmt: skip
+                             samples: Sequence[Sample]) -> tuple[int, int]:
         """While more wait than can be answered in time, and nothing is seen that explains it, no fewer replicas will do
         than queue depth alone asks for; and where they do less than is believed of them, so many are needed."""
         patience = belief.slowest.patience(self._limits.target)

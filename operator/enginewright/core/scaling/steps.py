@@ -15,7 +15,7 @@ from enginewright.core.scaling.queue import replicas_text
 
 
 def limited(found: ScaleDecision, window: SignalWindow | None, current: int, limits: ScaleLimits, now: float
-            ) -> ScaleDecision:  # fmt: skip
+            ) -> ScaleDecision:
     """``found`` as far as steps let it go, with what holds it said."""
     asked = window.asked if window else ()
     here = limits.clamp(current)

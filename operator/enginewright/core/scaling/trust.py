@@ -24,7 +24,7 @@ def overfull(samples: Sequence[Sample], ordinary_each: float, belief: Belief) ->
         pod for pod in recent[-1].pending.keys() - belief.own.keys()
         if all(one.pending.get(pod, 0.0) > ordinary_each for one in recent)
         and not (_full(recent, pod) and _does(recent, pod) >= REACHED * belief.throughput(pod))
-    )  # fmt: skip
+    )
 
 
 def slower_than_believed(samples: Sequence[Sample], pods: Iterable[str]) -> bool:

@@ -28,7 +28,7 @@ def asleep(window: SignalWindow | None, limits: ScaleLimits, now: float) -> Scal
         return ScaleDecision(
             replicas=0, recommendation=0, reason=Reason.SCALED_TO_ZERO, queue_depth=held,
             message=f"No request came for {limits.zero_after:g} s: no replica runs, and the next request starts one.",
-        )  # fmt: skip
+        )
     said = f"The activator has not answered for {limits.stale_after:g} s"
     return _decision(ONE, f"{said}: {replicas_text(ONE)}, so that no request waits unseen.", None)
 
@@ -60,4 +60,4 @@ def _busy(sample: Sample) -> bool:
 
 def _decision(replicas: int, message: str, held: float | None) -> ScaleDecision:
     return ScaleDecision(replicas=replicas, recommendation=replicas, reason=Reason.SCALING, message=message,
-                         queue_depth=held)  # fmt: skip
+                         queue_depth=held)

@@ -16,7 +16,7 @@ def batching_problems(spec: Spec) -> Iterator[Problem]:
     if spec.batching.mode == "fixed":
         yield Problem(field=field, value=show(True), message="does not go with mode fixed, which measures nothing to "
                                                              "begin from",
-                      remedy="set spec.batching.mode to auto, or remove adaptive")  # fmt: skip
+                      remedy="set spec.batching.mode to auto, or remove adaptive")
     if spec.engine.max_batch_size < 2:
         yield Problem(field=field, value=show(True), message="needs batches, and spec.engine.maxBatchSize is 1",
-                      remedy="raise that, or remove adaptive")  # fmt: skip
+                      remedy="raise that, or remove adaptive")

@@ -87,7 +87,7 @@ def _within(schedule: ScheduleSpec, entry: PlacementClassSpec) -> ScheduleSpec:
     given = {"min_replicas": schedule.min_replicas, "max_replicas": schedule.max_replicas}
     low, high = entry.min_replicas or 0, entry.max_replicas or math.inf
     return schedule.model_copy(update={name: int(max(low, min(high, limit))) for name, limit in given.items()
-                                       if limit is not None})  # fmt: skip
+                                       if limit is not None})
 
 
 def fleet_problems(spec: Spec, check: Check) -> tuple[Problem, ...]:
@@ -99,7 +99,7 @@ def fleet_problems(spec: Spec, check: Check) -> tuple[Problem, ...]:
     found = [check(member_spec(spec, entry)) for entry in classes_of(spec)]
     common = [problem for problem in found[0] if not _placed(problem) and all(problem in other for other in found)]
     named = [_named(spec, index, problem) for index, problems in enumerate(found) for problem in problems
-             if problem not in common]  # fmt: skip
+             if problem not in common]
     return tuple(dict.fromkeys((*common, *named)))
 
 

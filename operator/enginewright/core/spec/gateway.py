@@ -58,7 +58,7 @@ class GatewaySpec(SpecModel):
     def overlap(self) -> tuple[str, str] | None:
         """A host name of the HTTPRoute and one of the GRPCRoute that some request would match both of."""
         return next(((http, grpc) for http, grpc in product(self.hostnames, self.grpc_hostnames)
-                     if intersect(http, grpc)), None)  # fmt: skip
+                     if intersect(http, grpc)), None)
 
 
 def intersect(one: str, other: str) -> bool:

@@ -125,6 +125,6 @@ class PlacementSpec(SpecModel):
     """Use of spot nodes."""
     classes: tuple[PlacementClassSpec, ...] | None = Field(
         default=None, min_length=2, max_length=MAX_CLASSES,
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})  # fmt: skip
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})
     """A fleet: several classes of devices behind one Service, an engine built on each, promoted together. In place of
     accelerator, gpu and mig; nodeSelector and tolerations hold for all classes."""

@@ -30,8 +30,8 @@ def quality_problems(spec: Spec) -> Iterator[Problem]:
             field="spec.quality.window", value=show(spec.quality.window),
             message=f"is less than the {needed} answers that can show a tolerance of {spec.accuracy.tolerance:g} even "
                     "if all agree",
-            remedy=f"write at least {2 * needed}, or raise spec.accuracy.tolerance")  # fmt: skip
+            remedy=f"write at least {2 * needed}, or raise spec.accuracy.tolerance")
     limit = spec.quality.resources.limits.get("memory")
     if limit is not None and too_little(limit):
         yield Problem(field="spec.quality.resources.limits.memory", value=show(limit), message=TOO_LITTLE,
-                      remedy=ENOUGH)  # fmt: skip
+                      remedy=ENOUGH)

@@ -17,7 +17,7 @@ class Enginewright:
     leaves some of the rule's ``parts`` out. ``limits`` may differ from moment to moment, in seconds of the trace."""
 
     def __init__(self, limits: ScaleLimits | Callable[[float], ScaleLimits], capacity: Capacity | None,
-                 parts: Parts = ALL_PARTS) -> None:  # fmt: skip
+                 parts: Parts = ALL_PARTS) -> None:
         self._limits = (lambda _: limits) if isinstance(limits, ScaleLimits) else limits
         self._capacity = capacity
         self._parts = parts
@@ -30,7 +30,7 @@ class Enginewright:
             Sample(time=seen.time, ready=seen.ready, pending=seen.pending, arrived=float(seen.arrived),
                    inflight=float(seen.inflight), starting=seen.starting, served=seen.served, spent=seen.spent,
                    held=float(seen.held))
-        )  # fmt: skip
+        )
         view = self._window.view()
         found = decide_replicas(view, seen.desired, self._limits(seen.time), seen.time, self._capacity, self._parts)
         self._window.recommend(seen.time, found.recommendation)

@@ -28,7 +28,7 @@ UP_PERCENT, UP_PODS, UP_PERIOD = 100.0, 4, 15.0
 
 
 def pods_metric(values: Mapping[str, float], missing: int, current: int, target: float,
-                tolerance: float = TOLERANCE) -> int:  # fmt: skip
+                tolerance: float = TOLERANCE) -> int:
     """Replicas by a metric of type Pods. ``values`` are of pods that have the metric, ``missing`` counts running pods
     that do not: those are taken as at their target before scaling down, and as at 0 before scaling up. Without any
     value the controller leaves the replicas as they are."""

@@ -36,7 +36,7 @@ class Keda:
         self._controller = Controller(
             HpaSettings(target=settings.target, down_window=settings.window, min_replicas=settings.min_replicas,
                         max_replicas=settings.max_replicas)
-        )  # fmt: skip
+        )
         self._next_sync, self._next_poll = SYNC, POLL
         self._active = 0.0
         self.initial = settings.min_replicas

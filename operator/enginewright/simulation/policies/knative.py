@@ -66,7 +66,7 @@ class Knative:
             return seen.desired
         self._next += TICK
         wanted = self.scale(self._mean(self._settings.stable_window, seen.time),
-                            self._mean(self._settings.panic_window, seen.time), seen.ready, seen.time)  # fmt: skip
+                            self._mean(self._settings.panic_window, seen.time), seen.ready, seen.time)
         return self._bounded(wanted, seen)
 
     def scale(self, stable: float, panic: float, ready: int, now: float) -> int:

@@ -92,7 +92,7 @@ def _objects(
 
 def _taken(names: list[str]) -> str:
     return (f"OptimisedModel {', '.join(names)} is there already and is no part of this fleet: delete it, or give the "
-            f"class or the fleet another name.")  # fmt: skip
+            f"class or the fleet another name.")
 
 
 def _refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -> Plan:

@@ -28,7 +28,7 @@ from enginewright.core.status import RolledBackStatus, RolloutStatus
 
 STARTING, AWAITING, WAITING, EXPANDING, COMPLETE, ROLLED_BACK = (
     "Starting", "WaitingForClasses", "WaitingForPromotion", "Expanding", "Complete", "RolledBack",
-)  # fmt: skip
+)
 AGREED = (Standing.PROVEN, Standing.PROMOTING, Standing.DONE)
 
 
@@ -154,7 +154,7 @@ def patience(world: World) -> timedelta:
     analysis that is unclear to its end may take, and some slack."""
     rollout = world.spec.rollout
     steps = [rollout.analysis_seconds if step.analysis_seconds is None else step.analysis_seconds
-             for step in rollout.steps] or [rollout.analysis_seconds]  # fmt: skip
+             for step in rollout.steps] or [rollout.analysis_seconds]
     # Without a replica to spare one class is analysed after the other.
     turns = len(classes_of(world.spec)) if in_turns(world) else 1
     seconds = world.spec.engine.build_budget_seconds + world.config.build_deadline_margin + 5 * sum(steps) * turns
@@ -202,7 +202,7 @@ def _hold_back(
     said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}"
     # One that was made anew since, or keeps no history, has nothing to go back to.
     lost = [member for member in members if member.entry.name in wishes
-            and member.verdict(Condition.ROLLOUT_COMPLETE).reason == Reason.ROLLBACK_TARGET_UNKNOWN]  # fmt: skip
+            and member.verdict(Condition.ROLLOUT_COMPLETE).reason == Reason.ROLLBACK_TARGET_UNKNOWN]
     if kept := [name for name in wishes if name not in [member.entry.name for member in lost]]:
         said = f"{said} No class is promoted: what served before goes on serving in {', '.join(kept)}."
     if late:

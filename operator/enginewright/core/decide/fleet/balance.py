@@ -36,7 +36,7 @@ class Balance:
         return (f"Behind the Service a replica of {self.name} gets {100 * self.share:.0f} % of the requests and has "
                 f"{100 * self.capacity:.0f} % of the capacity: it is at its end when all together get "
                 f"{self.carried:.0f} of the {self.whole:.0f} inferences/s that they can do. Through a Gateway "
-                f"(spec.rollout.gateway) classes are sent requests by capacity.")  # fmt: skip
+                f"(spec.rollout.gateway) classes are sent requests by capacity.")
 
 
 def balance(members: Iterable[Member]) -> Balance | None:

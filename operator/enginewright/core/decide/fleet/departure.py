@@ -32,7 +32,7 @@ def depart(going: tuple[MemberView, ...], why: str, routed: Set[str] = frozenset
             Delete(api_version=labels.API_VERSION, kind=labels.KIND, name=view.name, uid=view.uid,
                    why=f"class {view.class_name} is not in the spec any more, and the others serve")
             for view in going if not (view.deleting or view.class_name in routed)),
-    )  # fmt: skip
+    )
 
 
 def missing(members: Iterable[Member], *, suspended: bool = False) -> str:
@@ -41,7 +41,7 @@ def missing(members: Iterable[Member], *, suspended: bool = False) -> str:
     if suspended:
         return "while spec.suspend is true"
     coming = [member.entry.name for member in members
-              if not member.available and member.standing is not Standing.REFUSED]  # fmt: skip
+              if not member.available and member.standing is not Standing.REFUSED]
     if coming:
         return f"until replicas of {', '.join(coming)} serve"
     serving = [member for member in members if member.available]

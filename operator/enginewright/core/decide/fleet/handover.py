@@ -91,12 +91,12 @@ def _window(world: World) -> float:
 
 
 def _plan(world: World, members: tuple[Member, ...], going: tuple[MemberView, ...], memory: HandoverStatus | None,
-          least: Mapping[str, int]) -> Handover:  # fmt: skip
+          least: Mapping[str, int]) -> Handover:
     staying = [member for member in members if member.available]
     ready = {**{member.name: member.ready_replicas for member in staying},
-             **{view.name: ready_of(view.status) for view in going}}  # fmt: skip
+             **{view.name: ready_of(view.status) for view in going}}
     found = measured({**{member.name: member.status for member in staying},
-                      **{view.name: view.status for view in going if ready[view.name]}})  # fmt: skip
+                      **{view.name: view.status for view in going if ready[view.name]}})
     each = dict.fromkeys(ready, 1.0) if found is None else found
     gateway = world.spec.rollout.gateway is not None
     known = memory if memory and (memory.inferences_per_second is None) == (found is None) else None
@@ -150,7 +150,7 @@ def _growth(heir: _Heir) -> float:
 
 
 def _why(world: World, staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...], lack: float,
-         load: float, *, unit: str) -> str:  # fmt: skip
+         load: float, *, unit: str) -> str:
     if lack:
         limits = ", ".join(f"{heir.name} {heir.most}" for heir in heirs)
         without = kubectl(f"delete om {' '.join(view.name for view in going)}", world.obj.namespace)
@@ -163,7 +163,7 @@ def _why(world: World, staying: list[Member], heirs: list[_Heir], going: tuple[M
                 f"or {without} to do without")
     wanted = {heir.name: heir.replicas for heir in heirs}
     short = [f"{member.entry.name} has {member.ready_replicas} of {wanted[member.entry.name]}" for member in staying
-             if member.ready_replicas < wanted[member.entry.name]]  # fmt: skip
+             if member.ready_replicas < wanted[member.entry.name]]
     return f"until the others have replicas enough to carry its load: {', '.join(short)}" if short else ""
 
 

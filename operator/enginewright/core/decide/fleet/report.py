@@ -29,7 +29,7 @@ def verdicts(world: World, members: tuple[Member, ...], agreed: Agreement, depar
         agreed.verdict, together(members, Condition.SCALING_ACTIVE),
         *([together(members, Condition.QUALITY_HELD)] if world.spec.quality else []),
         *([together(members, Condition.BATCHING_ADAPTIVE)] if world.spec.batching.adaptive else []),
-    )  # fmt: skip
+    )
 
 
 def together(members: Iterable[Member], kind: Condition) -> Verdict:
@@ -55,7 +55,7 @@ def ready_verdict(
     wanted, behind = sum(member.wanted_replicas for member in members), answering(world.observed)
     if behind < wanted:
         return bad(Condition.READY, Reason.REPLICAS_NOT_READY, f"{behind} of {count(wanted, 'replica')} behind the "
-                   f"Service.")  # fmt: skip
+                   f"Service.")
     lopsided = balance(members) if world.spec.rollout.gateway is None else None
     said = (together(members, Condition.READY).message, lopsided.said if lopsided else "")
     return good(Condition.READY, Reason.SERVING, " ".join(filter(None, said)))
@@ -85,7 +85,7 @@ def blocks(
     """All of status besides conditions. It has no selector: a fleet is not scaled through /scale."""
     complete = agreed.memory.step == COMPLETE
     rows = [row(member, complete, weights.get(member.entry.name)).model_copy(
-        update={"least_replicas": handover.least.get(member.entry.name)}) for member in members]  # fmt: skip
+        update={"least_replicas": handover.least.get(member.entry.name)}) for member in members]
     return {
         **({"handover": handover.memory.as_json()} if handover.memory else {}),
         "classes": [one.as_json() for one in rows],

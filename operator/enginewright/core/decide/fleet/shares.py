@@ -43,7 +43,7 @@ def route(world: World, members: Iterable[Member], departure: Departure, agreed:
     weights = shares({
         **{member.entry.name: member.status for member in members},
         **{view.class_name: view.status for view in staying},
-    })  # fmt: skip
+    })
     actions = route_actions(world, gateway, weights)
     if seen.missing:
         said = (f"spec.rollout.gateway needs {' and '.join(seen.missing)} of {ROUTE_API_VERSION}, which this cluster "

@@ -161,7 +161,7 @@ def members_of(name: str, spec: Spec, fleet: FleetView, before: Iterable[ClassSt
         Member(entry=entry, name=member_name(name, entry.name), wanted=as_raw(member_spec(spec, entry)),
                view=found.get(member_name(name, entry.name)), before=told.get(entry.name))
         for entry in classes_of(spec)
-    )  # fmt: skip
+    )
 
 
 def classes(names: Iterable[str]) -> str:

@@ -43,7 +43,7 @@ def starts(world: World, members: tuple[Member, ...], wishes: Wishes) -> Wishes:
     free = [member for member in members if labels.ROLLBACK_TO not in wishes.get(member.entry.name, {})]
     first = _first(world, members, free)
     return {member.entry.name: {labels.AFTER: first.name if first and _unsettled(member) else world.obj.name}
-            for member in free if member is not first and member.available}  # fmt: skip
+            for member in free if member is not first and member.available}
 
 
 def _first(world: World, members: tuple[Member, ...], free: list[Member]) -> Member | None:
