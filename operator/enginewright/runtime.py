@@ -29,6 +29,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.handlers.translate import Translator
 from enginewright.handlers.watch import Watcher
 from enginewright.observe.keys import Key
+from enginewright.observe.memory import Memory
 from enginewright.observe.nodes import NodeReader
 from enginewright.observe.prober import Prober
 from enginewright.observe.quality import QualityReader
@@ -89,15 +90,17 @@ class Operator:
             triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped,
             prober=Prober(probes, time.monotonic), activators=activators,
         )
+        self.memory = Memory(kube, options.namespaces)
+        kube.tell_writes(self.memory.wrote)
         self.logs = LogReader(kube, self.queue.add)
         self.schema = ServedSchema(kube)
         recorder = EventRecorder(kube, socket.gethostname())
         parts = Parts(
             world=World(
                 kube, lambda: datetime.now(UTC), time.monotonic, config=options.config, logs=self.logs,
-                records=RecordReader(kube, lambda why: metrics.skipped.labels(why).inc()),
+                records=RecordReader(kube, lambda why: metrics.skipped.labels(why).inc(), self.memory),
                 nodes=NodeReader(kube, time.monotonic) if options.config.observe_nodes else None,
-                quality=QualityReader(quality, time.monotonic) if quality else None,
+                quality=QualityReader(quality, time.monotonic) if quality else None, memory=self.memory,
             ),
             actor=Actor(kube, metrics.acted),
             reporter=Reporter(kube, recorder, self.schema, metrics.status_writes.inc),
@@ -105,18 +108,21 @@ class Operator:
             known=self.known,
             exposed=Exposed(),
             config=options.config,
+            looked=lambda fresh: metrics.looks.labels("fresh" if fresh else "memory").inc(),
         )
         metrics.registry.register(parts.exposed)
         reader = ShelfReader(kube, parts.world.now, options.namespaces)
         self.housekeeper = Housekeeper(reader, parts.actor, options.config, options.housekeeping)
         self.loop = Loop(self.queue, Reconciler(parts), metrics, options.workers)
         self.resync = Resync(
-            kube, self.queue, self.known, metrics, namespaces=options.namespaces, period=options.resync
+            kube, self.queue, self.known, metrics, namespaces=options.namespaces, period=options.resync,
+            memory=self.memory,
         )
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.watcher = Watcher(
             Translator(self.known), wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),
-            namespaces=options.namespaces, kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
+            saw=_from_thread(self.memory.saw), namespaces=options.namespaces,
+            kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
         )
         self.health = Health(
             watching=self.watcher.watching, oldest_pass=self.loop.oldest_pass, last_resync=lambda: self.resync.last,
@@ -127,6 +133,10 @@ class Operator:
         metrics.gauge("enginewright_objects", "Objects that the operator knows of.", lambda: len(self.known))
         metrics.gauge("enginewright_crd_missing_fields", "Fields of this operator that the cluster's CRD lacks.",
                       lambda: len(self.schema.missing))
+        metrics.gauge("enginewright_remembered_objects", "Objects of all kinds that the operator remembers.",
+                      self.memory.count)
+        metrics.gauge("enginewright_remembered_bytes", "Bytes that the remembered objects take, packed.",
+                      lambda: self.memory.held)
         metrics.gauge("enginewright_scrapers", "Objects whose replicas are scraped.", lambda: len(self.signals))
 
     async def run(self) -> None:

@@ -46,6 +46,7 @@ class Attribute(StrEnum):
     RECONCILE_ID = "enginewright.reconcile.id"
     OUTCOME = "enginewright.outcome"
     REQUEUE_AFTER = "enginewright.requeue_after"
+    FRESH = "enginewright.fresh"
     ACTIONS = "enginewright.actions"
     VERB = "enginewright.action.verb"
     KIND = "enginewright.action.kind"

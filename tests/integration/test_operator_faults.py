@@ -12,8 +12,8 @@ from aiohttp import web
 
 from enginewright.clients.resources import DEPLOYMENT, JOB, OPTIMISED_MODEL
 from enginewright.core import labels
-from enginewright.handlers.watch import WATCHED
 from enginewright.observe.keys import Key
+from enginewright.observe.kinds import WATCHED
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.faulty import STREAM_ERROR, Fault, FaultyProxy, is_read, is_write

@@ -60,10 +60,10 @@ def operator(apiserver: Apiserver) -> tuple[Reconciler, list[object]]:
     """A fresh operator over ``apiserver``, and what it has told its scraper to watch."""
     cluster, watched = apiserver.cluster, list[object]()
 
-    async def find(_namespace: str, _name: str) -> ObjectView:
+    async def find(_namespace: str, _name: str, **_: object) -> ObjectView:
         return apiserver.view()
 
-    async def observe(_view: object, _signals: object) -> object:
+    async def observe(_view: object, _signals: object, **_: object) -> object:
         return cluster.observe()
 
     async def execute(_namespace: str, actions: Any, _log: object) -> None:
@@ -81,7 +81,7 @@ def operator(apiserver: Apiserver) -> tuple[Reconciler, list[object]]:
         signals=SimpleNamespace(window=lambda _: cluster.signals, forget=nothing, recommend=lambda *_: None,
                                 watch=lambda *_: watched.append(1)),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
-        decide=lambda *_: cluster.plan())
+        looked=lambda _: None, decide=lambda *_: cluster.plan())
     return Reconciler(cast(Parts, parts)), watched
 
 

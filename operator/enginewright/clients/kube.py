@@ -29,15 +29,15 @@ secrets                               create                     the key that bu
                                                                  none is ever read
 persistentvolumeclaims                get list watch             claims that a spec names
 endpointslices (discovery.k8s.io)     list watch                 who gets traffic
-poddisruptionbudgets (policy)         list create patch          one for each model
+poddisruptionbudgets (policy)         list watch create patch    one for each model
 resourceclaimtemplates                list create patch          MIG by dynamic resource allocation
 (resource.k8s.io)
 httproutes                            list create patch delete   shares of the traffic, where asked for
 (gateway.networking.k8s.io)
 grpcroutes                            list create patch delete   the same
 (gateway.networking.k8s.io)
-leases (coordination.k8s.io)          get list create patch      who builds an engine that several ask for; which of
-                                      delete                     several operators works (``get``, in its own
+leases (coordination.k8s.io)          get list watch create      who builds an engine that several ask for; which of
+                                      patch delete               several operators works (``get``, in its own
                                                                  namespace, and only there)
 nodes                                 list                       what is free of their GPUs; only in all namespaces,
                                                                  and only with ``rbac.nodes``
@@ -82,6 +82,8 @@ Object = dict[str, Any]
 T = TypeVar("T")
 # verb, resource, HTTP status (0 when no answer came), seconds
 CallObserver = Callable[[str, str, int, float], None]
+# resource, namespace, name, and the object as it is after the write, None where the answer does not have it
+WriteObserver = Callable[[Resource, str, str, Object | None], None]
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
@@ -148,6 +150,11 @@ class KubeClient:
         self._api.user_agent = "enginewright"
         self._deadline = deadline
         self._observer = observer
+        self._wrote: WriteObserver = lambda *_: None
+
+    def tell_writes(self, observer: WriteObserver) -> None:
+        """``observer`` is called after each write that the apiserver has carried out, before it is returned from."""
+        self._wrote = observer
 
     async def __aenter__(self) -> Self:
         return self
@@ -217,7 +224,7 @@ class KubeClient:
             manifest = {**manifest, "metadata": {**manifest["metadata"], **conditions}}
         path = resource.path(namespace, manifest["metadata"]["name"])
         query = {"fieldManager": names.FIELD_MANAGER, "force": str(force).lower()}
-        return await self._json("apply", resource, path, query=query, body=manifest, content_type=APPLY)
+        return await self._write("apply", resource, path, query=query, body=manifest, content_type=APPLY)
 
     async def apply_status(self, namespace: str, name: str, version: str, status: Mapping[str, Any]) -> Object:
         """The whole status of an ``OptimisedModel``: what is not in ``status`` any more goes. ``version`` is the
@@ -232,18 +239,18 @@ class KubeClient:
         }
         path = OPTIMISED_MODEL.path(namespace, name, "status")
         query = {"fieldManager": names.FIELD_MANAGER_STATUS, "force": "true"}
-        return await self._json("apply", OPTIMISED_MODEL, path, query=query, body=body, content_type=APPLY)
+        return await self._write("apply", OPTIMISED_MODEL, path, query=query, body=body, content_type=APPLY)
 
     async def create(self, manifest: Mapping[str, Any], *, namespace: str) -> Object:
         """Raises :class:`AlreadyExistsError`."""
         resource = resource_of_manifest(manifest)
         query = {"fieldManager": names.FIELD_MANAGER}
-        return await self._json("create", resource, resource.path(namespace), query=query, body=manifest)
+        return await self._write("create", resource, resource.path(namespace), query=query, body=manifest)
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
         """Merge patch."""
         path = resource.path(namespace, name)
-        return await self._json(
+        return await self._write(
             "patch", resource, path, query={"fieldManager": names.FIELD_MANAGER}, body=body, content_type=MERGE
         )
 
@@ -259,6 +266,7 @@ class KubeClient:
         if preconditions := {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}:
             body["preconditions"] = preconditions
         await self._json("delete", resource, resource.path(namespace, name), body=body)
+        self._wrote(resource, namespace, name, None)
 
     async def scale(self, namespace: str, deployment: str, replicas: int, *, uid: str, version: str,
                     generation: int) -> None:
@@ -275,6 +283,7 @@ class KubeClient:
         query = {"fieldManager": names.FIELD_MANAGER_SCALER, "force": "true"}
         path = DEPLOYMENT.path(namespace, deployment, "scale")
         await self._json("scale", DEPLOYMENT, path, query=query, body=body, content_type=APPLY)
+        self._wrote(DEPLOYMENT, namespace, deployment, None)
 
     async def _unless_changed(
         self, resource: Resource, namespace: str, name: str, seen: tuple[str, int], version: str,
@@ -338,6 +347,16 @@ class KubeClient:
             if not token:
                 return
             query["continue"] = token
+
+    async def _write(
+        self, verb: str, resource: Resource, path: str, *, query: Mapping[str, str], body: Mapping[str, Any],
+        content_type: str = JSON,
+    ) -> Object:
+        """The object as it is after the write."""
+        written = await self._json(verb, resource, path, query=query, body=body, content_type=content_type)
+        metadata = written.get("metadata") or {}
+        self._wrote(resource, str(metadata.get("namespace") or ""), str(metadata.get("name") or ""), written)
+        return written
 
     async def _json(
         self, verb: str, resource: Resource, path: str, *, query: Mapping[str, str] | None = None,

@@ -15,31 +15,13 @@ import kopf
 import structlog
 
 from enginewright.clients.credentials import load_configuration
-from enginewright.clients.resources import (
-    CLAIM,
-    CONFIG_MAP,
-    DEPLOYMENT,
-    ENDPOINT_SLICE,
-    JOB,
-    OPTIMISED_MODEL,
-    POD,
-    SERVICE,
-)
-from enginewright.core import labels
+from enginewright.clients.resources import CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.handlers.translate import Body, Translator
+from enginewright.observe.fields import Raw
 from enginewright.observe.keys import Key
+from enginewright.observe.kinds import SELECTORS, WATCHED
 from enginewright.reconcile.health import Watching
 
-WATCHED: Final = (OPTIMISED_MODEL, JOB, POD, DEPLOYMENT, SERVICE, CONFIG_MAP, CLAIM, ENDPOINT_SLICE)
-# The apiserver filters: other people's pods never reach us.
-SELECTORS: Final = {
-    JOB: labels.MODEL,
-    POD: labels.MODEL,
-    DEPLOYMENT: labels.MODEL,
-    SERVICE: labels.MODEL,
-    ENDPOINT_SLICE: labels.MODEL,
-    CONFIG_MAP: f"{labels.MANAGED_BY}={labels.PRODUCT}",
-}
 _TASK: Final = "watcher for "
 _LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 15.0
@@ -47,15 +29,17 @@ log = structlog.get_logger(__name__)
 
 
 class Watcher:
-    """``wake`` is called in the watching thread. ``ended`` is called there when kopf stops, with what it died of,
-    None when it was asked to."""
+    """``saw`` is called with every event, and ``wake`` with every key that the event is news for, both in the watching
+    thread. ``ended`` is called there when kopf stops, with what it died of, None when it was asked to."""
 
     def __init__(
         self, translator: Translator, *, wake: Callable[[Key], None], ended: Callable[[BaseException | None], None],
-        namespaces: Sequence[str] = (), kubeconfig: str | None = None,
+        saw: Callable[[Resource, str | None, Raw], None] = lambda *_: None, namespaces: Sequence[str] = (),
+        kubeconfig: str | None = None,
     ) -> None:
         self._translator = translator
         self._wake = wake
+        self._saw = saw
         self._ended = ended
         self._namespaces = tuple(namespaces)
         self._kubeconfig = kubeconfig
@@ -142,14 +126,15 @@ class Watcher:
     def _register(self, registry: kopf.OperatorRegistry) -> None:
         kopf.on.login(registry=registry)(self._login)
         translations = {OPTIMISED_MODEL: self._translator.itself, CONFIG_MAP: self._translator.config_map,
-                        CLAIM: self._translator.claim}
+                        CLAIM: self._translator.claim, DISRUPTION_BUDGET: nobody, LEASE: nobody}
         for resource in WATCHED:
-            handler = self._handler(translations.get(resource, self._translator.child))
+            handler = self._handler(resource, translations.get(resource, self._translator.child))
             group, _, version = resource.api_version.rpartition("/")
             kopf.on.event(group, version, resource.plural, registry=registry, id=resource.plural)(handler)
 
-    def _handler(self, translate: Callable[[Body], Iterable[Key]]) -> Callable[..., Any]:
-        async def enqueue(body: Body, **_: Any) -> None:
+    def _handler(self, resource: Resource, translate: Callable[[Body], Iterable[Key]]) -> Callable[..., Any]:
+        async def enqueue(body: Body, event: kopf.RawEvent, **_: Any) -> None:
+            self._saw(resource, event["type"], event["object"])
             for key in translate(body):
                 self._wake(key)
 
@@ -200,6 +185,11 @@ def settings() -> kopf.OperatorSettings:
         group = resource.api_version.rpartition("/")[0]
         chosen.watching.label_selectors[group, resource.plural] = selector
     return chosen
+
+
+def nobody(_: Body) -> Iterable[Key]:
+    """For kinds whose changes call for nothing: the status of a disruption budget, the renewals of a lease."""
+    return ()
 
 
 def _watched(task_name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from enginewright.clients.errors import NotFoundError
-from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.kube import Object
 from enginewright.clients.resources import ENDPOINT_SLICE, OPTIMISED_MODEL, SERVICE
 from enginewright.core import labels
 from enginewright.core.observed import EndpointView, FleetView, MemberView, ObjectView, ServiceView, Version
@@ -23,20 +23,21 @@ from enginewright.observe.fields import (
     section,
     uid_of,
 )
+from enginewright.observe.reads import Reads
 from enginewright.observe.views import endpoint_views, service_view, version_of
 
 SERVICE_NAME = "kubernetes.io/service-name"
 
 
-async def observe_members(kube: KubeClient, view: ObjectView, spec: Spec | None) -> FleetView:
+async def observe_members(reads: Reads, view: ObjectView, spec: Spec | None) -> FleetView:
     """Of this very fleet; and of the classes that have no object yet, whose name is taken. An object of a class that
     somebody took the label or the owner from is the fleet's all the same, and written again."""
-    found = await kube.list_all(OPTIMISED_MODEL, view.namespace, labels=f"{labels.FLEET}={view.name}")
+    found = await reads.list_all(OPTIMISED_MODEL, view.namespace, labels=f"{labels.FLEET}={view.name}")
     mine = {name_of(raw): member_view(raw) for raw in found if controlled_by(raw, view.uid)}
     taken = set()
     for entry in classes_of(spec) if spec else ():
         name = member_name(view.name, entry.name)
-        raw = None if name in mine else await _get(kube, view.namespace, name)
+        raw = None if name in mine else await _get(reads, view.namespace, name)
         if raw is not None and _strayed(raw, view):
             mine[name] = replace(member_view(raw), hash="", class_name=entry.name)
         elif raw is not None:
@@ -56,9 +57,9 @@ class Front:
     specs: Mapping[str, Raw] = field(default_factory=dict)
 
 
-async def observe_front(kube: KubeClient, view: ObjectView) -> Front:
-    services = await kube.list_all(SERVICE, view.namespace, labels=f"{labels.MODEL}={view.name}")
-    slices = await kube.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}")
+async def observe_front(reads: Reads, view: ObjectView) -> Front:
+    services = await reads.list_all(SERVICE, view.namespace, labels=f"{labels.MODEL}={view.name}")
+    slices = await reads.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}")
     versions = {f"{SERVICE.kind}/{name_of(raw)}": version_of(raw) for raw in services}
     front = _front(services, view)
     if front is None:
@@ -94,8 +95,8 @@ def _strayed(raw: Raw, view: ObjectView) -> bool:
     return orphan or controlled_by(raw, view.uid)
 
 
-async def _get(kube: KubeClient, namespace: str, name: str) -> Object | None:
+async def _get(reads: Reads, namespace: str, name: str) -> Object | None:
     try:
-        return await kube.get(OPTIMISED_MODEL, namespace, name)
+        return await reads.get(OPTIMISED_MODEL, namespace, name)
     except NotFoundError:
         return None

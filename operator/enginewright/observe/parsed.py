@@ -27,11 +27,17 @@ class Parsed(Generic[T]):
         self._held = 0
         self._known: OrderedDict[tuple[str, str], tuple[T | None, int]] = OrderedDict()
 
+    def recall(self, uid: str, version: str) -> tuple[T | None] | None:
+        """What that version was parsed to; None where it is not remembered."""
+        if (uid, version) not in self._known:
+            return None
+        self._known.move_to_end((uid, version))
+        return (self._known[uid, version][0],)
+
     def of(self, raw: Raw) -> T | None:
         key = uid_of(raw), str(section(raw, "metadata").get("resourceVersion") or "")
-        if key in self._known:
-            self._known.move_to_end(key)
-            return self._known[key][0]
+        if (known := self.recall(*key)) is not None:
+            return known[0]
         read, size = self._read(raw), ENTRY
         if read is None:
             self._refused(raw)

@@ -16,6 +16,7 @@ from enginewright.core import labels
 from enginewright.core.manifests import read_record, record_name
 from enginewright.core.observed import EngineRecord
 from enginewright.observe.fields import Raw, name_of, section
+from enginewright.observe.memory import Memory
 from enginewright.observe.parsed import Parsed
 from enginewright.observe.together import together
 
@@ -30,28 +31,48 @@ log = structlog.get_logger(__name__)
 class RecordReader:
     """One for the process. ``skipped`` counts records that are not read, by why: ``large`` or ``unreadable``."""
 
-    def __init__(self, kube: KubeClient, skipped: Callable[[str], None]) -> None:
+    def __init__(self, kube: KubeClient, skipped: Callable[[str], None], memory: Memory | None = None) -> None:
         self._kube = kube
+        self._memory = memory
         self._skipped = skipped
         self._parsed = Parsed(read_record, self._unreadable)
 
-    async def records(self, namespace: str, store_uri: str, fingerprints: Iterable[str]) -> Mapping[str, EngineRecord]:
-        """By fingerprint. Raises :class:`~enginewright.clients.errors.ClientError`."""
+    async def records(
+        self, namespace: str, store_uri: str, fingerprints: Iterable[str], *, fresh: bool = True,
+    ) -> Mapping[str, EngineRecord]:
+        """By fingerprint. Unless they are to be ``fresh``, a record whose version is remembered is not read again.
+        Raises :class:`~enginewright.clients.errors.ClientError`."""
         # Statuses and annotations name fingerprints, and any text may stand there: this becomes a field selector.
         wanted = sorted(filter(FINGERPRINT.fullmatch, set(fingerprints)))
-        found = await together(*(self._record(namespace, store_uri, one) for one in wanted))
+        found = await together(*(self._record(namespace, store_uri, one, fresh) for one in wanted))
         return {record.fingerprint: record for record in found if record is not None}
 
-    async def _record(self, namespace: str, store_uri: str, fingerprint: str) -> EngineRecord | None:
+    async def _record(self, namespace: str, store_uri: str, fingerprint: str, fresh: bool) -> EngineRecord | None:
         name = record_name(fingerprint, store_uri)
+        known = None if fresh else self._recall(namespace, name)
+        record = (await self._read(namespace, name)) if known is None else known[0]
+        # Another store's engine cannot be mounted from this one's claim.
+        return record if record and (record.fingerprint, record.store_uri) == (fingerprint, store_uri) else None
+
+    def _recall(self, namespace: str, name: str) -> tuple[EngineRecord | None] | None:
+        """None where the apiserver has to be asked."""
+        version = self._memory.version(CONFIG_MAP, namespace, name) if self._memory is not None else None
+        if version is None:
+            return None
+        return self._parsed.recall(*version) if any(version) else (None,)
+
+    async def _read(self, namespace: str, name: str) -> EngineRecord | None:
+        began = self._memory.now() if self._memory is not None else 0.0
         try:
             raw = await self._kube.find(CONFIG_MAP, namespace, name, labels=SELECTOR, most=ANSWER_BYTES)
         except TooLargeError as error:
             self._skip("large", f"{namespace}/{name}", str(error))
             return None
-        record = None if raw is None else self._parsed.of(raw)
-        # Another store's engine cannot be mounted from this one's claim.
-        return record if record and (record.fingerprint, record.store_uri) == (fingerprint, store_uri) else None
+        if raw is None:
+            return None
+        if self._memory is not None:
+            self._memory.confirm(CONFIG_MAP, raw, began)
+        return self._parsed.of(raw)
 
     def _unreadable(self, raw: Raw) -> None:
         where = f"{section(raw, 'metadata').get('namespace')}/{name_of(raw)}"

@@ -6,17 +6,18 @@ from collections import Counter
 from collections.abc import Iterable
 
 from enginewright.clients.errors import NotFoundError
-from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.kube import Object
 from enginewright.clients.resources import ENDPOINT_SLICE, GRPC_ROUTE, HTTP_ROUTE, Resource
 from enginewright.core import labels
 from enginewright.core.observed import ObjectView, Version
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec.gateway import GatewaySpec
 from enginewright.observe.fields import Raw, controlled_by, entries, labels_of, name_of, section
+from enginewright.observe.reads import Reads
 from enginewright.observe.views import version_of
 
 
-async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpec | None) -> tuple[
+async def observe_routes(reads: Reads, view: ObjectView, gateway: GatewaySpec | None) -> tuple[
     GatewayView, dict[Resource, list[Object]], dict[str, Version]
 ]:
     """With the routes themselves, by their kind, and the versions of all that have their label, also of those that the
@@ -29,14 +30,14 @@ async def observe_routes(kube: KubeClient, view: ObjectView, gateway: GatewaySpe
     missing = []
     for resource in (HTTP_ROUTE, GRPC_ROUTE):
         try:
-            listed = await kube.list_all(resource, view.namespace, labels=f"{labels.MODEL}={view.name}")
+            listed = await reads.list_all(resource, view.namespace, labels=f"{labels.MODEL}={view.name}")
         except NotFoundError:
             if gateway is not None and (resource is HTTP_ROUTE or gateway.grpc_hostnames):
                 missing.append(resource.kind)
         else:
             versions |= {f"{resource.kind}/{name_of(raw)}": version_of(raw) for raw in listed}
             found[resource] = [raw for raw in listed if controlled_by(raw, view.uid)]
-    slices = await kube.list_all(
+    slices = await reads.list_all(
         ENDPOINT_SLICE, view.namespace, labels=f"{labels.MODEL}={view.name},{labels.REVISION}"
     )
     weights = {resource.kind: route_weights(raw, view.name) for resource, raws in found.items() for raw in raws}

@@ -24,12 +24,16 @@ from enginewright.core.comparison import Question, compare
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
+from enginewright.core.scaling.queue import awaits_another
 from enginewright.observe.arrivals import Growth
 from enginewright.observe.keys import Key
 from enginewright.observe.prober import Prober
 from enginewright.observe.window import Window
 
 PERIOD: Final = 1.0
+# Of the period, after which replicas are asked again where one look alone would scale up. So a queue is answered within
+# a second and a half, wherever in a period it begins; a spike that is over sooner is none.
+AGAIN: Final = 0.4
 log = structlog.get_logger(__name__)
 
 
@@ -128,34 +132,37 @@ class Signals:
             watched.window.recommend(self._clock(), replicas)
 
     async def _scrape_on(self, key: Key, watched: _Watched) -> None:
-        async def once() -> None:
+        async def once() -> float:
             await self.round(key, watched.target, watched.window)
-            self._judge(key, watched)
+            return self._judge(key, watched)
 
         await self._again_and_again(key, once, watched.hurry)
 
     async def _probe_on(self, key: Key, watched: _Watched) -> None:
         """Beside the scraper: an answer that is long in coming must not make a queue depth old."""
 
-        async def once() -> None:
+        async def once() -> float:
             target = watched.target
             if self._prober is not None and target.question is not None:
                 await self._prober.round(target.question, target.replicas, target.revisions, watched.window)
+            return self._period
 
         await self._again_and_again(key, once, asyncio.Event())
 
-    async def _again_and_again(self, key: Key, once: Callable[[], Awaitable[None]], hurry: asyncio.Event) -> None:
-        """``hurry`` begins a round before its time."""
+    async def _again_and_again(self, key: Key, once: Callable[[], Awaitable[float]], hurry: asyncio.Event) -> None:
+        """``once`` returns seconds from the beginning of its round to that of the next; ``hurry`` begins the next round
+        before its time."""
         due = self._clock()
         while True:
+            pause = self._period
             try:
-                await once()
+                pause = await once()
             except Exception:
                 # A defect in one round must not blind the scaler for good: the next sample is a second away.
                 log.exception("scrape round failed", object=str(key))
             # From due time to due time, so that rounds do not drift; rounds that were missed are not made up for.
             now = self._clock()
-            due = max(due + self._period, now)
+            due = max(due + pause, now)
             try:
                 async with asyncio.timeout(due - now):
                     await hurry.wait()
@@ -182,7 +189,8 @@ class Signals:
                           arrived=grown.arrived, inflight=grown.executing, served=grown.served, spent=grown.spent,
                           starting=tuple(began - made for made in target.starting), held=held))
 
-    def _judge(self, key: Key, watched: _Watched) -> None:
+    def _judge(self, key: Key, watched: _Watched) -> float:
+        """Seconds until the next round."""
         target = watched.target
         if target.question is not None:
             told = (target.question.key, compare(watched.window.view(), target.question).verdict)
@@ -190,13 +198,17 @@ class Signals:
                 self._wake(key)
             watched.told = told
         if target.limits is None:
-            return
-        now = self._clock()
-        decision = decide_replicas(watched.window.view(), target.current, target.limits, now, target.capacity)
+            return self._period
+        now, window = self._clock(), watched.window.view()
+        decision = decide_replicas(window, target.current, target.limits, now, target.capacity)
         watched.window.recommend(now, decision.recommendation)
         if decision.replicas != target.current or decision.reason != watched.reason:
             self._wake(key)
         watched.reason = decision.reason
+        # What a measured capacity decides counts samples as seconds, and Prometheus has no newer figure so soon.
+        alone = target.capacity is None and not target.prometheus
+        again = alone and awaits_another(window, target.current, target.limits, now)
+        return self._period * AGAIN if again else self._period
 
     async def _ask_replicas(self, target: Target, window: Window) -> Mapping[str, ReplicaMetrics]:
         """Of those that may be asked. Each is remembered with its address: another one may have its name."""

@@ -59,10 +59,12 @@ from enginewright.observe.fields import (
 )
 from enginewright.observe.fleet import SERVICE_NAME, observe_front, observe_members
 from enginewright.observe.keys import Key
+from enginewright.observe.memory import Memory
 from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.parsed import Parsed
 from enginewright.observe.pods import pod_view, still_running
 from enginewright.observe.quality import QualityReader
+from enginewright.observe.reads import Fresh, Reads, Remembered
 from enginewright.observe.records import RecordReader
 from enginewright.observe.reports import JobReports, Logs, Report
 from enginewright.observe.routes import observe_routes
@@ -86,8 +88,10 @@ class World:
     def __init__(
         self, kube: KubeClient, wall: Callable[[], datetime], monotonic: Callable[[], float], *, config: OperatorConfig,
         logs: Logs, records: RecordReader, nodes: NodeReader | None = None, quality: QualityReader | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        self._kube = kube
+        self._fresh: Reads = Fresh(kube, memory) if memory is not None else kube
+        self._remembered: Reads = Remembered(memory, self._fresh) if memory is not None else kube
         self._config = config
         self._records = records
         self._revisions = Parsed(read_revision, refused=lambda _: None)
@@ -100,38 +104,40 @@ class World:
     def now(self) -> datetime:
         return self._wall()
 
-    async def find(self, namespace: str, name: str) -> ObjectView | None:
-        """The ``OptimisedModel``, None when it is gone. Raises
+    async def find(self, namespace: str, name: str, *, fresh: bool = True) -> ObjectView | None:
+        """The ``OptimisedModel``, None when it is gone; from memory unless it is to be ``fresh``. Raises
         :class:`~enginewright.clients.errors.ClientError`, as all reading here does."""
-        raw = await self._get(OPTIMISED_MODEL, namespace, name)
+        raw = await _get(self._reads(fresh), OPTIMISED_MODEL, namespace, name)
         return None if raw is None else object_view(raw)
 
     def forget(self, key: Key) -> None:
         """The object is gone: its logs are not read any more."""
         self._reports.forget(key)
 
-    async def observe(self, view: ObjectView, signals: SignalWindow | None) -> Observed:
+    async def observe(self, view: ObjectView, signals: SignalWindow | None, *, fresh: bool = True) -> Observed:
+        """From memory, as far as it knows, unless it is to be ``fresh``."""
+        reads = self._reads(fresh)
         parsed = parse_spec(view.spec)
         spec = parsed if isinstance(parsed, Spec) else None
         if is_fleet(view.spec):
             self.forget(Key(view.namespace, view.name))
-            return await self._fleet(view, spec)
+            return await self._fleet(reads, view, spec)
         mine = f"{labels.MODEL}={view.name}"
         # Before the records: a builder writes the record, then gives the lease up.
-        leases = await self._leases(view, spec)
+        leases = await self._leases(reads, view, spec)
         jobs, pods, deployments, labelled, slices, budgets, templates, claims, kept = await together(
-            self._children(JOB, view, mine),
-            self._kube.list_all(POD, view.namespace, labels=mine),
-            self._children(DEPLOYMENT, view, mine),
-            self._kube.list_all(SERVICE, view.namespace, labels=mine),
-            self._kube.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}"),
-            self._children(DISRUPTION_BUDGET, view, mine),
-            self._claim_templates(view, spec, mine),
-            self._claims(view, spec),
-            self._kept(view),
+            _children(reads, JOB, view, mine),
+            reads.list_all(POD, view.namespace, labels=mine),
+            _children(reads, DEPLOYMENT, view, mine),
+            reads.list_all(SERVICE, view.namespace, labels=mine),
+            reads.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}"),
+            _children(reads, DISRUPTION_BUDGET, view, mine),
+            _claim_templates(reads, view, spec, mine),
+            _claims(reads, view, spec),
+            self._kept(reads, view),
         )
         services = _of(view, labelled)
-        gateway, routes, versions = await self._gateway(view, spec, services)
+        gateway, routes, versions = await _gateway(reads, view, spec, services)
         serving, activators = (
             [pod_view(pod) for pod in pods if _component(pod) == component]
             for component in (labels.COMPONENT_SERVER, labels.COMPONENT_ACTIVATOR)
@@ -165,19 +171,23 @@ class World:
         )
         if spec is not None:
             needed = needed_records(view, seen, self._config)
-            seen = replace(seen, records=await self._records.records(view.namespace, spec.store.uri, needed))
+            records = await self._records.records(view.namespace, spec.store.uri, needed, fresh=fresh)
+            seen = replace(seen, records=records)
         if self._quality is not None and spec is not None and spec.quality is not None:
             seen = replace(seen, quality=await self._quality.reports(view, serving))
         if self._nodes is None or not wanted(spec, view, seen):
             return seen
         return replace(seen, nodes=await self._nodes.views())
 
-    async def _fleet(self, view: ObjectView, spec: Spec | None) -> Observed:
+    def _reads(self, fresh: bool) -> Reads:
+        return self._fresh if fresh else self._remembered
+
+    async def _fleet(self, reads: Reads, view: ObjectView, spec: Spec | None) -> Observed:
         """Its classes have objects of their own, which passes of their own look after."""
         fleet, front, (gateway, routes, versions) = await together(
-            observe_members(self._kube, view, spec),
-            observe_front(self._kube, view),
-            observe_routes(self._kube, view, spec.rollout.gateway if spec is not None else None),
+            observe_members(reads, view, spec),
+            observe_front(reads, view),
+            observe_routes(reads, view, spec.rollout.gateway if spec is not None else None),
         )
         applied = [front.applied, *(_applied(resource, raws) for resource, raws in routes.items())]
         return Observed(now=self._wall(), monotonic=self._monotonic(), fleet=fleet, service=front.service,
@@ -185,24 +195,6 @@ class World:
                         applied={key: value for found in applied for key, value in found.items()},
                         versions={**front.versions, **versions},
                         specs={**front.specs, **_specs(routes)})
-
-    async def _children(self, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
-        """Children of this very object: one of the same name that was deleted may have left some behind."""
-        return _of(view, await self._kube.list_all(resource, view.namespace, labels=mine))
-
-    async def _claim_templates(self, view: ObjectView, spec: Spec | None, mine: str) -> list[Object]:
-        """Only asked for where the spec wants one: older clusters do not have them."""
-        mig = spec.placement.mig if spec is not None else None
-        return await self._children(CLAIM_TEMPLATE, view, mine) if mig is not None and mig.dra is not None else []
-
-    async def _gateway(
-        self, view: ObjectView, spec: Spec | None, services: Iterable[Raw]
-    ) -> tuple[GatewayView, Mapping[Resource, list[Object]], Mapping[str, Version]]:
-        """Only asked for where the spec wants routes, or did: many clusters do not have them."""
-        gateway = spec.rollout.gateway if spec is not None else None
-        if gateway is None and not any(labels.REVISION in labels_of(raw) for raw in services):
-            return GatewayView(), {}, {}
-        return await observe_routes(self._kube, view, gateway)
 
     def _jobs(self, view: ObjectView, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
         """Each with the pods that its controller has made: anybody may label a pod as one of the Job's."""
@@ -214,47 +206,71 @@ class World:
         reports = self._reports.of(Key(view.namespace, view.name), pods_of)
         return tuple(_job(job, pods_of[name_of(job)], reports[name_of(job)]) for job in jobs)
 
-    async def _kept(self, view: ObjectView) -> Mapping[str, KeptRevision]:
+    async def _kept(self, reads: Reads, view: ObjectView) -> Mapping[str, KeptRevision]:
         """Revisions that can be gone back to: looked up only where somebody may ask for it."""
         if not needs_kept(view):
             return {}
         selector = labels.as_selector({labels.MODEL: view.name, labels.COMPONENT: labels.COMPONENT_REVISION})
-        found = await self._kube.list_all(CONFIG_MAP, view.namespace, labels=selector)
+        found = await reads.list_all(CONFIG_MAP, view.namespace, labels=selector)
         mine = (self._revisions.of(raw) for raw in found if controlled_by(raw, view.uid))
         return {kept.revision: kept for kept in mine if kept is not None}
 
-    async def _leases(self, view: ObjectView, spec: Spec | None) -> Mapping[str, LeaseView]:
+    async def _leases(self, reads: Reads, view: ObjectView, spec: Spec | None) -> Mapping[str, LeaseView]:
         """Of builds into the object's own store. Of one that ran out it counts whether its Job lives all the same: a
         build does not stop because the operator did."""
         if spec is None:
             return {}
-        found = await self._kube.list_all(LEASE, view.namespace, labels=f"{labels.BUILDS}=true")
+        found = await reads.list_all(LEASE, view.namespace, labels=f"{labels.BUILDS}=true")
         leases = {}
         for raw in found:
             if annotations_of(raw).get(labels.STORE_URI) != spec.store.uri:
                 continue
             fingerprint, lease = annotations_of(raw).get(labels.FINGERPRINT_FULL, ""), lease_view(raw)
             if self._wall() - lease.renewed > timedelta(seconds=lease.seconds):
-                lease = lease_view(raw, await self._builds(view.namespace, fingerprint, spec.store.uri))
+                lease = lease_view(raw, await _builds(reads, view.namespace, fingerprint, spec.store.uri))
             leases[fingerprint] = lease
         return leases
 
-    async def _builds(self, namespace: str, fingerprint: str, store_uri: str) -> bool:
-        wanted = {labels.STEP: labels.COMPONENT_BUILD, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
-        jobs = await self._kube.list_all(JOB, namespace, labels=labels.as_selector(wanted))
-        here = [raw for raw in jobs if annotations_of(raw).get(labels.STORE_URI) == store_uri]
-        return any(live(job_view(raw, (), None, None)) for raw in here)
 
-    async def _claims(self, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:
-        names = needed_claims(spec) if spec is not None else ()
-        found = await together(*(self._get(CLAIM, view.namespace, name) for name in sorted(names)))
-        return {name_of(raw): raw for raw in found if raw is not None}
+async def _children(reads: Reads, resource: Resource, view: ObjectView, mine: str) -> list[Object]:
+    """Children of this very object: one of the same name that was deleted may have left some behind."""
+    return _of(view, await reads.list_all(resource, view.namespace, labels=mine))
 
-    async def _get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        try:
-            return await self._kube.get(resource, namespace, name)
-        except NotFoundError:
-            return None
+
+async def _claim_templates(reads: Reads, view: ObjectView, spec: Spec | None, mine: str) -> list[Object]:
+    """Only asked for where the spec wants one: older clusters do not have them."""
+    mig = spec.placement.mig if spec is not None else None
+    return await _children(reads, CLAIM_TEMPLATE, view, mine) if mig is not None and mig.dra is not None else []
+
+
+async def _gateway(
+    reads: Reads, view: ObjectView, spec: Spec | None, services: Iterable[Raw]
+) -> tuple[GatewayView, Mapping[Resource, list[Object]], Mapping[str, Version]]:
+    """Only asked for where the spec wants routes, or did: many clusters do not have them."""
+    gateway = spec.rollout.gateway if spec is not None else None
+    if gateway is None and not any(labels.REVISION in labels_of(raw) for raw in services):
+        return GatewayView(), {}, {}
+    return await observe_routes(reads, view, gateway)
+
+
+async def _builds(reads: Reads, namespace: str, fingerprint: str, store_uri: str) -> bool:
+    wanted = {labels.STEP: labels.COMPONENT_BUILD, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
+    jobs = await reads.list_all(JOB, namespace, labels=labels.as_selector(wanted))
+    here = [raw for raw in jobs if annotations_of(raw).get(labels.STORE_URI) == store_uri]
+    return any(live(job_view(raw, (), None, None)) for raw in here)
+
+
+async def _claims(reads: Reads, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:
+    names = needed_claims(spec) if spec is not None else ()
+    found = await together(*(_get(reads, CLAIM, view.namespace, name) for name in sorted(names)))
+    return {name_of(raw): raw for raw in found if raw is not None}
+
+
+async def _get(reads: Reads, resource: Resource, namespace: str, name: str) -> Object | None:
+    try:
+        return await reads.get(resource, namespace, name)
+    except NotFoundError:
+        return None
 
 
 def _of(view: ObjectView, found: Iterable[Object]) -> list[Object]:

@@ -46,9 +46,15 @@ class Metrics:
             "enginewright_resyncs", "Full resyncs by result: ok or failed.", ["result"], registry=self.registry
         )
         self.missed = Counter(
-            "enginewright_missed_events", "Objects whose creation or deletion only the resync noticed.",
+            "enginewright_missed_events", "Objects whose creation, change or deletion only the resync noticed.",
             ["what"], registry=self.registry,
         )
+        self.looks = Counter(
+            "enginewright_looks", "What passes looked at: memory, or the apiserver (fresh).", ["source"],
+            registry=self.registry,
+        )
+        for source in ("memory", "fresh"):
+            self.looks.labels(source)
 
         self.skipped = Counter(
             "enginewright_records_skipped", "Engine records that were not read, by why: large or unreadable.", ["why"],

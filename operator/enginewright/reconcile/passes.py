@@ -1,4 +1,10 @@
-"""One pass over one object: observe → decide → act → report."""
+"""One pass over one object: observe → decide → act → report.
+
+A pass first looks at what the operator remembers. Most passes find nothing to do there, or another number of replicas,
+which is written under the condition that the Deployment is still the one that was looked at; they read nothing from the
+apiserver. Where there is more to do, the pass looks again, at the apiserver, and acts on what it decides then. A late
+memory can delay an act, and never cause one. After a pass that failed, the next one does not trust memory.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +41,7 @@ Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a pass works with."""
+    """What a pass works with. ``looked`` is called after each look, with whether it was at the apiserver."""
 
     world: World
     actor: Actor
@@ -45,6 +51,7 @@ class Parts:
     exposed: Exposed
     config: OperatorConfig
     decide: Decide = decide
+    looked: Callable[[bool], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,8 @@ class Reconciler:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        # Keys whose last pass has not ended well.
+        self._distrusted: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
         """Returns seconds after which to look again, None to wait for events. Raises
@@ -110,28 +119,38 @@ class Reconciler:
     async def _pass(self, key: Key, log: FilteringBoundLogger) -> float | None:
         parts = self._parts
         began = time.monotonic()
-        view = await parts.world.find(key.namespace, key.name)
+        trusted = key not in self._distrusted
+        self._distrusted.add(key)
+        view = await parts.world.find(key.namespace, key.name, fresh=False) if trusted else None
+        if view is None:
+            view, trusted = await parts.world.find(key.namespace, key.name), False
         if view is None:
             await self._forget(key, log)
             return None
         log = log.bind(generation=view.generation)
         note(Attribute.GENERATION, view.generation)
         try:
-            requeue_after = await self._look_and_act(key, view, log)
+            requeue_after = await self._look_and_act(key, view, log, fresh=not trusted)
         except Exception as error:
             if not isinstance(error, ClientError) or error.family is Family.BUG:
                 await self._surface(view, error, log)
             raise
+        self._distrusted.discard(key)
         log.debug("pass done", seconds=round(time.monotonic() - began, 3), requeue_after=requeue_after)
         return requeue_after
 
-    async def _look_and_act(self, key: Key, view: ObjectView, log: FilteringBoundLogger) -> float | None:
+    async def _look_and_act(
+        self, key: Key, view: ObjectView, log: FilteringBoundLogger, *, fresh: bool,
+    ) -> float | None:
         parts = self._parts
-        with span(Span.OBSERVE):
-            observed = await parts.world.observe(view, parts.signals.window(key))
-        with span(Span.DECIDE):
-            plan = parts.decide(view, observed, parts.config)
-            note(Attribute.ACTIONS, len(plan.actions))
+        observed, plan = await self._look(key, view, fresh=fresh)
+        if not fresh and not may_be_remembered(plan):
+            found = await parts.world.find(view.namespace, view.name)
+            if found is None:
+                await self._forget(key, log)
+                return None
+            view = found
+            observed, plan = await self._look(key, view, fresh=True)
         self._remember(key, view, plan)
         if plan.actions and not await self._stays(view):
             log.info("object goes: nothing is done for it any more")
@@ -146,6 +165,17 @@ class Reconciler:
         if acted.failure is not None:
             raise acted.failure
         return plan.requeue_after
+
+    async def _look(self, key: Key, view: ObjectView, *, fresh: bool) -> tuple[Observed, Plan]:
+        parts = self._parts
+        with span(Span.OBSERVE):
+            note(Attribute.FRESH, fresh)
+            observed = await parts.world.observe(view, parts.signals.window(key), fresh=fresh)
+        with span(Span.DECIDE):
+            plan = parts.decide(view, observed, parts.config)
+            note(Attribute.ACTIONS, len(plan.actions))
+        parts.looked(fresh)
+        return observed, plan
 
     async def _stays(self, view: ObjectView) -> bool:
         """Asked after the children were read, as Kubernetes' own controllers do before they adopt: a deletion with
@@ -253,12 +283,19 @@ class Reconciler:
 
     async def _forget(self, key: Key, log: FilteringBoundLogger) -> None:
         """Children go by their owner references; what is left is ours in memory."""
+        self._distrusted.discard(key)
         await self._parts.signals.forget(key)
         self._parts.world.forget(key)
         self._parts.exposed.forget(key)
         if key in self._parts.known:
             self._parts.known.forget(key)
             log.info("object is gone")
+
+
+def may_be_remembered(plan: Plan) -> bool:
+    """Whether ``plan`` may be carried out as it was decided on what is remembered: status is refused by the apiserver
+    where the object has changed since, and a number of replicas where the Deployment has."""
+    return all(isinstance(action, Scale) for action in plan.actions)
 
 
 def _conditions(status: object) -> dict[str, str]:

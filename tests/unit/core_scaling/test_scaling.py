@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import ScaleDecision, ScaleLimits, decide_replicas, limits_of
+from enginewright.core.scaling.queue import awaits_another
 from enginewright.core.spec import AutoscalingSpec
 
 LIMITS = ScaleLimits(min_replicas=1, max_replicas=8, target=4, down_window=30)
@@ -71,6 +72,29 @@ def run(
 def test_up_by_the_formula(total: float, current: int, wanted: int) -> None:
     seen = window(*[even(total, current)] * 3)
     assert decide_replicas(seen, current, LIMITS, 0).replicas == wanted
+
+
+@pytest.mark.parametrize(("totals", "current", "awaits"), [
+    ((0, 0, 9), 1, True), ((9,), 1, True),
+    ((0, 9, 9), 1, False), ((9, 9), 1, False),
+    ((0, 0, 4), 1, False), ((9, 9, 0), 1, False),
+    ((0, 0, 90), 8, False),
+    ((0, 9, None), 1, False), ((), 1, False),
+], ids=["a first one", "the very first", "two of three", "two", "within the target", "it is over", "no more to have",
+        "no answer since", "nothing seen"])
+def test_a_look_that_alone_asks_for_more_is_followed_by_another_soon(
+    totals: tuple[float | None, ...], current: int, awaits: bool
+) -> None:
+    seen = window(*(None if total is None else even(total, current) for total in totals))
+    assert awaits_another(seen, current, LIMITS, 0) == awaits
+
+
+def test_the_look_after_that_scales_where_the_queue_stands_and_only_there() -> None:
+    before = window(even(0, 1), even(0, 1), even(9, 1))
+    for later, wanted in ((9, 3), (0, 1)):
+        sample = Sample(time=0.4, ready=1, pending=even(later, 1))
+        seen = replace(before, samples=(*before.samples, sample))
+        assert decide_replicas(seen, 1, LIMITS, 0.4).replicas == wanted
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,12 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
     came = Pass([], {}, [])
     observed = False
 
-    async def find(_namespace: str, _name: str) -> object:
+    async def find(_namespace: str, _name: str, *, fresh: bool = True) -> object:
         return later(cluster.view()) if observed else cluster.view()
 
-    async def observe(_view: object, _signals: object) -> object:
+    async def observe(_view: object, _signals: object, *, fresh: bool) -> object:
         nonlocal observed
-        observed = True
+        observed = fresh
         return cluster.observe()
 
     async def execute(_namespace: str, actions: Iterable[Action], _log: object) -> None:
@@ -87,7 +87,7 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
-        decide=lambda *_: plan or cluster.plan())
+        looked=lambda _: None, decide=lambda *_: plan or cluster.plan())
     with pytest.raises(error) if error is not None else contextlib.nullcontext():
         asyncio.run(Reconciler(cast(Parts, parts)).reconcile(Key("prod", "minilm")))
     return came

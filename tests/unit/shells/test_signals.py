@@ -18,7 +18,7 @@ from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Limits, Question
 from enginewright.core.observed import Sample, Traffic
-from enginewright.core.scaling import ScaleLimits
+from enginewright.core.scaling import Capacity, ScaleLimits
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals, Target
 from enginewright.observe.window import Window
@@ -236,6 +236,23 @@ async def test_a_deep_queue_wakes_the_object_up_and_a_quiet_one_does_not(
     fleet.queued = {"127.0.0.1": 40}
     await until(lambda: len(heard.woken) > settled)
     assert set(heard.woken) == {KEY}
+
+
+async def test_a_queue_that_was_seen_once_is_looked_at_again_before_the_period_is_over(
+    signals: Signals, fleet: Fleet, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enginewright.observe.signals.AGAIN", 0.0)
+    monkeypatch.setattr(signals, "_period", 3600.0)
+    fleet.queued = {"127.0.0.1": 40}
+    known = Capacity(throughput=10.0, curve=(), instances=1, objective_seconds=1.0, percentile=99.0,
+                     cold_start_seconds=1.0, delay_seconds=0.0)
+    signals.watch(Key("ns", "measured"), replace(target("127.0.0.1"), capacity=known))
+    await until(lambda: len(heard.scrapes) == 1)
+    signals.watch(KEY, target("127.0.0.1"))
+    await until(lambda: KEY in heard.woken and len(heard.scrapes) == 3)
+    window = signals.window(KEY)
+    assert window is not None
+    assert len(window.samples) == 2
 
 
 async def test_without_limits_samples_are_kept_and_nobody_is_woken(

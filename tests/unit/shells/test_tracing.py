@@ -80,13 +80,15 @@ def one_pass(kube: Kube) -> None:
         return value
 
     parts = SimpleNamespace(
-        world=SimpleNamespace(find=lambda *_: gives(cluster.view()), observe=lambda *_: gives(cluster.observe())),
+        world=SimpleNamespace(find=lambda *_, **__: gives(cluster.view()),
+                              observe=lambda *_, **__: gives(cluster.observe())),
         actor=Actor(cast(KubeClient, kube), lambda *_: None),
         reporter=SimpleNamespace(status=lambda view, _: gives(replace(view, resource_version="2")),
                                  events=lambda *_: gives(None)),
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=lambda _: gives(None),
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
+        looked=lambda _: None,
         decide=lambda *_: replace(cluster.plan(), requeue_after=AGAIN))
     asyncio.run(_run(Reconciler(cast(Parts, parts))))
 
@@ -110,13 +112,15 @@ def test_a_pass_is_a_tree() -> None:
     spans = recorded(Kube())
     assert names(spans, None) == [Span.RECONCILE]
     root = named(spans, Span.RECONCILE)
-    assert names(spans, root) == [Span.OBSERVE, Span.DECIDE, Span.ACT, Span.REPORT]
+    assert names(spans, root) == [Span.OBSERVE, Span.DECIDE, Span.OBSERVE, Span.DECIDE, Span.ACT, Span.REPORT]
+    looks = sorted((one for one in spans if one.name == Span.OBSERVE), key=lambda one: one.start_time or 0)
+    assert [dict(one.attributes or {}) for one in looks] == [{Attribute.FRESH: False}, {Attribute.FRESH: True}]
     assert names(spans, named(spans, Span.ACT)) == ["create ConfigMap", "create Job"]
     about = dict(root.attributes or {})
     assert len(str(about.pop(Attribute.RECONCILE_ID))) == 12
     assert about == {Attribute.NAMESPACE: "prod", Attribute.OBJECT: "minilm", Attribute.GENERATION: 1,
                      Attribute.OUTCOME: "ok", Attribute.REQUEUE_AFTER: AGAIN}
-    assert dict(named(spans, Span.DECIDE).attributes or {}) == {Attribute.ACTIONS: 2}
+    assert [dict(one.attributes or {}) for one in spans if one.name == Span.DECIDE] == 2 * [{Attribute.ACTIONS: 2}]
     assert dict(named(spans, Span.REPORT).attributes or {}) == {Attribute.STATUS_WRITTEN: True}
     job = dict(named(spans, "create Job").attributes or {})
     assert (job[Attribute.VERB], job[Attribute.KIND], job[Attribute.CHANGED]) == ("create", "Job", True)

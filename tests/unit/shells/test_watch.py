@@ -13,10 +13,11 @@ import pytest
 from enginewright.handlers import watch
 from enginewright.handlers.translate import Translator
 from enginewright.handlers.watch import Watcher
+from enginewright.observe.kinds import WATCHED
 from enginewright.reconcile.health import Watching
 from enginewright.reconcile.known import Known
 
-WATCHES = [f"watcher for {resource.plural}@None" for resource in watch.WATCHED]
+WATCHES = [f"watcher for {resource.plural}@None" for resource in WATCHED]
 
 
 class Bench:

@@ -4,7 +4,8 @@ The rule is the Kubernetes HorizontalPodAutoscaler's for an average value (``des
 tolerance around the target, a stabilisation window each way: kubernetes.io, "Horizontal Pod Autoscaling", algorithm
 details), with three differences that a queue wants:
 
-* The total is a *median* of the last few scrapes, so one short spike, however tall, moves nothing.
+* The total is a *median* of the last few scrapes, so one short spike, however tall, moves nothing. A first scrape that
+  would scale up is followed by another one sooner than usual (:func:`awaits_another`).
 * A replica that said nothing (missed scrape, still starting) counts as *empty* when that would scale up and as *at its
   target* when that would scale down: ignorance never moves a replica in either direction.
 * Without any fresh answer it *holds*: an unknown queue is not an empty one.
@@ -21,7 +22,7 @@ from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.limits import DOWN_WINDOW, ScaleDecision, ScaleLimits
 
-# Samples whose median is taken; at one scrape a second a spike must last two seconds to count.
+# Samples whose median is taken: a spike counts once two samples in a row show it.
 SMOOTHING_SAMPLES = 3
 # A scale-up needs this many fresh samples: after a restart the first one alone may be a spike.
 SAMPLES_TO_SCALE_UP = 2
@@ -39,6 +40,17 @@ def by_queue(window: SignalWindow | None, current: int, limits: ScaleLimits, now
     wanted = limits.clamp(_stabilised(window, wish, ceiling, current, limits, now))
     reason, message = _explain(ceiling, wanted, current, low, limits)
     return ScaleDecision(replicas=wanted, recommendation=wish, reason=reason, message=message, queue_depth=low)
+
+
+def awaits_another(window: SignalWindow, current: int, limits: ScaleLimits, now: float) -> bool:
+    """Whether the newest sample alone asks for more replicas, and the median does not yet. The next sample then tells a
+    queue from a spike, and need not be waited for as long as others."""
+    samples = believable(window, limits, now)
+    if not samples or samples[-1] is not window.samples[-1] or current >= limits.max_replicas:
+        return False
+    most = limits.target * current * (1 + limits.tolerance)
+    totals = [_total(sample, current, 0.0) for sample in samples]
+    return totals[-1] > most and (len(totals) < SAMPLES_TO_SCALE_UP or statistics.median_low(totals) <= most)
 
 
 def believable(window: SignalWindow | None, limits: ScaleLimits, now: float) -> list[Sample]:

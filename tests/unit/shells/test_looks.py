@@ -1,0 +1,145 @@
+"""What a pass looks at: memory first, and the apiserver before it does anything but scale."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from enginewright.clients.errors import ClientError, TransientError
+from enginewright.core.config import OperatorConfig
+from enginewright.core.observed import ObjectView, Observed
+from enginewright.core.plan import Action, Create, Delete, Plan, Scale
+from enginewright.observe.keys import Key
+from enginewright.reconcile.exposed import Exposed
+from enginewright.reconcile.known import Known
+from enginewright.reconcile.passes import Parts, Reconciler
+from support.cluster import SPEC, Cluster
+
+KEY = Key("prod", "minilm")
+DELETES = Delete(api_version="v1", kind="Pod", name="p", why="it is late")
+CREATES = Create(manifest={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}, why="a build")
+SCALES = Scale(deployment="d", replicas=2, why="requests wait", uid="u", version="7", generation=1)
+
+
+@dataclass
+class Bench:
+    """A reconciler whose memory and apiserver say what they are told to; ``asked`` lists what it read from where."""
+
+    remembered: ObjectView | None
+    there: ObjectView | None
+    plans: dict[bool, Plan]
+    error: ClientError | None = None
+    asked: list[str] = field(default_factory=list)
+    done: list[Action] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    forgotten: list[Key] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        cluster = Cluster(spec=SPEC)
+        observed = cluster.observe()
+
+        async def find(_namespace: str, _name: str, *, fresh: bool = True) -> ObjectView | None:
+            self.asked.append("object" if fresh else "remembered object")
+            return self.there if fresh else self.remembered
+
+        async def observe(_view: object, _signals: object, *, fresh: bool) -> Observed:
+            self.asked.append("children" if fresh else "remembered children")
+            self.looks_fresh = fresh
+            return observed
+
+        async def execute(_namespace: str, actions: tuple[Action, ...], _log: object) -> None:
+            if self.error is not None:
+                raise self.error
+            self.done += actions
+
+        async def status(view: ObjectView, _: object) -> ObjectView:
+            self.written.append(view.resource_version)
+            return view
+
+        async def nothing(*_: object) -> None:
+            pass
+
+        parts: Any = SimpleNamespace(
+            world=SimpleNamespace(find=find, observe=observe, now=lambda: cluster.now, forget=self.forgotten.append),
+            actor=SimpleNamespace(execute=execute), reporter=SimpleNamespace(status=status, events=nothing),
+            signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
+                                    recommend=lambda *_: None),
+            known=Known(), exposed=Exposed(), config=OperatorConfig(),
+            looked=lambda _: None, decide=lambda *_: self.plans[self.looks_fresh])
+        self.reconciler = Reconciler(cast(Parts, parts))
+
+    def passes(self) -> list[str]:
+        """One pass; what it read."""
+        self.asked.clear()
+        asyncio.run(self.reconciler.reconcile(KEY))
+        return self.asked
+
+
+def view(version: str) -> ObjectView:
+    return replace(Cluster(spec=SPEC).view(), resource_version=version)
+
+
+def bench(remembered: Plan, fresh: Plan | None = None, **fields: Any) -> Bench:
+    return Bench(view("1"), view("2"), {False: remembered, True: fresh or remembered}, **fields)
+
+
+def plan(*actions: Action) -> Plan:
+    return replace(Cluster(spec=SPEC).plan(), building=(), keeping=(), serving=actions, status={}, events=())
+
+
+def test_a_pass_that_finds_nothing_to_do_reads_nothing_from_the_apiserver() -> None:
+    here = bench(plan())
+    assert here.passes() == ["remembered object", "remembered children"]
+    assert here.written == ["1"], "the apiserver refuses the status if the object has changed since"
+
+
+def test_replicas_are_scaled_on_what_is_remembered() -> None:
+    here = bench(plan(SCALES))
+    assert here.passes() == ["remembered object", "remembered children", "object"]
+    assert here.done == [SCALES]
+
+
+@pytest.mark.parametrize("remembered", [(DELETES,), (CREATES,), (SCALES, DELETES)], ids=["delete", "create", "both"])
+def test_everything_else_is_decided_again_on_what_the_apiserver_has(remembered: tuple[Action, ...]) -> None:
+    here = bench(plan(*remembered), plan(CREATES))
+    assert here.passes() == ["remembered object", "remembered children", "object", "children", "object"]
+    assert here.done == [CREATES]
+    assert set(here.written) == {"2"}
+
+
+def test_what_only_memory_asked_for_is_not_done() -> None:
+    here = bench(plan(DELETES), plan())
+    here.passes()
+    assert here.done == []
+
+
+@pytest.mark.parametrize("error", [TransientError("no"), RuntimeError("a defect")])
+def test_after_a_failure_memory_is_not_trusted_until_a_pass_succeeds(error: Exception) -> None:
+    here = bench(plan(SCALES))
+    here.error = cast(ClientError, error)
+    with pytest.raises(type(error)):
+        here.passes()
+    here.error = None
+    assert here.passes() == ["object", "children", "object"]
+    assert here.passes()[:2] == ["remembered object", "remembered children"]
+
+
+def test_an_object_that_is_not_remembered_is_asked_for_before_it_is_forgotten() -> None:
+    here = bench(plan())
+    here.remembered = None
+    assert here.passes() == ["remembered object", "object", "children"]
+    assert here.forgotten == []
+    here.there = None
+    assert here.passes() == ["remembered object", "object"]
+    assert here.forgotten == [KEY]
+
+
+def test_an_object_that_went_between_the_two_looks_is_forgotten() -> None:
+    here = bench(plan(CREATES))
+    here.there = None
+    assert here.passes() == ["remembered object", "remembered children", "object"]
+    assert (here.done, here.written, here.forgotten) == ([], [], [KEY])

@@ -1,0 +1,381 @@
+"""What the operator remembers: kept up by events in any order, by its own writes and by reads; it never goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from enginewright.clients.errors import NotFoundError, RefusedError, TransientError
+from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.resources import CLAIM, CONFIG_MAP, DEPLOYMENT, JOB, LEASE, POD, SERVICE, Resource
+from enginewright.core import labels
+from enginewright.observe.memory import Memory
+from enginewright.observe.reads import Fresh, Remembered
+
+MINE = f"{labels.MODEL}=m"
+
+
+def raw(name: str, version: int | str, *, uid: str = "u", namespace: str = "prod", model: str = "m",
+        **fields: Any) -> Object:
+    return {"metadata": {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(version),
+                         "labels": {labels.MODEL: model}, "managedFields": [{"manager": "kubectl"}]}, **fields}
+
+
+class Kube:
+    """A cluster with one kind of object, and a count of what it was asked."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.objects = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in objects}
+        self.asked: list[str] = []
+        self.refused: set[str] = set()
+        self.kind: Resource = POD
+
+    async def gather(self, resource: Resource, namespace: str | None, keep: Callable[[Object], Any], *,
+                     labels: str = "", metadata: bool = False) -> list[Any]:
+        self.asked.append(f"{'metadata' if metadata else 'list'} {resource.plural}")
+        if namespace in self.refused:
+            raise RefusedError("no", status=403)
+        found = self._all(resource, namespace)
+        return [keep({"metadata": one["metadata"]} if metadata else one) for one in found]
+
+    async def list_all(self, resource: Resource, namespace: str, *, labels: str = "") -> list[Object]:
+        self.asked.append(f"list {resource.plural}")
+        return self._all(resource, namespace)
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        self.asked.append(f"get {resource.plural}")
+        if (namespace, name) not in self.objects:
+            raise NotFoundError("gone", status=404)
+        return self.objects[namespace, name]
+
+    def _all(self, resource: Resource, namespace: str | None) -> list[Object]:
+        return [json.loads(json.dumps(one)) for (where, _), one in sorted(self.objects.items())
+                if resource == self.kind and namespace in (None, where)]
+
+
+def remembering(kube: Kube, *namespaces: str, most: int = 1 << 20) -> Memory:
+    """That has listed everything once."""
+    memory = Memory(cast(KubeClient, kube), namespaces, most=most)
+    asyncio.run(memory.heal())
+    kube.asked.clear()
+    return memory
+
+
+def names(memory: Memory, resource: Resource = POD, selector: str = MINE) -> list[str] | None:
+    found = memory.select(resource, "prod", selector)
+    return None if found is None else [one["metadata"]["name"] for one in found]
+
+
+def test_before_it_has_listed_a_kind_it_knows_nothing() -> None:
+    memory = Memory(cast(KubeClient, Kube()))
+    memory.saw(POD, None, raw("a", 1))
+    assert names(memory) is None
+    assert memory.one(POD, "prod", "b") is None
+    assert memory.version(CONFIG_MAP, "prod", "b") is None
+
+
+def test_it_selects_as_the_apiserver_does() -> None:
+    memory = remembering(Kube())
+    for name, found in (("a", {labels.MODEL: "m", "x": "1"}), ("b", {labels.MODEL: "m"}), ("c", {"x": "1"})):
+        one = raw(name, 5, uid=name)
+        one["metadata"]["labels"] = found
+        memory.saw(POD, "ADDED", one)
+    cases = {MINE: ["a", "b"], f"{MINE},x": ["a"], "x=1": ["a", "c"], f"{MINE},x=2": [], "": ["a", "b", "c"]}
+    assert {selector: names(memory, selector=selector) for selector in cases} == cases
+    assert memory.select(POD, "other", MINE) == []
+
+
+def test_a_reader_cannot_change_what_is_remembered() -> None:
+    memory = remembering(Kube(raw("a", 1, status={"phase": "Running"})))
+    (found,) = memory.select(POD, "prod", MINE) or [{}]
+    found["status"]["phase"] = "Failed"
+    (again,) = memory.one(POD, "prod", "a") or [{}]
+    assert again["status"] == {"phase": "Running"}
+    assert "managedFields" not in again["metadata"]
+
+
+def test_of_deployments_it_keeps_who_wrote_what() -> None:
+    kube = Kube(raw("a", 1))
+    kube.kind = DEPLOYMENT
+    (found,) = remembering(kube).select(DEPLOYMENT, "prod", MINE) or [{}]
+    assert found["metadata"]["managedFields"] == [{"manager": "kubectl"}]
+
+
+def test_of_claims_it_keeps_what_passes_use() -> None:
+    memory = remembering(Kube())
+    memory.saw(CLAIM, "ADDED", raw("a", 7, spec={"volumeName": "x"}, status={"phase": "Bound", "capacity": {}}))
+    (found,) = memory.one(CLAIM, "prod", "a") or [{}]
+    assert found["status"] == {"phase": "Bound"}
+    assert "spec" not in found
+
+
+def test_an_older_state_never_replaces_a_newer_one() -> None:
+    memory = remembering(Kube())
+    memory.wrote(SERVICE, "prod", "a", raw("a", 9, spec={"new": True}))
+    memory.saw(SERVICE, "MODIFIED", raw("a", 8, spec={"new": False}))
+    (found,) = memory.one(SERVICE, "prod", "a") or [{}]
+    assert found["spec"] == {"new": True}
+
+
+def test_the_deletion_of_a_namesake_that_was_there_before_removes_nothing() -> None:
+    memory = remembering(Kube())
+    memory.saw(JOB, "ADDED", raw("a", 3, uid="new"))
+    memory.saw(JOB, "DELETED", raw("a", 2, uid="old"))
+    assert names(memory, JOB) == ["a"]
+    memory.saw(JOB, "DELETED", raw("a", 4, uid="new"))
+    assert names(memory, JOB) == []
+
+
+def test_after_a_write_without_an_answer_it_asks_until_an_event_has_come() -> None:
+    memory = remembering(Kube(raw("a", 1)))
+    memory.wrote(POD, "prod", "a", None)
+    assert names(memory) is None
+    memory.saw(POD, "MODIFIED", raw("a", 1))
+    assert names(memory) is None, "an event from before the write says nothing of it"
+    memory.saw(POD, "MODIFIED", raw("a", 2))
+    assert names(memory) == ["a"]
+
+
+def test_a_read_that_began_after_the_write_settles_it_and_one_that_began_before_does_not() -> None:
+    now = [1.0]
+    memory = Memory(cast(KubeClient, Kube(raw("a", 1))), clock=lambda: now[0])
+    asyncio.run(memory.heal())
+    now[0] = 3.0
+    memory.wrote(POD, "prod", "a", None)
+    memory.read(POD, "prod", MINE, [raw("a", 1)], began=2.0)
+    assert names(memory) is None
+    memory.read(POD, "prod", MINE, [raw("a", 1)], began=4.0)
+    assert names(memory) == ["a"]
+
+
+def test_what_a_read_did_not_find_is_gone_unless_it_came_since() -> None:
+    now = [1.0]
+    memory = Memory(cast(KubeClient, Kube(raw("a", 1))), clock=lambda: now[0])
+    asyncio.run(memory.heal())
+    now[0] = 5.0
+    memory.saw(POD, "ADDED", raw("b", 2))
+    memory.read(POD, "prod", MINE, [], began=4.0)
+    assert names(memory) == ["b"]
+
+
+def test_objects_that_are_too_large_and_those_without_room_are_read_each_time() -> None:
+    noise = random.Random(1).randbytes(200_000).hex()
+    for one, most in ((raw("a", 1, data=noise), 64 << 20), (raw("a", 1), 10)):
+        memory = remembering(Kube(one), most=most)
+        assert names(memory) is None
+        assert memory.one(POD, "prod", "a") is None
+        assert memory.held == 0
+
+
+def test_what_is_dropped_makes_room() -> None:
+    memory = remembering(Kube())
+    memory.saw(POD, "ADDED", raw("a", 1))
+    assert memory.held > 0
+    memory.saw(POD, "MODIFIED", raw("a", 2, spec={"longer": "x" * 100}))
+    memory.saw(POD, "DELETED", raw("a", 3))
+    assert (memory.held, memory.count()) == (0, 0)
+
+
+def test_versions_that_are_no_numbers_are_never_trusted() -> None:
+    memory = remembering(Kube(raw("a", "abc")))
+    assert names(memory) is None
+
+
+def test_of_config_maps_it_knows_the_version_alone() -> None:
+    memory = remembering(Kube())
+    memory.saw(CONFIG_MAP, "ADDED", raw("a", 7, data={"outcome.json": "x" * 10_000}))
+    assert memory.version(CONFIG_MAP, "prod", "a") == ("u", "7")
+    assert memory.version(CONFIG_MAP, "prod", "b") == ("", "")
+    assert memory.held == 0
+
+
+def test_healing_finds_what_no_event_told() -> None:
+    kube = Kube(raw("a", 1), raw("b", 1), raw("c", 1))
+    memory = remembering(kube)
+    kube.objects = {("prod", "b"): raw("b", 5), ("prod", "c"): raw("c", 1), ("prod", "d"): raw("d", 6)}
+    assert asyncio.run(memory.heal()) == 3
+    assert {one for one in kube.asked if "pods" in one} == {"metadata pods"}
+    assert names(memory) is None, "of what has changed it knows no more than that"
+    assert (memory.one(POD, "prod", "a"), memory.one(POD, "prod", "b")) == ([], None)
+    assert asyncio.run(memory.heal()) == 0
+
+
+def test_a_namespace_that_refuses_is_read_from_the_apiserver_and_others_are_remembered() -> None:
+    kube = Kube(raw("a", 1))
+    kube.refused = {"closed"}
+    memory = remembering(kube, "prod", "closed")
+    assert names(memory) == ["a"]
+    assert memory.select(POD, "closed", MINE) is None
+    kube.refused = {"prod"}
+    asyncio.run(memory.heal())
+    assert names(memory) is None
+    assert memory.count() == 0
+
+
+def test_an_apiserver_that_is_away_is_told() -> None:
+    class Away(Kube):
+        async def gather(self, *_: Any, **__: Any) -> list[Any]:
+            raise TransientError("no answer")
+
+    with pytest.raises(TransientError):
+        remembering(Away())
+
+
+def test_a_remembered_read_asks_for_nothing_and_a_fresh_one_is_remembered() -> None:
+    kube = Kube(raw("a", 1))
+    memory = remembering(kube)
+    fresh = Fresh(cast(KubeClient, kube), memory)
+    reads = Remembered(memory, fresh)
+
+    async def look() -> None:
+        assert [one["metadata"]["name"] for one in await reads.list_all(POD, "prod", labels=MINE)] == ["a"]
+        assert (await reads.get(POD, "prod", "a"))["metadata"]["resourceVersion"] == "1"
+        with pytest.raises(NotFoundError):
+            await reads.get(POD, "prod", "b")
+        assert kube.asked == []
+        kube.objects["prod", "b"] = raw("b", 2)
+        assert len(await fresh.list_all(POD, "prod", labels=MINE)) == 2
+        assert (await reads.get(POD, "prod", "b"))["metadata"]["resourceVersion"] == "2"
+        del kube.objects["prod", "b"]
+        with pytest.raises(NotFoundError):
+            await fresh.get(POD, "prod", "b")
+        assert len(await reads.list_all(POD, "prod", labels=MINE)) == 1
+        assert kube.asked == ["list pods", "get pods"]
+
+    asyncio.run(look())
+
+
+def test_kinds_that_are_not_watched_are_read_from_the_apiserver() -> None:
+    kube = Kube()
+    memory = remembering(kube)
+    other = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+    memory.wrote(other, "prod", "a", raw("a", 3))
+    memory.read(other, "prod", "", [raw("a", 3)], began=0.0)
+    memory.confirm(other, raw("a", 3), began=0.0)
+    asyncio.run(Remembered(memory, Fresh(cast(KubeClient, kube), memory)).list_all(other, "prod"))
+    assert kube.asked == ["list resourceclaimtemplates"]
+    assert memory.count() == 0
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+
+
+class Cluster(RuleBasedStateMachine):
+    """Objects come, change and go. The events of one object come in their order, those of several in any order; some
+    are lost until the next healing. The operator writes and reads in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kube = Kube()
+        self.kube.kind = LEASE
+        self.version = 1
+        self.clock = 0.0
+        self.events: defaultdict[str, deque[tuple[str, Object]]] = defaultdict(deque)
+        self.memory = Memory(cast(KubeClient, self.kube), clock=self._now)
+        asyncio.run(self.memory.heal())
+        self.seen: dict[str, int] = {}
+        self.lost = False
+
+    def _now(self) -> float:
+        self.clock += 1.0
+        return self.clock
+
+    def _change(self, name: str, *, deletes: bool = False) -> Object:
+        self.version += 1
+        before = self.kube.objects.get(("prod", name))
+        uid = before["metadata"]["uid"] if before else f"u{self.version}"
+        one = raw(name, self.version, uid=uid)
+        if deletes:
+            del self.kube.objects["prod", name]
+        else:
+            self.kube.objects["prod", name] = one
+        kind = "DELETED" if deletes else "MODIFIED" if before else "ADDED"
+        self.events[uid].append((kind, one))
+        return one
+
+    @rule(name=NAMES)
+    def someone_writes(self, name: str) -> None:
+        self._change(name)
+
+    @rule(name=NAMES)
+    def the_operator_writes(self, name: str) -> None:
+        self.memory.wrote(LEASE, "prod", name, self._change(name))
+
+    @rule(name=NAMES)
+    def the_operator_writes_without_an_answer(self, name: str) -> None:
+        if ("prod", name) in self.kube.objects:
+            self._change(name)
+            self.memory.wrote(LEASE, "prod", name, None)
+
+    @rule(name=NAMES, ours=st.booleans())
+    def one_goes(self, name: str, ours: bool) -> None:
+        if ("prod", name) in self.kube.objects:
+            self._change(name, deletes=True)
+            if ours:
+                self.memory.wrote(LEASE, "prod", name, None)
+
+    @precondition(lambda self: any(self.events.values()))
+    @rule(data=st.data())
+    def an_event_comes(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(uid for uid, waiting in self.events.items() if waiting)))
+        self.memory.saw(LEASE, *self.events[uid].popleft())
+
+    @precondition(lambda self: any(self.events.values()))
+    @rule(data=st.data())
+    def the_events_of_an_object_are_lost(self, data: st.DataObject) -> None:
+        self.events[data.draw(st.sampled_from(sorted(uid for uid, waiting in self.events.items() if waiting)))].clear()
+        self.lost = True
+
+    @rule()
+    def a_pass_reads(self) -> None:
+        asyncio.run(Fresh(cast(KubeClient, self.kube), self.memory).list_all(LEASE, "prod", labels=MINE))
+        self._is_right()
+
+    @rule(name=NAMES)
+    def a_pass_reads_one(self, name: str) -> None:
+        reads = Fresh(cast(KubeClient, self.kube), self.memory)
+        there = ("prod", name) in self.kube.objects
+        if there:
+            asyncio.run(reads.get(LEASE, "prod", name))
+        else:
+            with pytest.raises(NotFoundError):
+                asyncio.run(reads.get(LEASE, "prod", name))
+        assert bool(self.memory.one(LEASE, "prod", name)) == there
+
+    @rule()
+    def all_events_come(self) -> None:
+        for waiting in self.events.values():
+            while waiting:
+                self.memory.saw(LEASE, *waiting.popleft())
+        if self.lost:
+            asyncio.run(self.memory.heal())
+            self.lost = False
+        self._is_right()
+
+    @invariant()
+    def it_never_goes_back(self) -> None:
+        for (_, name), one in self.kube.objects.items():
+            found = self.memory.one(LEASE, "prod", name)
+            version = int(found[0]["metadata"]["resourceVersion"]) if found else 0
+            assert version <= int(one["metadata"]["resourceVersion"])
+            if version:
+                assert version >= self.seen.get(name, 0)
+                self.seen[name] = version
+
+    def _is_right(self) -> None:
+        """What it tells is what there is; it may also not know."""
+        found = self.memory.select(LEASE, "prod", MINE)
+        if found is not None:
+            there = {name: one["metadata"]["resourceVersion"] for (_, name), one in self.kube.objects.items()}
+            assert {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in found} == there
+
+
+TestCluster = Cluster.TestCase
