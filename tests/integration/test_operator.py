@@ -115,6 +115,21 @@ async def test_an_object_that_is_made_again_takes_the_engine_without_building(
     assert kubelet.count("build") == 1
 
 
+async def test_a_source_that_is_named_by_its_digest_is_not_looked_at_again(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    await models.create(model())
+    await models.wait("Ready", "True")
+    first = (await models.get())["status"]["source"]
+    await models.create(model("second", source={"uri": "pvc://models/minilm", "digest": first["digest"]}))
+    await models.wait("Ready", "True", name="second")
+    assert (kubelet.count("resolve"), kubelet.count("build")) == (1, 1)
+    second = (await models.get("second"))["status"]
+    assert {key: value for key, value in second["source"].items() if key != "key"} == {
+        key: value for key, value in first.items() if key != "key"}
+    assert second["engine"]["cacheHit"] is True
+
+
 async def test_what_was_left_without_an_owner_is_no_obstacle_to_an_object_of_that_name(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

@@ -262,15 +262,15 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
     if act == "out-of-time":
         error = ErrorReport(family="transient", reason="Interrupted", message="the build was interrupted")
         return Outcome(kind=kind, ok=False, error=error)
+    source = ResolvedSource(digest=digest, format="huggingface", size_bytes=90_000_000,
+                            evaluation_digest=digest if request.accuracy.evaluation else "",
+                            calibration_digest=digest if request.engine.calibration else "")
     if kind == "resolve":
-        source = ResolvedSource(digest=digest, format="huggingface", size_bytes=90_000_000,
-                                evaluation_digest=digest if request.accuracy.evaluation else "",
-                                calibration_digest=digest if request.engine.calibration else "")
         return Outcome(kind=kind, ok=True, source=source)
     engine = replace(ENGINE, objective_met=request.device.mig_profile not in script.missed,
                      service_curve=script.curve)
     return Outcome(
-        kind=kind, ok=True, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
+        kind=kind, ok=True, source=source, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
         built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=engine, serving=ServingChoice(max_batch_size=32),
         candidates=(CandidateSummary(backend="onnxruntime", precision="int8", batch=8, verdict="Shipped",
                                      name="onnxruntime int8-dynamic", serves=(1, 8, 32)),),

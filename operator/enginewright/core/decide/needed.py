@@ -6,6 +6,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.slice_choice import fingerprints
 from enginewright.core.decide.source_step import source_step
 from enginewright.core.decide.spec_step import read_spec
+from enginewright.core.decide.stated_source import stated_fingerprints
 from enginewright.core.decide.world import Memory, World
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.spec import Spec
@@ -21,5 +22,5 @@ def needed_records(obj: ObjectView, observed: Observed, config: OperatorConfig) 
     source = source_step(world).resolved
     found = {str(obj.status.get("fingerprint") or ""), *(one.fingerprint for one in observed.deployments)}
     found |= {kept.outcome.fingerprint for kept in observed.kept.values()}
-    found |= fingerprints(world, source) if source else set()
+    found |= fingerprints(world, source) if source else stated_fingerprints(world)
     return frozenset(found - {""})

@@ -1,4 +1,5 @@
-"""Second step: what is the source? Its content digests, found once by a small Job and remembered in status."""
+"""Second step: what is the source? Its content digests, found once by a small Job and remembered in status; without a
+Job where the spec states them and an engine of just that is on record."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass, replace
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide import backoff
 from enginewright.core.decide.jobs import JobFailure, job_failure, live, outdated, pod_trouble, podless, podless_in
+from enginewright.core.decide.stated_source import stated_source
 from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
 from enginewright.core.manifests import request_configmap, resolve_job, resolve_job_name
 from enginewright.core.observed import JobView
@@ -33,6 +35,8 @@ def source_step(world: World) -> SourceResult:
     remembered = world.memory.source
     memory = remembered if remembered and remembered.key == key else SourceStatus(key=key)
     superseded = _delete_superseded(world, resolve_job_name(world.obj.name, key))
+    if not memory.digest and (stated := stated_source(world)):
+        memory = _remembered(key, stated)
     result = _resolved(memory, known(memory)) if memory.digest else _resolve(world, _forgive(world, memory))
     return SourceResult(
         verdict=result.verdict,
@@ -61,6 +65,17 @@ def missing_store(world: World) -> tuple[str, str] | None:
     return Reason.STORE_MISSING, (
         f"PersistentVolumeClaim {claim} of spec.store.uri {world.spec.store.uri} does not exist "
         f"in namespace {world.obj.namespace}: create it or correct the uri."
+    )
+
+
+def _remembered(key: str, found: ResolvedSource) -> SourceStatus:
+    return SourceStatus(
+        key=key,
+        digest=found.digest,
+        format=found.format,
+        size_bytes=found.size_bytes,
+        evaluation_digest=found.evaluation_digest or None,
+        calibration_digest=found.calibration_digest or None,
     )
 
 
@@ -131,18 +146,7 @@ def _start(world: World, old: JobView | None, memory: SourceStatus) -> SourceRes
 def _watch(world: World, job: JobView, memory: SourceStatus) -> SourceResult:
     outcome = job.outcome
     if outcome and outcome.ok and outcome.source:
-        found = outcome.source
-        return _resolved(
-            SourceStatus(
-                key=memory.key,
-                digest=found.digest,
-                format=found.format,
-                size_bytes=found.size_bytes,
-                evaluation_digest=found.evaluation_digest or None,
-                calibration_digest=found.calibration_digest or None,
-            ),
-            found,
-        )
+        return _resolved(_remembered(memory.key, outcome.source), outcome.source)
     if not live(job):
         failure = job_failure(
             job, world.obj.namespace, never_started=False, too_slow="check that the source can be read"
