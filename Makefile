@@ -97,6 +97,10 @@ two-operators-study: venv deps ## Fifty times one of two operators is paused for
 attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real apiserver, into docs/benchmarks/attack.json (4 min; ARGS="--honest 5 --seconds 10")
 	PYTHONPATH=hack:operator:builders:tests/support $(VENV)/bin/python -m attack $(ARGS)
 
+.PHONY: scale-study
+scale-study: venv deps ## What many models cost the apiserver, into build/scale/summary.json (N=300,1000 NAMESPACES=1,100)
+	PYTHONPATH=hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1)
+
 ##@ Change it
 
 .PHONY: venv generate golden lock sbom hooks docs

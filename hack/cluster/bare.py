@@ -9,7 +9,7 @@ import contextlib
 import json
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,11 +26,12 @@ IMPATIENT = ("--horizontal-pod-autoscaler-sync-period=1300ms",)
 STOP_ORDER = ("kube-controller-manager", "kube-apiserver", "etcd")
 
 
-def up(directory: Path, *, controllers: bool = False) -> Path:
+def up(directory: Path, *, controllers: bool = False, flags: Sequence[str] = ()) -> Path:
     """Start a control plane in `directory` and return its kubeconfig's path.
 
     Args:
         controllers: run the controller manager, too: Deployments get ReplicaSets, owners' children are collected.
+        flags: more arguments of the controller manager.
 
     Raises:
         ClusterError: a program is missing or did not become ready.
@@ -39,7 +40,7 @@ def up(directory: Path, *, controllers: bool = False) -> Path:
     paths.create()
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return _start(paths, controllers)
+            return _start(paths, controllers, flags)
         except ProcessEndedError:
             # Another program may have taken the port between our choice and the server's start.
             _stop(paths)
@@ -61,15 +62,15 @@ def down(directory: Path) -> None:
 
 
 @contextmanager
-def running(directory: Path, *, controllers: bool = False) -> Iterator[Path]:
+def running(directory: Path, *, controllers: bool = False, flags: Sequence[str] = ()) -> Iterator[Path]:
     """A control plane for the length of a `with` block; gives its kubeconfig's path."""
     try:
-        yield up(directory, controllers=controllers)
+        yield up(directory, controllers=controllers, flags=flags)
     finally:
         down(directory)
 
 
-def _start(paths: ClusterPaths, controllers: bool) -> Path:
+def _start(paths: ClusterPaths, controllers: bool, flags: Sequence[str]) -> Path:
     endpoint = _endpoint(paths)
     etcd = controlplane.etcd(paths, system_program("etcd"), port=endpoint.etcd_port)
     server = controlplane.apiserver(paths, binaries.node_program("kube-apiserver"), endpoint, with_node=False)
@@ -89,7 +90,7 @@ def _start(paths: ClusterPaths, controllers: bool) -> Path:
     if controllers:
         name = controlplane.CONTROLLER_MANAGER.name
         pki.write_kubeconfig(paths.config / f"{name}.kubeconfig", paths.pki, name, endpoint.url)
-        manager = controlplane.controller_manager(paths, binaries.node_program(name), port=0, more=IMPATIENT)
+        manager = controlplane.controller_manager(paths, binaries.node_program(name), port=0, more=(*IMPATIENT, *flags))
         launch(paths, manager)
         await_ready(paths, manager)
     return pki.write_kubeconfig(paths.kubeconfig, paths.pki, controlplane.ADMIN.name, endpoint.url)

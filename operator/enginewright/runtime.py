@@ -7,7 +7,7 @@ import contextlib
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +48,7 @@ from enginewright.reconcile.loop import Loop
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Parts, Reconciler
 from enginewright.reconcile.queue import WorkQueue
+from enginewright.reconcile.remembering import Healer
 from enginewright.reconcile.resync import Resync
 from enginewright.reconcile.served_schema import ServedSchema
 
@@ -90,7 +91,10 @@ class Operator:
             triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped,
             prober=Prober(probes, time.monotonic), activators=activators,
         )
-        self.memory = Memory(kube, options.namespaces)
+        translator = Translator(self.known)
+        self.memory = Memory(
+            kube, options.namespaces, unseen=lambda resource, raw: self._wake(translator.keys(resource, raw))
+        )
         kube.tell_writes(self.memory.wrote)
         self.logs = LogReader(kube, self.queue.add)
         self.schema = ServedSchema(kube)
@@ -116,11 +120,11 @@ class Operator:
         self.loop = Loop(self.queue, Reconciler(parts), metrics, options.workers)
         self.resync = Resync(
             kube, self.queue, self.known, metrics, namespaces=options.namespaces, period=options.resync,
-            memory=self.memory,
         )
+        self.healer = Healer(self.memory, metrics, options.resync)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.watcher = Watcher(
-            Translator(self.known), wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),
+            translator, wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),
             saw=_from_thread(self.memory.saw), namespaces=options.namespaces,
             kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
         )
@@ -147,6 +151,7 @@ class Operator:
                 group.create_task(self.loop.run(), name="workers")
                 group.create_task(self.logs.run(), name="logs")
                 group.create_task(self.resync.run(), name="resync")
+                group.create_task(self.healer.run(), name="memory")
                 group.create_task(self.schema.run(), name="schema")
                 group.create_task(self.health.beat(), name="heartbeat")
                 group.create_task(self.housekeeper.run(), name="housekeeping")
@@ -155,6 +160,10 @@ class Operator:
             await asyncio.to_thread(self.watcher.stop)
             self.queue.close()
             await self.signals.close()
+
+    def _wake(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.queue.add(key)
 
     async def _until_kopf_ends(self) -> None:
         await self._ended

@@ -82,8 +82,9 @@ Object = dict[str, Any]
 T = TypeVar("T")
 # verb, resource, HTTP status (0 when no answer came), seconds
 CallObserver = Callable[[str, str, int, float], None]
-# resource, namespace, name, and the object as it is after the write, None where the answer does not have it
-WriteObserver = Callable[[Resource, str, str, Object | None], None]
+# resource, namespace, name, the object as it is after the write, None where the answer does not have it, and its
+# resourceVersion, empty where the answer has not even that
+WriteObserver = Callable[[Resource, str, str, Object | None, str], None]
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
@@ -266,7 +267,7 @@ class KubeClient:
         if preconditions := {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}:
             body["preconditions"] = preconditions
         await self._json("delete", resource, resource.path(namespace, name), body=body)
-        self._wrote(resource, namespace, name, None)
+        self._wrote(resource, namespace, name, None, "")
 
     async def scale(self, namespace: str, deployment: str, replicas: int, *, uid: str, version: str,
                     generation: int) -> None:
@@ -282,8 +283,8 @@ class KubeClient:
         body = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
         query = {"fieldManager": names.FIELD_MANAGER_SCALER, "force": "true"}
         path = DEPLOYMENT.path(namespace, deployment, "scale")
-        await self._json("scale", DEPLOYMENT, path, query=query, body=body, content_type=APPLY)
-        self._wrote(DEPLOYMENT, namespace, deployment, None)
+        scale = await self._json("scale", DEPLOYMENT, path, query=query, body=body, content_type=APPLY)
+        self._wrote(DEPLOYMENT, namespace, deployment, None, _version_of(scale))
 
     async def _unless_changed(
         self, resource: Resource, namespace: str, name: str, seen: tuple[str, int], version: str,
@@ -355,7 +356,8 @@ class KubeClient:
         """The object as it is after the write."""
         written = await self._json(verb, resource, path, query=query, body=body, content_type=content_type)
         metadata = written.get("metadata") or {}
-        self._wrote(resource, str(metadata.get("namespace") or ""), str(metadata.get("name") or ""), written)
+        self._wrote(resource, str(metadata.get("namespace") or ""), str(metadata.get("name") or ""), written,
+                    _version_of(written))
         return written
 
     async def _json(
@@ -403,6 +405,10 @@ class KubeClient:
         if status >= 300:
             raise failure(status, response.headers, payload, call)
         return call, payload
+
+
+def _version_of(raw: Object) -> str:
+    return str((raw.get("metadata") or {}).get("resourceVersion") or "")
 
 
 async def _body_of(answer: aiohttp.ClientResponse, most: int, call: str) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from enginewright.clients.resources import CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
 from enginewright.observe.keys import Key
 
@@ -25,6 +26,14 @@ class Translator:
     """Pure translation; nothing here reads or decides."""
 
     hints: Hints
+
+    def keys(self, resource: Resource, body: Body) -> Iterable[Key]:
+        """Those that a change of ``body`` is news for. The status of a disruption budget and the renewals of a lease
+        are news for none."""
+        if resource in (DISRUPTION_BUDGET, LEASE):
+            return ()
+        translations = {OPTIMISED_MODEL: self.itself, CONFIG_MAP: self.config_map, CLAIM: self.claim}
+        return translations.get(resource, self.child)(body)
 
     def itself(self, body: Body) -> Iterable[Key]:
         """And the fleet that it serves a class of."""

@@ -8,14 +8,14 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import kopf
 import structlog
 
 from enginewright.clients.credentials import load_configuration
-from enginewright.clients.resources import CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, LEASE, OPTIMISED_MODEL, Resource
+from enginewright.clients.resources import Resource
 from enginewright.handlers.translate import Body, Translator
 from enginewright.observe.fields import Raw
 from enginewright.observe.keys import Key
@@ -125,17 +125,15 @@ class Watcher:
 
     def _register(self, registry: kopf.OperatorRegistry) -> None:
         kopf.on.login(registry=registry)(self._login)
-        translations = {OPTIMISED_MODEL: self._translator.itself, CONFIG_MAP: self._translator.config_map,
-                        CLAIM: self._translator.claim, DISRUPTION_BUDGET: nobody, LEASE: nobody}
         for resource in WATCHED:
-            handler = self._handler(resource, translations.get(resource, self._translator.child))
+            handler = self._handler(resource)
             group, _, version = resource.api_version.rpartition("/")
             kopf.on.event(group, version, resource.plural, registry=registry, id=resource.plural)(handler)
 
-    def _handler(self, resource: Resource, translate: Callable[[Body], Iterable[Key]]) -> Callable[..., Any]:
+    def _handler(self, resource: Resource) -> Callable[..., Any]:
         async def enqueue(body: Body, event: kopf.RawEvent, **_: Any) -> None:
             self._saw(resource, event["type"], event["object"])
-            for key in translate(body):
+            for key in self._translator.keys(resource, body):
                 self._wake(key)
 
         return enqueue
@@ -185,11 +183,6 @@ def settings() -> kopf.OperatorSettings:
         group = resource.api_version.rpartition("/")[0]
         chosen.watching.label_selectors[group, resource.plural] = selector
     return chosen
-
-
-def nobody(_: Body) -> Iterable[Key]:
-    """For kinds whose changes call for nothing: the status of a disruption budget, the renewals of a lease."""
-    return ()
 
 
 def _watched(task_name: str) -> str:

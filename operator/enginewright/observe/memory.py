@@ -5,67 +5,82 @@ pass has read from the apiserver. Of two states of an object the later one stays
 all changes of a kind in one sequence (KEP-5504), so that a later state has the larger number. Watches can lose events,
 deletions above all; :meth:`Memory.heal` compares what is remembered with a list.
 
-What is remembered may be behind the cluster by the moment that an event takes. So nothing but a number of replicas is
-decided on it: see :mod:`~enginewright.reconcile.passes`.
+What is remembered may be behind the cluster by the moment that an event takes, and of each kind by another one. What
+may be decided on it all the same stands in :mod:`~enginewright.reconcile.passes`.
 
-An object is kept as packed bytes: nobody who reads it can change it, and ten thousand models take tens of megabytes.
+An object is kept as packed bytes: nobody who reads it can change it, and ten thousand models take some 100 MB.
 """
 
 from __future__ import annotations
 
-import json
 import time
-import zlib
-from collections import defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from enginewright.clients.errors import RefusedError
+from enginewright.clients.errors import ClientError, RefusedError
 from enginewright.clients.kube import KubeClient, Object
-from enginewright.clients.resources import CLAIM, CONFIG_MAP, DEPLOYMENT, Resource
+from enginewright.clients.resources import CONFIG_MAP, Resource
 from enginewright.core import labels
 from enginewright.observe.fields import Raw, labels_of, name_of, section, uid_of
 from enginewright.observe.kinds import SELECTORS, WATCHED
+from enginewright.observe.packing import packed, unpacked
 
-# Of packed objects. Whoever may write objects chooses how large they are: what has no room is not kept, and passes read
-# it from the apiserver.
-BYTES: Final = 64 << 20
+# Of all that is remembered: packed objects, and so much beside each. Whoever may write objects chooses how large and
+# how many they are: what has no room is not kept, and passes read it from the apiserver.
+BYTES: Final = 192 << 20
+ENTRY_BYTES: Final = 1 << 10
 OBJECT_BYTES: Final = 128 << 10
+# How long a deletion is remembered: longer than a read takes that began before it.
+GONE_SECONDS: Final = 120.0
 SERVICE_NAME: Final = "kubernetes.io/service-name"
-# Labels that passes select by.
+# Labels that passes select by; the first few have an index.
 INDEXED: Final = (labels.MODEL, SERVICE_NAME, labels.FLEET)
+SELECTED: Final = frozenset({*INDEXED, labels.COMPONENT, labels.STEP, labels.FINGERPRINT, labels.BUILDS,
+                             labels.REVISION, labels.ENGINE})
 Place: TypeAlias = tuple[Resource, str]  # a kind, and the namespace
+# Called with an object whose last change no event has told: its metadata, or of one that is gone what is remembered.
+Unseen: TypeAlias = Callable[[Resource, Raw], None]
 
 
 @dataclass(slots=True)
 class _Entry:
-    """``packed`` is None where the apiserver has to be asked: the object is known to have changed, or was not kept.
+    """``body`` is None where the apiserver has to be asked: the object is known to have changed, or was not kept.
     ``since`` is when that was learnt, on the memory's clock."""
 
     uid: str
     version: int
     labels: Mapping[str, str]
-    packed: bytes | None
+    body: bytes | None
     since: float
+
+    @property
+    def size(self) -> int:
+        return ENTRY_BYTES + len(self.body or b"")
 
 
 class Memory:
-    """For the event loop's thread only. ``namespaces`` empty means all of them; ``most`` is bytes of packed objects."""
+    """For the event loop's thread only. ``namespaces`` empty means all of them; ``most`` is bytes of all that is
+    remembered."""
 
     def __init__(
-        self, kube: KubeClient, namespaces: Sequence[str] = (), *, clock: Callable[[], float] = time.monotonic,
-        most: int = BYTES,
+        self, kube: KubeClient, namespaces: Sequence[str] = (), *, unseen: Unseen = lambda *_: None,
+        clock: Callable[[], float] = time.monotonic, most: int = BYTES,
     ) -> None:
         self._kube = kube
         self._namespaces = tuple(namespaces)
+        self._unseen = unseen
         self._clock = clock
         self._most = most
         self.held = 0
-        self._entries: defaultdict[Place, dict[str, _Entry]] = defaultdict(dict)
-        self._names: defaultdict[tuple[Place, str, str], set[str]] = defaultdict(set)
-        # What was listed whole: only there does an absent entry mean an absent object.
-        self._listed: set[tuple[Resource, str]] = set()
+        self._entries: dict[Place, dict[str, _Entry]] = {}
+        self._names: dict[tuple[Place, str, str], set[str]] = {}
+        # What was listed whole: only there does an absent entry mean an absent object. And what has no room.
+        self._listed: set[Place] = set()
+        self._overfull: set[Resource] = set()
+        # Of objects that are gone, by UID: the last version that is known, and when that was learnt.
+        self._gone: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def count(self) -> int:
         """Objects of all kinds."""
@@ -76,21 +91,26 @@ class Memory:
 
     def saw(self, resource: Resource, change: str | None, raw: Raw) -> None:
         """An event of a watch: ``change`` is ADDED, MODIFIED or DELETED, None for an object of its first list."""
-        if change == "DELETED":
-            self._drop((resource, _namespace_of(raw)), name_of(raw), uid_of(raw))
-        else:
+        if change != "DELETED":
             self._keep(resource, raw)
+            return
+        place, name, uid = (resource, _namespace_of(raw)), name_of(raw), uid_of(raw)
+        self._bury(uid, _version_of(raw), self._clock())
+        # Not one of the same name that was made since: kopf hands the events of two objects on in any order.
+        if (entry := self._entry(place, name)) is not None and entry.uid == uid:
+            self._remove(place, name)
 
-    def wrote(self, resource: Resource, namespace: str, name: str, raw: Raw | None) -> None:
+    def wrote(self, resource: Resource, namespace: str, name: str, raw: Raw | None, version: str = "") -> None:
         """The operator has written an object. ``raw`` is its state after that, None where the answer does not tell it:
-        then the apiserver is asked, until an event says what came of the write."""
+        then the apiserver is asked until an event of that ``version`` or a later one has come."""
         if resource not in WATCHED:
             return
         if raw is not None:
             self._keep(resource, raw)
-        elif (entry := self._entries[resource, namespace].get(name)) is not None:
-            self._unpack(entry)
-            entry.since = self._clock()
+        elif (entry := self._entry((resource, namespace), name)) is not None:
+            before = int(version) - 1 if version.isdecimal() else entry.version
+            self._put((resource, namespace), name, _Entry(entry.uid, max(entry.version, before), entry.labels, None,
+                                                         self._clock()))
 
     def read(self, resource: Resource, namespace: str, selector: str, found: Iterable[Raw], began: float) -> None:
         """A pass that began to read at ``began`` has ``found`` these objects, and ``selector`` selects no others."""
@@ -101,9 +121,9 @@ class Memory:
             names.add(name_of(raw))
             self._keep(resource, raw, began)
         place = resource, namespace
-        for name in list(self._selected(place, selector)):
+        for name in tuple(self._selected(place, _terms(selector))):
             if name not in names:
-                self._drop_older(place, name, began)
+                self._drop(place, name, began)
 
     def confirm(self, resource: Resource, raw: Raw, began: float) -> None:
         """A pass that began to read at ``began`` has found the object in this state."""
@@ -112,108 +132,141 @@ class Memory:
 
     def gone(self, resource: Resource, namespace: str, name: str, began: float) -> None:
         """A pass that began to read at ``began`` has found no such object."""
-        self._drop_older((resource, namespace), name, began)
+        self._drop((resource, namespace), name, began)
 
     def select(self, resource: Resource, namespace: str, selector: str) -> list[Object] | None:
         """The objects that the label selector selects; None where the apiserver has to be asked."""
-        if not self._knows(resource, namespace):
+        terms, place = _terms(selector), (resource, namespace)
+        if not self._knows(place) or any(key not in SELECTED for key, _ in terms):
             return None
-        place, found = (resource, namespace), []
-        for name in self._selected(place, selector):
-            packed = self._entries[place][name].packed
-            if packed is None:
+        found = []
+        for name in self._selected(place, terms):
+            body = self._entries[place][name].body
+            if body is None:
                 return None
-            found.append(_unpacked(packed))
+            found.append(unpacked(body))
         return sorted(found, key=name_of)
 
     def one(self, resource: Resource, namespace: str, name: str) -> list[Object] | None:
         """The object in a list, an empty list where there is none, None where the apiserver has to be asked."""
-        if not self._knows(resource, namespace):
+        if not self._knows((resource, namespace)):
             return None
-        entry = self._entries[resource, namespace].get(name)
+        entry = self._entry((resource, namespace), name)
         if entry is None:
             return []
-        return None if entry.packed is None else [_unpacked(entry.packed)]
+        return None if entry.body is None else [unpacked(entry.body)]
 
     def version(self, resource: Resource, namespace: str, name: str) -> tuple[str, str] | None:
         """UID and resourceVersion of the object; None where the apiserver has to be asked, both empty where there is no
         object."""
-        if not self._knows(resource, namespace):
+        if not self._knows((resource, namespace)):
             return None
-        entry = self._entries[resource, namespace].get(name)
+        entry = self._entry((resource, namespace), name)
         if entry is None:
             return "", ""
-        return None if entry.packed is None else (entry.uid, str(entry.version))
+        return None if entry.body is None else (entry.uid, str(entry.version))
 
     async def heal(self) -> int:
-        """Lists every kind, the first time whole, later its metadata alone, and returns how many objects had changed
-        unseen. A namespace that refuses is not remembered. Raises
-        :class:`~enginewright.clients.errors.ClientError`."""
-        unseen = 0
+        """Lists every kind, the first time whole, later its metadata alone, and returns how many objects were gone
+        unseen. A namespace that refuses is not remembered. A kind that cannot be listed keeps no other from being
+        compared; the first :class:`~enginewright.clients.errors.ClientError` is raised at the end."""
+        vanished, trouble = 0, None
         for resource in WATCHED:
             for namespace in self._namespaces or ("",):
                 try:
-                    unseen += await self._heal(resource, namespace)
+                    vanished += await self._heal((resource, namespace))
                 except RefusedError:
-                    self._forget(resource, namespace)
-        return unseen
+                    self._forget((resource, namespace))
+                except ClientError as error:
+                    trouble = trouble or error
+        if trouble is not None:
+            raise trouble
+        return vanished
 
-    async def _heal(self, resource: Resource, namespace: str) -> int:
-        began, first = self._clock(), (resource, namespace) not in self._listed
+    async def _heal(self, scope: Place) -> int:
+        resource, namespace = scope
+        began, first = self._clock(), scope not in self._listed
+        self._overfull.discard(resource)
+        whole = first and resource != CONFIG_MAP
         listed: set[tuple[str, str]] = set()
 
-        def look(raw: Object) -> bool:
+        def look(raw: Object) -> None:
             listed.add((_namespace_of(raw), name_of(raw)))
-            return self._keep(resource, raw) if whole or resource == CONFIG_MAP else self._compare(resource, raw)
+            if whole or resource == CONFIG_MAP:
+                self._keep(resource, raw, began)
+            elif self._compare(resource, raw, began):
+                self._unseen(resource, raw)
 
-        whole = first and resource != CONFIG_MAP
-        changed = await self._kube.gather(resource, namespace or None, look, labels=SELECTORS.get(resource, ""),
-                                          metadata=not whole)
-        unseen = sum(changed)
-        for place in self._places(resource, namespace):
-            for name in list(self._entries[place]):
+        await self._kube.gather(resource, namespace or None, look, labels=SELECTORS.get(resource, ""),
+                                metadata=not whole)
+        vanished = 0
+        for place in self._places(scope):
+            for name in tuple(self._entries[place]):
                 if (place[1], name) not in listed:
-                    unseen += self._drop_older(place, name, began)
-        self._listed.add((resource, namespace))
-        return 0 if first else unseen
+                    vanished += self._vanish(place, name, began)
+        if resource not in self._overfull:
+            self._listed.add(scope)
+        return 0 if first else vanished
 
-    def _compare(self, resource: Resource, raw: Raw) -> bool:
-        """Whether an object whose metadata is ``raw`` had changed unseen: its new state has to be asked for."""
-        place, version = (resource, _namespace_of(raw)), _version_of(raw)
-        entry = self._entries[place].get(name_of(raw))
-        if entry is not None and entry.version >= version:
+    def _vanish(self, place: Place, name: str, began: float) -> bool:
+        entry = self._entries[place][name]
+        if not self._drop(place, name, began):
             return False
-        self._put(place, name_of(raw), _Entry(uid_of(raw), version, labels_of(raw), None, self._clock()))
+        metadata = {"namespace": place[1], "name": name, "uid": entry.uid, "labels": entry.labels}
+        self._unseen(place[0], {"metadata": metadata})
         return True
 
-    def _keep(self, resource: Resource, raw: Raw, began: float | None = None) -> bool:
-        """Whether that is news. A read that began at ``began`` also confirms a state that was doubted before."""
-        place, name, version = (resource, _namespace_of(raw)), name_of(raw), _version_of(raw)
-        before = self._entries[place].get(name)
-        if before is not None and 0 < version <= before.version:
-            confirms = began is not None and began >= before.since and version == before.version
-            if not (confirms and before.packed is None):
-                return False
-        room = self._most - self.held + (len(before.packed or b"") if before else 0)
-        packed: bytes | None = _packed(resource, raw)
-        if version == 0 or len(packed or b"") > min(room, OBJECT_BYTES):
-            packed = None
-        self._put(place, name, _Entry(uid_of(raw), version, labels_of(raw), packed, self._clock()))
+    def _compare(self, resource: Resource, raw: Raw, began: float) -> bool:
+        """Whether an object whose metadata is ``raw`` has changed unseen: its new state has to be asked for."""
+        place, version = (resource, _namespace_of(raw)), _version_of(raw)
+        entry = self._entry(place, name_of(raw))
+        if entry is not None and (version == entry.version or not _outdates(version, entry, began)):
+            return False
+        if self._is_gone(uid_of(raw), version, began):
+            return False
+        self._put(place, name_of(raw), _Entry(uid_of(raw), version, _selected_by(raw), None, self._clock()))
         return True
+
+    def _keep(self, resource: Resource, raw: Raw, began: float | None = None) -> None:
+        """The state ``raw`` of an object, as an event or an answer tells it, or a read that began at ``began``."""
+        place, name, version = (resource, _namespace_of(raw)), name_of(raw), _version_of(raw)
+        before = self._entry(place, name)
+        if not _matches(labels_of(raw), _terms(SELECTORS.get(resource, ""))):
+            return  # no event would tell of its end
+        if before is not None and not _outdates(version, before, began):
+            return
+        if (before is not None and before.version == version and before.body is not None) or self._is_gone(
+                uid_of(raw), version, began):
+            return
+        body: bytes | None = packed(resource, raw)
+        room = self._most - self.held - ENTRY_BYTES + (before.size if before else 0)
+        if version == 0 or len(body or b"") > min(room, OBJECT_BYTES):
+            body = None
+        self._put(place, name, _Entry(uid_of(raw), version, _selected_by(raw), body, self._clock()))
 
     def _put(self, place: Place, name: str, entry: _Entry) -> None:
         self._remove(place, name)
-        self._entries[place][name] = entry
-        self.held += len(entry.packed or b"")
+        if place[0] in self._overfull:
+            return
+        if self.held + entry.size > self._most:
+            # Were it left out alone, it would be taken for an object that does not exist.
+            self._overfull.add(place[0])
+            for scope in [one for one in self._listed if one[0] == place[0]] or [(place[0], "")]:
+                self._forget(scope)
+            return
+        self._entries.setdefault(place, {})[name] = entry
+        self.held += entry.size
         for label in INDEXED:
             if (value := entry.labels.get(label)) is not None:
-                self._names[place, label, value].add(name)
+                self._names.setdefault((place, label, value), set()).add(name)
 
     def _remove(self, place: Place, name: str) -> None:
-        entry = self._entries[place].pop(name, None)
+        entry = self._entries.get(place, {}).pop(name, None)
         if entry is None:
             return
-        self._unpack(entry)
+        self.held -= entry.size
+        if not self._entries[place]:
+            del self._entries[place]
         for label in INDEXED:
             if (value := entry.labels.get(label)) is not None:
                 names = self._names[place, label, value]
@@ -221,63 +274,68 @@ class Memory:
                 if not names:
                     del self._names[place, label, value]
 
-    def _unpack(self, entry: _Entry) -> None:
-        self.held -= len(entry.packed or b"")
-        entry.packed = None
-
-    def _drop(self, place: Place, name: str, uid: str) -> None:
-        """Not one of the same name that was made since: kopf hands the events of two objects on in any order."""
-        entry = self._entries[place].get(name)
-        if entry is not None and entry.uid == uid:
-            self._remove(place, name)
-
-    def _drop_older(self, place: Place, name: str, began: float) -> bool:
-        entry = self._entries[place].get(name)
+    def _drop(self, place: Place, name: str, began: float) -> bool:
+        """One that a read which began at ``began`` has not found, unless it was heard of since."""
+        entry = self._entry(place, name)
         if entry is None or entry.since > began:
             return False
+        self._bury(entry.uid, entry.version, began)
         self._remove(place, name)
         return True
 
-    def _selected(self, place: Place, selector: str) -> Iterator[str]:
-        wanted = [term.partition("=")[::2] for term in selector.split(",") if term]
-        indexed = next(((key, value) for key, value in wanted if key in INDEXED and value), None)
-        names = self._names.get((place, *indexed), ()) if indexed else self._entries[place]
-        for name in tuple(names):
-            found = self._entries[place][name].labels
-            if all(key in found and value in ("", found[key]) for key, value in wanted):
+    def _bury(self, uid: str, version: int, time: float) -> None:
+        self._gone[uid] = version, time
+        self._gone.move_to_end(uid)
+        while self._gone and next(iter(self._gone.values()))[1] < self._clock() - GONE_SECONDS:
+            self._gone.popitem(last=False)
+
+    def _is_gone(self, uid: str, version: int, began: float | None) -> bool:
+        """Whether an object is known to be gone, of which an event tells late, or a read that began before."""
+        if uid not in self._gone:
+            return False
+        last, time = self._gone[uid]
+        return version <= last or (began is not None and began <= time)
+
+    def _entry(self, place: Place, name: str) -> _Entry | None:
+        return self._entries.get(place, {}).get(name)
+
+    def _selected(self, place: Place, terms: Sequence[tuple[str, str]]) -> Iterator[str]:
+        indexed = next(((key, value) for key, value in terms if key in INDEXED and value), None)
+        entries = self._entries.get(place, {})
+        for name in tuple(self._names.get((place, *indexed), ()) if indexed else entries):
+            if _matches(entries[name].labels, terms):
                 yield name
 
-    def _knows(self, resource: Resource, namespace: str) -> bool:
-        return (resource, "") in self._listed or (resource, namespace) in self._listed
+    def _knows(self, place: Place) -> bool:
+        return (place[0], "") in self._listed or place in self._listed
 
-    def _places(self, resource: Resource, namespace: str) -> list[Place]:
-        return [place for place in self._entries if place[0] == resource and namespace in ("", place[1])]
+    def _places(self, scope: Place) -> list[Place]:
+        return [place for place in self._entries if place[0] == scope[0] and scope[1] in ("", place[1])]
 
-    def _forget(self, resource: Resource, namespace: str) -> None:
-        self._listed.discard((resource, namespace))
-        for place in self._places(resource, namespace):
-            for name in list(self._entries[place]):
+    def _forget(self, scope: Place) -> None:
+        self._listed.discard(scope)
+        for place in self._places(scope):
+            for name in tuple(self._entries[place]):
                 self._remove(place, name)
 
 
-def _packed(resource: Resource, raw: Raw) -> bytes:
-    """Of ConfigMaps only the version counts, and of claims of others there may be many in a cluster."""
-    if resource == CONFIG_MAP:
-        return b""
-    metadata = section(raw, "metadata")
-    if resource == CLAIM:
-        few = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
-        slim: dict[str, Any] = {"metadata": few, "status": {"phase": section(raw, "status").get("phase")}}
-    elif resource == DEPLOYMENT:  # its managers are told apart
-        slim = dict(raw)
-    else:
-        slim = {**raw, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
-    return zlib.compress(json.dumps(slim, separators=(",", ":")).encode(), 1)
+def _outdates(version: int, entry: _Entry, began: float | None) -> bool:
+    """Whether a state of ``version`` says more than ``entry``. A read that began after the entry was made does,
+    whatever its version: where etcd was restored from a backup, versions have gone back."""
+    return version > entry.version or version == 0 or (began is not None and began >= entry.since)
 
 
-def _unpacked(packed: bytes) -> Object:
-    found: Object = json.loads(zlib.decompress(packed))
-    return found
+def _terms(selector: str) -> list[tuple[str, str]]:
+    """Of a label selector: keys with their values, an empty one where the key has to be there."""
+    return [(key, value) for term in selector.split(",") if term for key, _, value in [term.partition("=")]]
+
+
+def _matches(found: Mapping[str, str], terms: Sequence[tuple[str, str]]) -> bool:
+    return all(key in found and value in ("", found[key]) for key, value in terms)
+
+
+def _selected_by(raw: Raw) -> Mapping[str, str]:
+    return {key: value for key, value in labels_of(raw).items() if key in SELECTED}
 
 
 def _namespace_of(raw: Raw) -> str:

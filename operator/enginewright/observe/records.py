@@ -68,11 +68,12 @@ class RecordReader:
         except TooLargeError as error:
             self._skip("large", f"{namespace}/{name}", str(error))
             return None
-        if raw is None:
-            return None
         if self._memory is not None:
-            self._memory.confirm(CONFIG_MAP, raw, began)
-        return self._parsed.of(raw)
+            if raw is None:
+                self._memory.gone(CONFIG_MAP, namespace, name, began)
+            else:
+                self._memory.confirm(CONFIG_MAP, raw, began)
+        return None if raw is None else self._parsed.of(raw)
 
     def _unreadable(self, raw: Raw) -> None:
         where = f"{section(raw, 'metadata').get('namespace')}/{name_of(raw)}"

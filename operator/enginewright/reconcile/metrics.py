@@ -46,7 +46,7 @@ class Metrics:
             "enginewright_resyncs", "Full resyncs by result: ok or failed.", ["result"], registry=self.registry
         )
         self.missed = Counter(
-            "enginewright_missed_events", "Objects whose creation, change or deletion only the resync noticed.",
+            "enginewright_missed_events", "Objects whose creation or deletion only a list noticed.",
             ["what"], registry=self.registry,
         )
         self.looks = Counter(

@@ -1,14 +1,16 @@
 """One pass over one object: observe → decide → act → report.
 
-A pass first looks at what the operator remembers. Most passes find nothing to do there, or another number of replicas,
-which is written under the condition that the Deployment is still the one that was looked at; they read nothing from the
-apiserver. Where there is more to do, the pass looks again, at the apiserver, and acts on what it decides then. A late
-memory can delay an act, and never cause one. After a pass that failed, the next one does not trust memory.
+A pass looks at what the operator remembers first. Most passes find nothing to do there, and read nothing from the
+apiserver. What may stand on that look is said by :func:`may_be_remembered`: nothing that lasts, and of actions a number
+of replicas alone. Where there is more to do, the pass looks again, at the apiserver, and acts on what it decides then.
+So memory that is late can delay an act, and never cause one. It is not trusted for long while a model is on its way,
+and not at all after a pass that failed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,13 +22,14 @@ from structlog.typing import FilteringBoundLogger
 
 from enginewright.act.execute import Actor
 from enginewright.act.report import Reporter, plain, refused
-from enginewright.clients.errors import ClientError, Family, LostRaceError, RefusedError, family_of
+from enginewright.clients.errors import ClientError, Family, LostRaceError, NotFoundError, RefusedError, family_of
+from enginewright.core.conditions import find
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.labels import fingerprint_label
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import KEPT, Action, Event, Plan, Scale, keep
-from enginewright.core.reasons import Reason
+from enginewright.core.reasons import Condition, Reason
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
@@ -36,6 +39,11 @@ from enginewright.reconcile.targets import needed_claims, target_of
 from enginewright.tracing import Attribute, Span, note, span
 
 DEADLINE: Final = 120.0
+# Seconds for which memory is trusted, after a look at the apiserver, while a model is on its way.
+TRUST: Final = 20.0
+# Blocks of status that say how things stand, and that the next pass says again from scratch.
+PASSING: Final = frozenset({"observedGeneration", "conditions", "summary", "replicas", "readyReplicas", "autoscaling",
+                            "quality"})
 Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 
 
@@ -94,8 +102,9 @@ class Reconciler:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        # Keys whose last pass has not ended well.
+        # Keys whose last pass has not ended well, and when the apiserver was last looked at for each.
         self._distrusted: set[Key] = set()
+        self._fresh_at: dict[Key, float] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Returns seconds after which to look again, None to wait for events. Raises
@@ -119,18 +128,18 @@ class Reconciler:
     async def _pass(self, key: Key, log: FilteringBoundLogger) -> float | None:
         parts = self._parts
         began = time.monotonic()
-        trusted = key not in self._distrusted
+        view = await self._trusted(key)
+        fresh = view is None
         self._distrusted.add(key)
-        view = await parts.world.find(key.namespace, key.name, fresh=False) if trusted else None
         if view is None:
-            view, trusted = await parts.world.find(key.namespace, key.name), False
+            view = await parts.world.find(key.namespace, key.name)
         if view is None:
             await self._forget(key, log)
             return None
         log = log.bind(generation=view.generation)
         note(Attribute.GENERATION, view.generation)
         try:
-            requeue_after = await self._look_and_act(key, view, log, fresh=not trusted)
+            requeue_after = await self._look_and_act(key, view, log, fresh=fresh)
         except Exception as error:
             if not isinstance(error, ClientError) or error.family is Family.BUG:
                 await self._surface(view, error, log)
@@ -139,27 +148,37 @@ class Reconciler:
         log.debug("pass done", seconds=round(time.monotonic() - began, 3), requeue_after=requeue_after)
         return requeue_after
 
+    async def _trusted(self, key: Key) -> ObjectView | None:
+        """The object as it is remembered; None where the apiserver has to be asked."""
+        if key in self._distrusted:
+            return None
+        view = await self._parts.world.find(key.namespace, key.name, fresh=False)
+        if view is not None and _on_its_way(view) and time.monotonic() - self._fresh_at.get(key, -math.inf) > TRUST:
+            return None
+        return view
+
     async def _look_and_act(
         self, key: Key, view: ObjectView, log: FilteringBoundLogger, *, fresh: bool,
     ) -> float | None:
         parts = self._parts
         observed, plan = await self._look(key, view, fresh=fresh)
-        if not fresh and not may_be_remembered(plan):
-            found = await parts.world.find(view.namespace, view.name)
-            if found is None:
+        if not fresh and (plan.actions or not may_be_remembered(view, observed, plan)):
+            now = await parts.world.find(view.namespace, view.name)
+            if now is None:
                 await self._forget(key, log)
                 return None
-            view = found
-            observed, plan = await self._look(key, view, fresh=True)
+            if not (may_be_remembered(view, observed, plan) and _same(view, now)):
+                view, fresh = now, True
+                observed, plan = await self._look(key, view, fresh=True)
         self._remember(key, view, plan)
-        if plan.actions and not await self._stays(view):
+        if fresh and plan.actions and not await self._stays(view):
             log.info("object goes: nothing is done for it any more")
             return None
         # Before anything is written: what the apiserver refuses must not keep replicas from being measured.
         await self._listen(key, view, observed, plan)
         acted = await self._act(view, plan, log)
-        if isinstance(acted.failure, LostRaceError):
-            # What the plan says stands on a claim that somebody else made.
+        if isinstance(acted.failure, LostRaceError) or (isinstance(acted.failure, NotFoundError) and not fresh):
+            # What the plan says stands on a claim that somebody else made, or on a Deployment that is gone.
             raise acted.failure
         await self._report(view, observed, plan, acted, log)
         if acted.failure is not None:
@@ -174,6 +193,8 @@ class Reconciler:
         with span(Span.DECIDE):
             plan = parts.decide(view, observed, parts.config)
             note(Attribute.ACTIONS, len(plan.actions))
+        if fresh:
+            self._fresh_at[key] = time.monotonic()
         parts.looked(fresh)
         return observed, plan
 
@@ -284,6 +305,7 @@ class Reconciler:
     async def _forget(self, key: Key, log: FilteringBoundLogger) -> None:
         """Children go by their owner references; what is left is ours in memory."""
         self._distrusted.discard(key)
+        self._fresh_at.pop(key, None)
         await self._parts.signals.forget(key)
         self._parts.world.forget(key)
         self._parts.exposed.forget(key)
@@ -292,10 +314,27 @@ class Reconciler:
             log.info("object is gone")
 
 
-def may_be_remembered(plan: Plan) -> bool:
-    """Whether ``plan`` may be carried out as it was decided on what is remembered: status is refused by the apiserver
-    where the object has changed since, and a number of replicas where the Deployment has."""
-    return all(isinstance(action, Scale) for action in plan.actions)
+def may_be_remembered(view: ObjectView, observed: Observed, plan: Plan) -> bool:
+    """Whether ``plan`` may be carried out as it was decided on what is remembered. Of each kind memory may be behind by
+    another moment, so what it shows together may never have been. Therefore nothing that later passes build on is
+    written to status, which the apiserver refuses where the object has changed since. And replicas alone are changed,
+    of a Deployment that serves alone: the apiserver refuses that where this Deployment has changed since."""
+    status = plain(plan.status)
+    if any(status.get(block) != view.status.get(block) for block in (status.keys() | view.status.keys()) - PASSING):
+        return False
+    serving = [one for one in observed.deployments if not one.deleting]
+    scales = all(isinstance(action, Scale) for action in plan.actions)
+    return not plan.actions or (scales and len(serving) == 1 and plan.question is None)
+
+
+def _on_its_way(view: ObjectView) -> bool:
+    """Whether its next passes look for what they might have missed."""
+    conditions = view.status.get("conditions")
+    return any(find(conditions, one).get("status") != "True" for one in (Condition.READY, Condition.ROLLOUT_COMPLETE))
+
+
+def _same(view: ObjectView, now: ObjectView) -> bool:
+    return (view.uid, view.generation, view.deleting) == (now.uid, now.generation, now.deleting)
 
 
 def _conditions(status: object) -> dict[str, str]:

@@ -1,5 +1,4 @@
-"""The safety net under the watches: every so often all objects are listed, what is remembered of them and of their
-children is compared, and all of them run a pass.
+"""The safety net under the watches: every so often all objects are listed, and all of them run a pass.
 
 A watch may lose events, deletions above all: after a gap kopf lists again and says nothing of what vanished meanwhile.
 """
@@ -18,7 +17,6 @@ from enginewright.clients.errors import ClientError, RefusedError, TransientErro
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
 from enginewright.observe.keys import Key
-from enginewright.observe.memory import Memory
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.queue import Backoff, WorkQueue
@@ -34,7 +32,7 @@ class Resync:
 
     def __init__(
         self, kube: KubeClient, queue: WorkQueue[Key], known: Known, metrics: Metrics, *, namespaces: Sequence[str],
-        period: float, chance: Callable[[], float] = random.random, memory: Memory | None = None,
+        period: float, chance: Callable[[], float] = random.random,
     ) -> None:
         self._kube = kube
         self._queue = queue
@@ -43,7 +41,6 @@ class Resync:
         self._namespaces = tuple(namespaces)
         self._period = period
         self._chance = chance
-        self._memory = memory
         self.last: float | None = None
 
     async def run(self) -> None:
@@ -65,8 +62,6 @@ class Resync:
 
     async def once(self) -> None:
         """Raises :class:`~enginewright.clients.errors.ClientError`."""
-        if self._memory is not None:
-            self._metrics.missed.labels("changed").inc(await self._memory.heal())
         found, refused = await self._list()
         first = self.last is None
         for key in sorted(found):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 
-from enginewright.clients.errors import ClientError, TransientError
+from enginewright.clients.errors import ClientError, NotFoundError, TransientError
+from enginewright.core.comparison import Question
 from enginewright.core.config import OperatorConfig
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Action, Create, Delete, Plan, Scale
@@ -33,6 +34,7 @@ class Bench:
     there: ObjectView | None
     plans: dict[bool, Plan]
     error: ClientError | None = None
+    revisions: int = 1
     asked: list[str] = field(default_factory=list)
     done: list[Action] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
@@ -40,7 +42,8 @@ class Bench:
 
     def __post_init__(self) -> None:
         cluster = Cluster(spec=SPEC)
-        observed = cluster.observe()
+        cluster.settle()
+        observed = replace(cluster.observe(), deployments=cluster.observe().deployments * self.revisions)
 
         async def find(_namespace: str, _name: str, *, fresh: bool = True) -> ObjectView | None:
             self.asked.append("object" if fresh else "remembered object")
@@ -79,16 +82,21 @@ class Bench:
         return self.asked
 
 
-def view(version: str) -> ObjectView:
-    return replace(Cluster(spec=SPEC).view(), resource_version=version)
+READY: Final = tuple({"type": one, "status": "True", "reason": "Fine"} for one in ("Ready", "RolloutComplete"))
+
+
+def view(version: str, ready: bool = True) -> ObjectView:
+    status = {"conditions": list(READY)} if ready else {}
+    return replace(Cluster(spec=SPEC).view(), resource_version=version, status=status)
 
 
 def bench(remembered: Plan, fresh: Plan | None = None, **fields: Any) -> Bench:
     return Bench(view("1"), view("2"), {False: remembered, True: fresh or remembered}, **fields)
 
 
-def plan(*actions: Action) -> Plan:
-    return replace(Cluster(spec=SPEC).plan(), building=(), keeping=(), serving=actions, status={}, events=())
+def plan(*actions: Action, **status: Any) -> Plan:
+    return replace(Cluster(spec=SPEC).plan(), building=(), keeping=(), serving=actions, events=(),
+                   status={"conditions": list(READY), **status})
 
 
 def test_a_pass_that_finds_nothing_to_do_reads_nothing_from_the_apiserver() -> None:
@@ -101,6 +109,64 @@ def test_replicas_are_scaled_on_what_is_remembered() -> None:
     here = bench(plan(SCALES))
     assert here.passes() == ["remembered object", "remembered children", "object"]
     assert here.done == [SCALES]
+
+
+def test_replicas_of_two_revisions_depend_on_each_other_and_are_not_scaled_on_what_is_remembered() -> None:
+    here = bench(plan(SCALES), revisions=2)
+    assert here.passes() == ["remembered object", "remembered children", "object", "children", "object"]
+
+
+def test_nor_are_those_of_a_revision_that_is_analysed() -> None:
+    question = Question(key="k", stable="a", candidate="b", model="m")
+    here = bench(replace(plan(SCALES), question=question))
+    assert here.passes()[2:4] == ["object", "children"]
+
+
+@pytest.mark.parametrize("changed", [
+    {"source": {"attempts": 1}}, {"build": {"failures": 1}}, {"rollout": {"rolledBack": {"revision": "x"}}},
+    {"revisions": [{"revision": "x"}]}, {"pin": {"revision": "x"}},
+    {"placement": {"accelerator": "gpu"}}, {"fingerprint": "f"}, {"anything": "new"},
+], ids=lambda one: next(iter(one)))
+def test_nothing_that_lasts_is_written_on_what_is_remembered(changed: dict[str, Any]) -> None:
+    """A Job whose end is seen before that of its pod looks as if it had left no result."""
+    here = bench(plan(**changed), plan())
+    assert here.passes() == ["remembered object", "remembered children", "object", "children"]
+    assert here.written == ["2"]
+
+
+def test_how_things_stand_is_written_on_what_is_remembered() -> None:
+    here = bench(plan(summary={"reason": "x"}, readyReplicas=1, autoscaling={"queueDepth": 3}))
+    assert here.passes() == ["remembered object", "remembered children"]
+
+
+@pytest.mark.parametrize("later", [
+    replace(view("2"), generation=2), replace(view("2"), uid="another"), replace(view("2"), deleting=True),
+], ids=["another spec", "made again", "going"])
+def test_a_scale_for_an_object_that_has_changed_is_decided_again(later: ObjectView) -> None:
+    here = bench(plan(SCALES), plan())
+    here.there = later
+    assert here.passes() == ["remembered object", "remembered children", "object", "children"]
+    assert here.done == []
+
+
+def test_a_deployment_that_is_gone_is_no_refusal_to_tell() -> None:
+    here = bench(plan(SCALES))
+    here.error = NotFoundError("gone", status=404)
+    with pytest.raises(NotFoundError):
+        here.passes()
+    assert len(here.written) == 1, "that before the scale alone"
+
+
+def test_while_a_model_is_on_its_way_memory_is_trusted_for_a_while_after_a_fresh_look(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What looks again now and then for what it might have missed finds it."""
+    here = bench(plan())
+    here.remembered, here.there = view("1", ready=False), view("2", ready=False)
+    assert here.passes() == ["remembered object", "object", "children"]
+    assert here.passes() == ["remembered object", "remembered children"]
+    monkeypatch.setattr("enginewright.reconcile.passes.TRUST", 0.0)
+    assert here.passes() == ["remembered object", "object", "children"]
 
 
 @pytest.mark.parametrize("remembered", [(DELETES,), (CREATES,), (SCALES, DELETES)], ids=["delete", "create", "both"])

@@ -17,16 +17,17 @@ from enginewright.clients.errors import NotFoundError, RefusedError, TransientEr
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CLAIM, CONFIG_MAP, DEPLOYMENT, JOB, LEASE, POD, SERVICE, Resource
 from enginewright.core import labels
-from enginewright.observe.memory import Memory
+from enginewright.observe.memory import ENTRY_BYTES, GONE_SECONDS, Memory
 from enginewright.observe.reads import Fresh, Remembered
 
 MINE = f"{labels.MODEL}=m"
 
 
-def raw(name: str, version: int | str, *, uid: str = "u", namespace: str = "prod", model: str = "m",
+def raw(name: str, version: int | str, *, uid: str = "", namespace: str = "prod", model: str = "m",
         **fields: Any) -> Object:
-    return {"metadata": {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(version),
-                         "labels": {labels.MODEL: model}, "managedFields": [{"manager": "kubectl"}]}, **fields}
+    metadata = {"name": name, "namespace": namespace, "uid": uid or f"u-{name}", "resourceVersion": str(version),
+                "labels": {labels.MODEL: model}, "managedFields": [{"manager": "kubectl"}]}
+    return {"metadata": metadata, **fields}
 
 
 class Kube:
@@ -69,6 +70,11 @@ def remembering(kube: Kube, *namespaces: str, most: int = 1 << 20) -> Memory:
     return memory
 
 
+def of_ours(found: Object) -> Object:
+    found["metadata"]["labels"][labels.MANAGED_BY] = labels.PRODUCT
+    return found
+
+
 def names(memory: Memory, resource: Resource = POD, selector: str = MINE) -> list[str] | None:
     found = memory.select(resource, "prod", selector)
     return None if found is None else [one["metadata"]["name"] for one in found]
@@ -84,12 +90,15 @@ def test_before_it_has_listed_a_kind_it_knows_nothing() -> None:
 
 def test_it_selects_as_the_apiserver_does() -> None:
     memory = remembering(Kube())
-    for name, found in (("a", {labels.MODEL: "m", "x": "1"}), ("b", {labels.MODEL: "m"}), ("c", {"x": "1"})):
+    step, other = labels.STEP, {labels.MODEL: "other", labels.STEP: "build"}
+    for name, found in (("a", {labels.MODEL: "m", step: "build"}), ("b", {labels.MODEL: "m"}), ("c", other)):
         one = raw(name, 5, uid=name)
         one["metadata"]["labels"] = found
         memory.saw(POD, "ADDED", one)
-    cases = {MINE: ["a", "b"], f"{MINE},x": ["a"], "x=1": ["a", "c"], f"{MINE},x=2": [], "": ["a", "b", "c"]}
+    cases = {MINE: ["a", "b"], f"{MINE},{step}": ["a"], f"{step}=build": ["a", "c"], f"{MINE},{step}=gc": [],
+             "": ["a", "b", "c"]}
     assert {selector: names(memory, selector=selector) for selector in cases} == cases
+    assert names(memory, selector="app=web") is None, "of other labels it knows nothing"
     assert memory.select(POD, "other", MINE) == []
 
 
@@ -166,13 +175,130 @@ def test_what_a_read_did_not_find_is_gone_unless_it_came_since() -> None:
     assert names(memory) == ["b"]
 
 
+def test_the_end_of_an_object_is_known_to_reads_that_began_before_it() -> None:
+    now = [1.0]
+    memory = Memory(cast(KubeClient, Kube(raw("a", 1))), clock=lambda: now[0])
+    asyncio.run(memory.heal())
+    now[0] = 5.0
+    memory.saw(POD, "DELETED", raw("a", 2))
+    memory.read(POD, "prod", MINE, [raw("a", 1)], began=4.0)
+    memory.saw(POD, "MODIFIED", raw("a", 1))
+    assert names(memory) == []
+    memory.saw(POD, "ADDED", raw("a", 3, uid="made again"))
+    assert names(memory) == ["a"]
+
+
+def test_an_end_that_comes_while_a_kind_is_listed_for_the_first_time_is_known() -> None:
+    class Slow(Kube):
+        async def gather(self, *what: Any, **how: Any) -> list[Any]:
+            if what[0] == POD:
+                memory.saw(POD, "DELETED", raw("a", 2))
+            return await super().gather(*what, **how)
+
+    memory = Memory(cast(KubeClient, Slow(raw("a", 1))))
+    asyncio.run(memory.heal())
+    assert names(memory) == []
+
+
+def test_ends_are_not_remembered_for_ever() -> None:
+    now = [0.0]
+    memory = Memory(cast(KubeClient, Kube()), clock=lambda: now[0])
+    for number in range(1000):
+        now[0] += 1.0
+        memory.saw(POD, "DELETED", raw("a", number + 1, uid=f"u{number}"))
+    assert len(memory._gone) <= GONE_SECONDS + 1
+
+
+def test_after_a_scale_events_from_before_it_say_nothing() -> None:
+    kube = Kube(raw("a", 10))
+    kube.kind = DEPLOYMENT
+    memory = remembering(kube)
+    memory.wrote(DEPLOYMENT, "prod", "a", None, "12")
+    memory.saw(DEPLOYMENT, "MODIFIED", raw("a", 11))
+    assert names(memory, DEPLOYMENT) is None
+    memory.saw(DEPLOYMENT, "MODIFIED", raw("a", 12))
+    assert names(memory, DEPLOYMENT) == ["a"]
+
+
+@pytest.mark.parametrize("heals", [True, False], ids=["a comparison", "a read"])
+def test_where_etcd_was_restored_from_a_backup_the_older_versions_count(heals: bool) -> None:
+    kube = Kube(raw("a", 100, spec={"of": "the backup"}))
+    memory = remembering(kube)
+    memory.saw(POD, "MODIFIED", raw("a", 200, spec={"of": "later"}))
+    reads = Fresh(cast(KubeClient, kube), memory)
+    if heals:
+        asyncio.run(memory.heal())
+        assert names(memory) is None
+    asyncio.run(reads.list_all(POD, "prod", labels=MINE))
+    (found,) = memory.select(POD, "prod", MINE) or [{}]
+    assert found["spec"] == {"of": "the backup"}
+
+
+def test_a_kind_that_cannot_be_listed_keeps_no_other_from_being_compared() -> None:
+    class Partly(Kube):
+        async def gather(self, *what: Any, **how: Any) -> list[Any]:
+            if what[0] == JOB:
+                raise TransientError("no answer")
+            return await super().gather(*what, **how)
+
+    memory = Memory(cast(KubeClient, Partly(raw("a", 1))))
+    with pytest.raises(TransientError):
+        asyncio.run(memory.heal())
+    assert names(memory) == ["a"]
+    assert names(memory, JOB) is None
+
+
+def test_labels_that_nothing_selects_by_are_not_kept() -> None:
+    memory = remembering(Kube())
+    one = raw("a", 1)
+    one["metadata"]["labels"] |= {f"label-{number}": "x" for number in range(8_000)}
+    memory.saw(CLAIM, "ADDED", one)
+    (entry,) = memory._entries[CLAIM, "prod"].values()
+    assert dict(entry.labels) == {labels.MODEL: "m"}
+
+
+def test_a_kind_with_more_objects_than_there_is_room_for_is_read_from_the_apiserver() -> None:
+    kube = Kube(*(raw(f"a{number}", 1) for number in range(100)))
+    memory = remembering(kube, most=20 * ENTRY_BYTES)
+    assert names(memory) is None
+    assert memory.held == 0
+    memory.saw(POD, "MODIFIED", raw("a1", 2))
+    assert memory.count() == 0
+    assert names(memory, JOB) == [], "of others it knows as before"
+    kube.objects = {("prod", "a1"): raw("a1", 2)}
+    asyncio.run(memory.heal())
+    assert names(memory) == ["a1"]
+
+
+def test_what_no_watch_tells_of_is_not_kept() -> None:
+    """A Job of the collector has no model: no event would tell of its end."""
+    memory = remembering(Kube())
+    one = raw("collector", 1)
+    del one["metadata"]["labels"][labels.MODEL]
+    memory.wrote(JOB, "prod", "collector", one)
+    assert memory.count() == 0
+
+
+def test_looking_up_what_is_not_there_leaves_nothing_behind() -> None:
+    memory = remembering(Kube())
+    for number in range(100):
+        memory.one(POD, f"n{number}", "a")
+        memory.select(POD, f"n{number}", MINE)
+        memory.version(CONFIG_MAP, f"n{number}", "a")
+        memory.gone(POD, f"n{number}", "a", 0.0)
+        memory.wrote(POD, f"n{number}", "a", None)
+        memory.saw(POD, "ADDED", raw("a", 1, uid=f"u{number}", namespace=f"n{number}"))
+        memory.saw(POD, "DELETED", raw("a", 2, uid=f"u{number}", namespace=f"n{number}"))
+    assert (memory._entries, memory._names, memory.held) == ({}, {}, 0)
+
+
 def test_objects_that_are_too_large_and_those_without_room_are_read_each_time() -> None:
     noise = random.Random(1).randbytes(200_000).hex()
     for one, most in ((raw("a", 1, data=noise), 64 << 20), (raw("a", 1), 10)):
         memory = remembering(Kube(one), most=most)
         assert names(memory) is None
         assert memory.one(POD, "prod", "a") is None
-        assert memory.held == 0
+        assert memory.held <= most
 
 
 def test_what_is_dropped_makes_room() -> None:
@@ -191,17 +317,22 @@ def test_versions_that_are_no_numbers_are_never_trusted() -> None:
 
 def test_of_config_maps_it_knows_the_version_alone() -> None:
     memory = remembering(Kube())
-    memory.saw(CONFIG_MAP, "ADDED", raw("a", 7, data={"outcome.json": "x" * 10_000}))
-    assert memory.version(CONFIG_MAP, "prod", "a") == ("u", "7")
+    memory.saw(CONFIG_MAP, "ADDED", of_ours(raw("a", 7, data={"outcome.json": "x" * 10_000})))
+    assert memory.version(CONFIG_MAP, "prod", "a") == ("u-a", "7")
     assert memory.version(CONFIG_MAP, "prod", "b") == ("", "")
-    assert memory.held == 0
+    assert memory.held == ENTRY_BYTES
 
 
 def test_healing_finds_what_no_event_told() -> None:
     kube = Kube(raw("a", 1), raw("b", 1), raw("c", 1))
-    memory = remembering(kube)
-    kube.objects = {("prod", "b"): raw("b", 5), ("prod", "c"): raw("c", 1), ("prod", "d"): raw("d", 6)}
-    assert asyncio.run(memory.heal()) == 3
+    unseen: list[str] = []
+    memory = Memory(cast(KubeClient, kube), unseen=lambda _, found: unseen.append(found["metadata"]["name"]))
+    asyncio.run(memory.heal())
+    kube.asked.clear()
+    assert unseen == []
+    kube.objects = {("prod", "b"): raw("b", 5), ("prod", "c"): raw("c", 1), ("prod", "d"): raw("d", 6, uid="d")}
+    assert asyncio.run(memory.heal()) == 1
+    assert sorted(unseen) == ["a", "b", "d"]
     assert {one for one in kube.asked if "pods" in one} == {"metadata pods"}
     assert names(memory) is None, "of what has changed it knows no more than that"
     assert (memory.one(POD, "prod", "a"), memory.one(POD, "prod", "b")) == ([], None)
@@ -283,6 +414,7 @@ class Cluster(RuleBasedStateMachine):
         asyncio.run(self.memory.heal())
         self.seen: dict[str, int] = {}
         self.lost = False
+        self.under_way: list[tuple[float, list[Object]]] = []
 
     def _now(self) -> float:
         self.clock += 1.0
@@ -293,6 +425,7 @@ class Cluster(RuleBasedStateMachine):
         before = self.kube.objects.get(("prod", name))
         uid = before["metadata"]["uid"] if before else f"u{self.version}"
         one = raw(name, self.version, uid=uid)
+        one["metadata"]["labels"][labels.BUILDS] = "true"
         if deletes:
             del self.kube.objects["prod", name]
         else:
@@ -339,6 +472,17 @@ class Cluster(RuleBasedStateMachine):
         asyncio.run(Fresh(cast(KubeClient, self.kube), self.memory).list_all(LEASE, "prod", labels=MINE))
         self._is_right()
 
+    @rule()
+    def a_read_is_answered_and_its_answer_is_late(self) -> None:
+        began = self.memory.now()
+        self.under_way.append((began, asyncio.run(self.kube.list_all(LEASE, "prod"))))
+
+    @precondition(lambda self: self.under_way)
+    @rule()
+    def a_late_answer_comes(self) -> None:
+        began, found = self.under_way.pop(0)
+        self.memory.read(LEASE, "prod", MINE, found, began)
+
     @rule(name=NAMES)
     def a_pass_reads_one(self, name: str) -> None:
         reads = Fresh(cast(KubeClient, self.kube), self.memory)
@@ -352,6 +496,8 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def all_events_come(self) -> None:
+        while self.under_way:
+            self.a_late_answer_comes()
         for waiting in self.events.values():
             while waiting:
                 self.memory.saw(LEASE, *waiting.popleft())

@@ -1,0 +1,1 @@
+"""What many OptimisedModels cost the apiserver, etcd and the operator: see ``__main__``."""

@@ -1,0 +1,90 @@
+"""Acts the containers of all pods on one node: Jobs end as the builder's would, servers become ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from enginewright.clients.errors import ClientError
+from enginewright.clients.kube import KubeClient
+from enginewright.core import labels
+from scale_study.rows import Row, watching
+from support.fake_kubelet import FakeKubelet
+
+# The node of all pods, whose heartbeats come so often; the controllers wait 40 s for one.
+BEAT = 10.0
+# Nothing reads logs here.
+NO_PORT = 1
+JOB_NAME = "batch.kubernetes.io/job-name"
+AT_ONCE = 16
+
+
+def _label(name: str) -> str:
+    return "{.metadata.labels." + name.replace(".", r"\.") + "}"
+
+
+FIELDS = " ".join(("{.metadata.namespace}", "{.metadata.name}", _label(labels.STEP), _label(JOB_NAME),
+                   "{.spec.containers[0].name}", "{.status.phase}", "{.metadata.deletionTimestamp}"))
+
+
+class Kubelet(FakeKubelet):
+    """One node for all namespaces."""
+
+    @property
+    def node(self) -> str:
+        return "node-of-all"
+
+
+class Actor:
+    """``failed`` counts writes that the apiserver refused; each is tried again when the pod is next told of."""
+
+    def __init__(self, kube: KubeClient, folder: Path) -> None:
+        self._kube = kube
+        self._folder = folder
+        self._kubelets: dict[str, Kubelet] = {}
+        self._begun: set[tuple[str, str]] = set()
+        self._few = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failed = 0
+
+    @contextlib.asynccontextmanager
+    async def running(self, kubeconfig: Path) -> AsyncIterator[None]:
+        node = Kubelet(self._kube, "", self._folder)
+        await node._register(NO_PORT)
+        beating = asyncio.create_task(self._beat(node), name="heartbeats")
+        async with watching(kubeconfig, "pods", FIELDS, self._take):
+            try:
+                yield
+            finally:
+                for task in (beating, *self._tasks):
+                    task.cancel()
+
+    async def _beat(self, node: Kubelet) -> None:
+        while True:
+            with contextlib.suppress(ClientError):
+                await node._beat()
+            await asyncio.sleep(BEAT)
+
+    def _take(self, row: Row) -> None:
+        namespace, name, step, job, container, phase, deleted = row
+        if phase != "Pending" or deleted or (namespace, name) in self._begun:
+            return
+        self._begun.add((namespace, name))
+        pod = {"metadata": {"name": name, "labels": {JOB_NAME: job}}, "spec": {"containers": [{"name": container}]}}
+        task = asyncio.create_task(self._act(namespace, name, pod, step or "server"))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _act(self, namespace: str, name: str, pod: dict[str, object], step: str) -> None:
+        if namespace not in self._kubelets:
+            self._kubelets[namespace] = Kubelet(self._kube, namespace, self._folder)
+        kubelet = self._kubelets[namespace]
+        async with self._few:
+            try:
+                await kubelet._bind(name)
+                await kubelet._set_status(name, await kubelet._status(pod, step, "succeed"))
+            except ClientError:
+                self.failed += 1
+                self._begun.discard((namespace, name))

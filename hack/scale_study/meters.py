@@ -1,0 +1,69 @@
+"""What processes use, and what the operator says that it asked the apiserver for."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from cluster.process import read_record
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CALLS = "enginewright_api_request_seconds_count"
+WRITES = frozenset({"apply", "create", "patch", "delete", "scale"})
+
+
+def cpu_seconds(process: int) -> float:
+    """That the process has used, of all cores."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def rss_mb(process: int) -> float:
+    """Megabytes in memory now."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_BYTES / 1e6
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Seconds of CPU by program, and calls by verb, since each of them started."""
+
+    cpu: dict[str, float]
+    calls: Counter[str]
+
+    def since(self, before: Reading) -> Reading:
+        return Reading({name: used - before.cpu[name] for name, used in self.cpu.items()}, self.calls - before.calls)
+
+    @property
+    def writes(self) -> int:
+        return sum(count for verb, count in self.calls.items() if verb in WRITES)
+
+
+@dataclass(frozen=True)
+class Meters:
+    """``records`` is where the control plane keeps the ids of its processes; the operator tells its calls at ``port``.
+    Renewals of the Lease by which the operator leads are its calls, too: one every two seconds."""
+
+    records: Path
+    operator: int
+    port: int
+
+    async def read(self) -> Reading:
+        pids = {"operator": self.operator}
+        for name in ("kube-apiserver", "etcd"):
+            record = read_record(self.records / f"{name}.json")
+            assert record, f"{name} does not run"
+            pids[name] = record.pid
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self.port}/metrics") as answer:
+            page = await answer.text()
+        calls: Counter[str] = Counter()
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                if sample.name == CALLS:
+                    calls[sample.labels["verb"]] += int(sample.value)
+        return Reading({name: cpu_seconds(pid) for name, pid in pids.items()}, calls)

@@ -1,0 +1,180 @@
+"""One size: the objects are made at once, and every one is followed until its model serves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from enginewright.clients.kube import KubeClient
+from scale_study.actor import Actor
+from scale_study.meters import Meters, Reading, rss_mb
+from scale_study.rows import Row, watching
+from support.apiserver import NAMESPACE, Models, manifest, model
+
+PORT: Final = 8080
+MAKERS: Final = 16
+RESYNC: Final = 120.0
+# A resync spreads its passes over a quarter of its period.
+SPREAD: Final = 35.0
+IDLE: Final = 45.0
+READY: Final = ('{.metadata.namespace} {.metadata.name} {.status.conditions[?(@.type=="Ready")].status} '
+                '{.status.source.digest}')
+
+
+@dataclass
+class Seen:
+    """When, on the monotonic clock, each object was first seen as ready and each Deployment was first seen at all."""
+
+    ready: dict[tuple[str, str], float] = field(default_factory=dict)
+    deployments: dict[tuple[str, str], float] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def take_model(self, row: Row) -> None:
+        namespace, name, ready, digest = row
+        if ready == "True":
+            self.ready.setdefault((namespace, name), time.monotonic())
+            self.digests[namespace] = digest
+
+    def take_deployment(self, row: Row) -> None:
+        self.deployments.setdefault((row[0], row[1]), time.monotonic())
+
+
+@contextlib.asynccontextmanager
+async def operator(kubeconfig: Path, lease: str, log: Path) -> AsyncIterator[int]:
+    """``enginewright run`` over all namespaces; gives its process id."""
+    with log.open("wb") as sink:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "enginewright", "run", f"--kubeconfig={kubeconfig}", f"--metrics-port={PORT}",
+            "--health-port=0", f"--resync={RESYNC:g}", f"--leader-lease={lease}/enginewright", "--log-level=WARNING",
+            stdout=sink, stderr=sink,
+        )
+    try:
+        yield process.pid
+        if process.returncode is not None:
+            raise RuntimeError(f"the operator ended with {process.returncode}: {_tail(log)}")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _tail(log: Path) -> str:
+    return log.read_text()[-2000:]
+
+
+async def until(condition: Callable[[], bool], patience: float, what: str) -> None:
+    """Raises :class:`RuntimeError`, which names ``what`` was waited for, after ``patience`` seconds."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"after {patience:g} s still waiting: {what}")
+        await asyncio.sleep(0.1)
+
+
+async def at_once(jobs: Sequence[Callable[[], Awaitable[Any]]]) -> None:
+    waiting = list(reversed(jobs))
+
+    async def work() -> None:
+        while waiting:
+            await waiting.pop()()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(MAKERS):
+            group.create_task(work())
+
+
+async def study(kubeconfig: Path, operators: Path, records: Path, folder: Path, kube: KubeClient, n: int,
+                spaces: int, patience: float) -> dict[str, Any]:
+    """``n`` objects in ``spaces`` namespaces, in each of which the engine is on record."""
+    names = [f"scale-{number}" for number in range(spaces)]
+    for name in names:
+        await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=manifest("v1", "Namespace", name))
+        await Models(kube, name).claims()
+    seen = Seen()
+    async with (
+        Actor(kube, folder).running(kubeconfig),
+        watching(kubeconfig, "optimisedmodels", READY, seen.take_model),
+        watching(kubeconfig, "deployments", "{.metadata.namespace} {.metadata.name}", seen.take_deployment),
+        operator(operators, names[0], folder / "operator.log") as process,
+    ):
+        for name in names:
+            await Models(kube, name).create(model("seed"))
+        await until(lambda: len(seen.ready) == spaces, 120.0 + spaces, "the first model of each namespace serves")
+        meters = Meters(records, process, PORT)
+        made = await _make(kube, names, n, seen, meters, patience)
+        rest = await _at_rest(meters)
+        return {"n": n, "namespaces": spaces, **made, **rest, "operator_rss_mb": round(rss_mb(process))}
+
+
+async def _make(kube: KubeClient, names: Sequence[str], n: int, seen: Seen, meters: Meters, patience: float
+                ) -> dict[str, Any]:
+    before, began = await meters.read(), time.monotonic()
+    created: dict[tuple[str, str], float] = {}
+
+    async def make(namespace: str, name: str) -> None:
+        source = {"uri": "pvc://models/minilm", "digest": seen.digests[namespace]}
+        await Models(kube, namespace).create(model(name, source=source))
+        created[namespace, name] = time.monotonic()
+
+    wanted = [(names[number % len(names)], f"m-{number}") for number in range(n)]
+    await at_once([lambda one=one: make(*one) for one in wanted])  # type: ignore[misc]
+    last_created = max(created.values())
+    await until(lambda: len(seen.deployments) >= n + len(names), patience, "every object has a Deployment")
+    last_deployment = max(seen.deployments.values())
+    await until(lambda: all(one in seen.ready for one in wanted), patience, "every object is Ready")
+    used = (await meters.read()).since(before)
+    waits = sorted(seen.ready[one] - created[one] for one in wanted)
+    return {
+        "created_per_s": round(n / (last_created - began), 1),
+        "deployments_per_s": round(n / (last_deployment - began), 1),
+        "ready_s": round(max(seen.ready[one] for one in wanted) - began, 1),
+        "status_p99_s": round(waits[int(0.99 * (len(waits) - 1))], 1),
+        "apiserver_cpu_s": round(used.cpu["kube-apiserver"], 1), "etcd_cpu_s": round(used.cpu["etcd"], 1),
+        "operator_cpu_s": round(used.cpu["operator"], 1), "requests": dict(sorted(used.calls.items())),
+    }
+
+
+async def _at_rest(meters: Meters) -> dict[str, Any]:
+    """Between two resyncs, and of one."""
+    await _next_resync()
+    await asyncio.sleep(SPREAD)
+    before = await meters.read()
+    await asyncio.sleep(IDLE)
+    between = await meters.read()
+    idle = between.since(before)
+    began = time.monotonic()
+    await _next_resync()
+    await asyncio.sleep(SPREAD)
+    lasted, whole = time.monotonic() - began, (await meters.read()).since(between)
+    return {"idle": {"seconds": IDLE, "writes": idle.writes, **_rates(idle, IDLE)},
+            "resync": {"requests": whole.calls.total() - round(idle.calls.total() * lasted / IDLE),
+                       "apiserver_cpu_s": round(whole.cpu["kube-apiserver"]
+                                                - idle.cpu["kube-apiserver"] * lasted / IDLE, 1)}}
+
+
+def _rates(idle: Reading, seconds: float) -> dict[str, float]:
+    return {"requests_per_s": round(idle.calls.total() / seconds, 2),
+            "cpu_share": round(idle.cpu["operator"] / seconds, 3)}
+
+
+async def _next_resync() -> None:
+    before = await _resyncs()
+    deadline = time.monotonic() + 2 * RESYNC
+    while await _resyncs() <= before:
+        if time.monotonic() > deadline:
+            raise RuntimeError("the operator does not resync")
+        await asyncio.sleep(1.0)
+
+
+async def _resyncs() -> float:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{PORT}/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith('enginewright_resyncs_total{result="ok"}'))
