@@ -102,7 +102,7 @@ def _endpoint(paths: ClusterPaths) -> controlplane.ApiEndpoint:
     if not chosen.exists():
         chosen.write_text(json.dumps([_free_port(), _free_port()]))
     port, etcd_port = json.loads(chosen.read_text())
-    return controlplane.ApiEndpoint("127.0.0.1", port, etcd_port, "10.0.0.0/24")
+    return controlplane.ApiEndpoint("127.0.0.1", port, etcd_port, "10.0.0.0/16")
 
 
 def _stop(paths: ClusterPaths) -> None:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from enginewright.clients.errors import ClientError
+from enginewright.clients.errors import ClientError, NotFoundError
 from enginewright.clients.kube import KubeClient
 from enginewright.core import labels
 from scale_study.rows import Row, watching
@@ -19,6 +19,7 @@ BEAT = 10.0
 NO_PORT = 1
 JOB_NAME = "batch.kubernetes.io/job-name"
 AT_ONCE = 16
+PAUSE = 0.5
 
 
 def _label(name: str) -> str:
@@ -27,6 +28,11 @@ def _label(name: str) -> str:
 
 FIELDS = " ".join(("{.metadata.namespace}", "{.metadata.name}", _label(labels.STEP), _label(JOB_NAME),
                    "{.spec.containers[0].name}", "{.status.phase}", "{.metadata.deletionTimestamp}"))
+
+
+def _address(number: int) -> str:
+    """Of the pod that is started as number ``number``; there is no network behind it."""
+    return f"10.{100 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
 class Kubelet(FakeKubelet):
@@ -38,7 +44,7 @@ class Kubelet(FakeKubelet):
 
 
 class Actor:
-    """``failed`` counts writes that the apiserver refused; each is tried again when the pod is next told of."""
+    """``failed`` counts writes that the apiserver refused; each is tried again until it is taken."""
 
     def __init__(self, kube: KubeClient, folder: Path) -> None:
         self._kube = kube
@@ -72,19 +78,26 @@ class Actor:
         if phase != "Pending" or deleted or (namespace, name) in self._begun:
             return
         self._begun.add((namespace, name))
+        address = _address(len(self._begun))
         pod = {"metadata": {"name": name, "labels": {JOB_NAME: job}}, "spec": {"containers": [{"name": container}]}}
-        task = asyncio.create_task(self._act(namespace, name, pod, step or "server"))
+        task = asyncio.create_task(self._act(namespace, name, pod, step or "server", address))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _act(self, namespace: str, name: str, pod: dict[str, object], step: str) -> None:
+    async def _act(self, namespace: str, name: str, pod: dict[str, object], step: str, address: str) -> None:
         if namespace not in self._kubelets:
             self._kubelets[namespace] = Kubelet(self._kube, namespace, self._folder)
         kubelet = self._kubelets[namespace]
-        async with self._few:
+        kubelet.addresses[name] = address
+        while True:
             try:
-                await kubelet._bind(name)
-                await kubelet._set_status(name, await kubelet._status(pod, step, "succeed"))
+                async with self._few:
+                    await kubelet._bind(name)
+                    await kubelet._set_status(name, await kubelet._status(pod, step, "succeed"))
+            except NotFoundError:
+                return
             except ClientError:
                 self.failed += 1
-                self._begun.discard((namespace, name))
+                await asyncio.sleep(PAUSE)
+            else:
+                return

@@ -21,10 +21,10 @@ from support.apiserver import NAMESPACE, Models, manifest, model
 
 PORT: Final = 8080
 MAKERS: Final = 16
-RESYNC: Final = 120.0
+RESYNC: Final = 60.0
 # A resync spreads its passes over a quarter of its period.
-SPREAD: Final = 35.0
-IDLE: Final = 45.0
+SPREAD: Final = 20.0
+IDLE: Final = 30.0
 READY: Final = ('{.metadata.namespace} {.metadata.name} {.status.conditions[?(@.type=="Ready")].status} '
                 '{.status.source.digest}')
 
