@@ -138,7 +138,9 @@ class OperatorProcess:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "enginewright", *self._arguments, f"--leader-lease={lease}", env=environment,
-                stdout=log, stderr=log
+                stdout=log, stderr=log,
+                # The kernel wakes what is stopped in a process group that loses its shell.
+                start_new_session=True,
             )
 
     def send(self, number: int) -> None:
