@@ -1,8 +1,8 @@
-"""Gathers what one pass may look at: one read of every kind of child, all at once, then the engine records that these
-lead to. Nothing is cached between passes but nodes, of which only advice is made, what logs said, which are read beside
-passes, and the parses of records that have not changed.
+"""Gathers what a look of a pass may see: every kind of child, all at once, then the engine records that these lead to.
 
-A pass that reads everything again costs some ten requests, and is right whatever events were lost.
+A look goes at what the operator remembers, which costs nothing, or at the apiserver: that costs some ten requests, and
+is right whatever events were lost. :mod:`~enginewright.reconcile.passes` says when which. Besides, nodes are kept, of
+which only advice is made, what logs said, which are read beside passes, and the parses of records that have not changed.
 """
 
 from __future__ import annotations
