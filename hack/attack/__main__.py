@@ -20,10 +20,7 @@ from typing import Any
 import yaml
 
 from attack.cast import NETWORK, Cast
-from cluster import pki
 from cluster.bare import running
-from cluster.paths import ClusterPaths
-from cluster.pki import Certificate
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
@@ -71,19 +68,12 @@ def _enter(words: list[str]) -> None:
 
 async def _run(folder: Path, cast: Cast, seconds: float) -> dict[str, Any]:
     from attack.drill import drill
-    from support.apiserver import NAMESPACE, grant, install_crd, manifest
-    from support.control_plane import chart_rules
+    from support.apiserver import NAMESPACE, install_crd, manifest
+    from support.control_plane import LEADS, operator_credentials
 
     with running(folder / "control-plane", controllers=True) as kubeconfig:
         await install_crd(kubeconfig)
-        paths = ClusterPaths(kubeconfig.parent, kubeconfig.parent / "run", kubeconfig.parent / "logs")
-        user = Certificate("operator", "enginewright-operator")
-        pki.create(paths.pki, [user])
-        server = json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-        # The chart grants this in the operator's own namespace, by a Role.
-        lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"]}
-        await grant(kubeconfig, [*chart_rules(), lease], user.user)
-        operators = pki.write_kubeconfig(paths.config / "operator.kubeconfig", paths.pki, user.name, server)
+        operators = await operator_credentials(kubeconfig, LEADS)
         async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
             body = manifest("v1", "Namespace", NAMESPACE_NAME)
             await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=body)

@@ -24,6 +24,7 @@ from enginewright.clients.resources import OPTIMISED_MODEL, POD
 from enginewright.core import labels
 from support.apiserver import Models, model
 from support.fake_kubelet import Act, FakeKubelet
+from support.operators import operating
 
 TARGET: Final = 4
 LEASE_NAME: Final = "enginewright"
@@ -87,35 +88,6 @@ class SlowKubelet(FakeKubelet):
             self.addresses[name] = self.cast[owner].address(self.given[owner])
             self.given[owner] += 1
         return super()._serving(pod, container, act)
-
-
-@contextlib.asynccontextmanager
-async def operator(kubeconfig: Path, namespace: str, log: Path) -> AsyncIterator[int]:
-    """``enginewright run``; gives its process id. Raises :class:`RuntimeError` as soon as it ends by itself."""
-    with log.open("wb") as sink:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "enginewright", "run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
-            f"--metrics-port={METRICS_PORT}", "--health-port=0", f"--leader-lease={namespace}/{LEASE_NAME}",
-            stdout=sink, stderr=sink,
-        )
-
-    async def stay() -> None:
-        code = await process.wait()
-        raise RuntimeError(f"the operator ended with {code}: {_tail(log)}")
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            staying = group.create_task(stay(), name="operator")
-            yield process.pid
-            staying.cancel()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-def _tail(log: Path) -> str:
-    return log.read_text()[-2000:]
 
 
 @contextlib.asynccontextmanager
@@ -191,10 +163,12 @@ async def drill(kubeconfig: Path, operators: Path, kube: KubeClient, namespace: 
                 seconds: float) -> dict[str, Any]:
     models, honest = Models(kube, namespace), Honest()
     await models.claims()
+    arguments = (f"--kubeconfig={operators}", f"--namespace={namespace}", f"--metrics-port={METRICS_PORT}",
+                 f"--leader-lease={namespace}/{LEASE_NAME}")
     kubelet = SlowKubelet(kube, namespace, folder, cast={one.name: one for one in cast.models})
     async with (
         serving(cast.addresses("honest"), honest.answer), hostile(cast) as set_page, kubelet.running(),
-        operator(operators, namespace, folder / "operator.log") as process,
+        operating(arguments, folder / "operator.log") as process,
         watching_scales(kubeconfig, namespace) as scales,
     ):
         began = time.monotonic()

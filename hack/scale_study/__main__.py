@@ -16,16 +16,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cluster import pki
 from cluster.bare import running
 from cluster.paths import ClusterPaths
-from cluster.pki import Certificate
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from scale_study.study import study
-from support.apiserver import grant, install_crd
-from support.control_plane import chart_rules
+from support.apiserver import install_crd
+from support.control_plane import LEADS, operator_credentials
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "build" / "scale" / "summary.json"
@@ -71,12 +69,7 @@ async def _run(folder: Path, n: int, spaces: int, patience: float) -> dict[str, 
     with running(folder / "control-plane", controllers=True, flags=FLAGS) as kubeconfig:
         await install_crd(kubeconfig)
         paths = ClusterPaths(kubeconfig.parent, kubeconfig.parent / "run", kubeconfig.parent / "logs")
-        user = Certificate("operator", "enginewright-operator")
-        pki.create(paths.pki, [user])
-        server = json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-        lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"]}
-        await grant(kubeconfig, [*chart_rules(), lease], user.user)
-        operators = pki.write_kubeconfig(paths.config / "operator.kubeconfig", paths.pki, user.name, server)
+        operators = await operator_credentials(kubeconfig, LEADS)
         async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
             return await study(kubeconfig, operators, paths.records, folder, kube, n, spaces, patience)
 

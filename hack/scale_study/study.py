@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +16,7 @@ from scale_study.actor import Actor
 from scale_study.meters import Meters, Reading, rss_mb
 from scale_study.rows import Row, watching
 from support.apiserver import NAMESPACE, Models, manifest, model
+from support.operators import operating
 
 PORT: Final = 8080
 MAKERS: Final = 16
@@ -45,29 +44,6 @@ class Seen:
 
     def take_deployment(self, row: Row) -> None:
         self.deployments.setdefault((row[0], row[1]), time.monotonic())
-
-
-@contextlib.asynccontextmanager
-async def operator(kubeconfig: Path, lease: str, log: Path) -> AsyncIterator[int]:
-    """``enginewright run`` over all namespaces; gives its process id."""
-    with log.open("wb") as sink:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "enginewright", "run", f"--kubeconfig={kubeconfig}", f"--metrics-port={PORT}",
-            "--health-port=0", f"--resync={RESYNC:g}", f"--leader-lease={lease}/enginewright", "--log-level=WARNING",
-            stdout=sink, stderr=sink,
-        )
-    try:
-        yield process.pid
-        if process.returncode is not None:
-            raise RuntimeError(f"the operator ended with {process.returncode}: {_tail(log)}")
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-def _tail(log: Path) -> str:
-    return log.read_text()[-2000:]
 
 
 async def until(condition: Callable[[], bool], patience: float, what: str) -> None:
@@ -99,11 +75,13 @@ async def study(kubeconfig: Path, operators: Path, records: Path, folder: Path, 
         await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=manifest("v1", "Namespace", name))
         await Models(kube, name).claims()
     seen = Seen()
+    arguments = (f"--kubeconfig={operators}", f"--metrics-port={PORT}", f"--resync={RESYNC:g}",
+                 f"--leader-lease={names[0]}/enginewright", "--log-level=WARNING")
     async with (
         Actor(kube, folder).running(kubeconfig),
         watching(kubeconfig, "optimisedmodels", READY, seen.take_model),
         watching(kubeconfig, "deployments", "{.metadata.namespace} {.metadata.name}", seen.take_deployment),
-        operator(operators, names[0], folder / "operator.log") as process,
+        operating(arguments, folder / "operator.log") as process,
     ):
         for name in names:
             await Models(kube, name).create(model("seed"))

@@ -2,7 +2,7 @@
 
 A look goes at what the operator remembers, which costs nothing, or at the apiserver: that costs some ten requests, and
 is right whatever events were lost. :mod:`~enginewright.reconcile.passes` says when which. Besides, nodes are kept, of
-which only advice is made, what logs said, which are read beside passes, and the parses of records that have not changed.
+which only advice is made, what logs said, which are read beside passes, and the parses of records that are the same.
 """
 
 from __future__ import annotations

@@ -37,13 +37,24 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def operator_kubeconfig(control_plane: Path) -> Path:
-    """Credentials that may do what the chart grants, and no more."""
-    paths = ClusterPaths(control_plane.parent, control_plane.parent / "run", control_plane.parent / "logs")
+    return asyncio.run(operator_credentials(control_plane))
+
+
+async def operator_credentials(kubeconfig: Path, *more: dict[str, Any]) -> Path:
+    """A kubeconfig that may do what the chart grants, and what the rules ``more`` say; no more than that."""
+    paths = ClusterPaths(kubeconfig.parent, kubeconfig.parent / "run", kubeconfig.parent / "logs")
     user = Certificate("operator", "enginewright-operator")
     pki.create(paths.pki, [user])
-    server = json.loads(control_plane.read_text())["clusters"][0]["cluster"]["server"]
-    asyncio.run(grant(control_plane, chart_rules(), user.user))
-    return pki.write_kubeconfig(paths.config / "operator.kubeconfig", paths.pki, user.name, server)
+    await grant(kubeconfig, [*chart_rules(), *more], user.user)
+    return pki.write_kubeconfig(paths.config / "operator.kubeconfig", paths.pki, user.name, _server(kubeconfig))
+
+
+def _server(kubeconfig: Path) -> str:
+    return str(json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+
+
+# The chart grants this in the operator's own namespace, by a Role.
+LEADS: dict[str, Any] = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"]}
 
 
 def chart_rules() -> list[dict[str, Any]]:

@@ -172,6 +172,34 @@ class OperatorProcess:
             await self.kill()
 
 
+@contextlib.asynccontextmanager
+async def operating(arguments: Sequence[str], log: Path) -> AsyncIterator[int]:
+    """``enginewright run`` for the length of the block, which gets its process id. Raises :class:`RuntimeError` as soon
+    as it ends by itself."""
+    with log.open("wb") as sink:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "enginewright", "run", "--health-port=0", *arguments, stdout=sink, stderr=sink,
+        )
+
+    async def stay() -> None:
+        code = await process.wait()
+        raise RuntimeError(f"the operator ended with {code}: {_tail(log)}")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            staying = group.create_task(stay(), name="operator")
+            yield process.pid
+            staying.cancel()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _tail(log: Path) -> str:
+    return log.read_text()[-2000:]
+
+
 async def settled(operator: Operator) -> None:
     """Until three passes in a row have written nothing: an operator that resyncs often, or the third never comes."""
     writes, since = written(operator), done(operator)
