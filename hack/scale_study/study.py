@@ -13,7 +13,7 @@ import aiohttp
 
 from enginewright.clients.kube import KubeClient
 from scale_study.actor import Actor
-from scale_study.meters import Meters, Reading, rss_mb
+from scale_study.meters import Meters, rss_mb
 from scale_study.rows import Row, watching
 from support.apiserver import NAMESPACE, Models, manifest, model
 from support.operators import operating
@@ -23,7 +23,6 @@ MAKERS: Final = 16
 RESYNC: Final = 60.0
 # A resync spreads its passes over a quarter of its period.
 SPREAD: Final = 20.0
-IDLE: Final = 30.0
 READY: Final = ('{.metadata.namespace} {.metadata.name} {.status.conditions[?(@.type=="Ready")].status} '
                 '{.status.source.digest}')
 
@@ -121,26 +120,19 @@ async def _make(kube: KubeClient, names: Sequence[str], n: int, seen: Seen, mete
 
 
 async def _at_rest(meters: Meters) -> dict[str, Any]:
-    """Between two resyncs, and of one."""
+    """Over one whole period, in which there is one resync and one comparison of what is remembered: all reads are
+    theirs. The writes are renewals of the Lease."""
     await _next_resync()
     await asyncio.sleep(SPREAD)
     before = await meters.read()
-    await asyncio.sleep(IDLE)
-    between = await meters.read()
-    idle = between.since(before)
-    began = time.monotonic()
-    await _next_resync()
-    await asyncio.sleep(SPREAD)
-    lasted, whole = time.monotonic() - began, (await meters.read()).since(between)
-    return {"idle": {"seconds": IDLE, "writes": idle.writes, **_rates(idle, IDLE)},
-            "resync": {"requests": whole.calls.total() - round(idle.calls.total() * lasted / IDLE),
-                       "apiserver_cpu_s": round(whole.cpu["kube-apiserver"]
-                                                - idle.cpu["kube-apiserver"] * lasted / IDLE, 1)}}
-
-
-def _rates(idle: Reading, seconds: float) -> dict[str, float]:
-    return {"requests_per_s": round(idle.calls.total() / seconds, 2),
-            "cpu_share": round(idle.cpu["operator"] / seconds, 3)}
+    await asyncio.sleep(RESYNC)
+    used = (await meters.read()).since(before)
+    return {
+        "idle": {"seconds": RESYNC, "writes": used.writes, "requests_per_s": round(used.calls.total() / RESYNC, 2),
+                 "cpu_share": round(used.cpu["operator"] / RESYNC, 3)},
+        "resync": {"requests": used.calls.total() - used.writes,
+                   "apiserver_cpu_s": round(used.cpu["kube-apiserver"], 1)},
+    }
 
 
 async def _next_resync() -> None:
