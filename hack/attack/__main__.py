@@ -10,6 +10,7 @@ import asyncio
 import datetime
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -41,6 +42,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     if INSIDE not in os.environ:
         _enter(list(sys.argv[1:] if words is None else words))
+    # Stopped by a time limit, it stops what it started, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     cast = Cast(options.honest, options.pages, options.silent, options.redirect)
     with tempfile.TemporaryDirectory(prefix="attack-") as scratch:
         found = asyncio.run(_run(Path(scratch), cast, options.seconds))

@@ -11,6 +11,7 @@ import asyncio
 import datetime
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -42,6 +43,8 @@ def main() -> int:
     options = parser.parse_args()
     if INSIDE not in os.environ:
         _enter()
+    # Stopped by a time limit, it stops what it started, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sizes = [(int(n), int(spaces)) for spaces in options.namespaces.split(",") for n in options.n.split(",")]
     found: dict[str, Any] = {
         "recorded": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
