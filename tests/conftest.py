@@ -19,3 +19,9 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: no collection of garbage need go through it again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Of bytes, which may hold the time at which they were made, as what gzip packs does: the name of the argument, to
+    which pytest adds a number. Workers that collected tests of different names would refuse to run any."""
+    return argname if isinstance(val, (bytes, bytearray)) else None
