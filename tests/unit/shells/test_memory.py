@@ -17,8 +17,10 @@ from enginewright.clients.errors import NotFoundError, RefusedError, TransientEr
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CLAIM, CONFIG_MAP, DEPLOYMENT, JOB, LEASE, POD, SERVICE, Resource
 from enginewright.core import labels
+from enginewright.core.manifests import record_name
 from enginewright.observe.memory import ENTRY_BYTES, GONE_SECONDS, Memory
 from enginewright.observe.reads import Fresh, Remembered
+from enginewright.observe.records import RecordReader
 
 MINE = f"{labels.MODEL}=m"
 
@@ -382,6 +384,20 @@ def test_a_remembered_read_asks_for_nothing_and_a_fresh_one_is_remembered() -> N
         assert kube.asked == ["list pods", "get pods"]
 
     asyncio.run(look())
+
+
+def test_a_record_that_a_fresh_look_does_not_find_is_not_remembered_either() -> None:
+    class WithoutRecords(Kube):
+        async def find(self, *_: Any, **__: Any) -> None:
+            return None
+
+    fingerprint, store = "f" * 64, "pvc://engines"
+    kube = WithoutRecords()
+    memory = remembering(kube)
+    memory.saw(CONFIG_MAP, "ADDED", of_ours(raw(record_name(fingerprint, store), 7)))
+    reader = RecordReader(cast(KubeClient, kube), lambda _: None, memory)
+    assert asyncio.run(reader.records("prod", store, [fingerprint])) == {}
+    assert memory.version(CONFIG_MAP, "prod", record_name(fingerprint, store)) == ("", "")
 
 
 def test_kinds_that_are_not_watched_are_read_from_the_apiserver() -> None:
