@@ -169,7 +169,7 @@ async def drill(kubeconfig: Path, operators: Path, kube: KubeClient, namespace: 
     async with (
         serving(cast.addresses("honest"), honest.answer), hostile(cast) as set_page, kubelet.running(),
         operating(arguments, folder / "operator.log") as process,
-        watching_scales(kubeconfig, namespace) as scales,
+        watching_scales(kubeconfig) as scales,
     ):
         began = time.monotonic()
         await set_up(models, cast, patience=600.0)

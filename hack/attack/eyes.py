@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster import binaries
+from attack.rows import Row, watching
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import LEASE
@@ -29,36 +29,20 @@ class Scales:
 
     first: dict[tuple[str, int], float] = field(default_factory=dict)
 
-    def take(self, line: str) -> None:
+    def take(self, row: Row) -> None:
         now = time.monotonic()
-        model, replicas = line.split()
+        model, replicas = row
         for number in range(int(replicas) + 1):
             self.first.setdefault((model, number), now)
 
 
 @contextlib.asynccontextmanager
-async def watching_scales(kubeconfig: Path, namespace: str) -> AsyncIterator[Scales]:
-    """Deployments of ``namespace``, by kubectl's own watch."""
+async def watching_scales(kubeconfig: Path) -> AsyncIterator[Scales]:
+    """Of all Deployments, by kubectl's own watch."""
     key = labels.MODEL.replace(".", r"\.")
-    line = rf'jsonpath={{.metadata.labels.{key}}} {{.spec.replicas}}{{"\n"}}'
-    process = await asyncio.create_subprocess_exec(
-        str(binaries.node_program("kubectl")), f"--kubeconfig={kubeconfig}", "-n", namespace, "get", "deployments",
-        "--watch", "-o", line, stdout=asyncio.subprocess.PIPE,
-    )
     found = Scales()
-
-    async def read() -> None:
-        assert process.stdout
-        async for told in process.stdout:
-            found.take(told.decode())
-
-    reading = asyncio.create_task(read(), name="watch of Deployments")
-    try:
+    async with watching(kubeconfig, "deployments", f"{{.metadata.labels.{key}}} {{.spec.replicas}}", found.take):
         yield found
-    finally:
-        process.kill()
-        await process.wait()
-        await asyncio.wait({reading})
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from attack.rows import Row, watching
 from enginewright.clients.errors import ClientError, NotFoundError
 from enginewright.clients.kube import KubeClient
 from enginewright.core import labels
-from scale_study.rows import Row, watching
 from support.fake_kubelet import FakeKubelet
 
 # The node of all pods, whose heartbeats come so often; the controllers wait 40 s for one.

@@ -10,18 +10,12 @@ from pathlib import Path
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from attack.eyes import cpu_seconds
 from cluster.process import read_record
 
-TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CALLS = "enginewright_api_request_seconds_count"
 WRITES = frozenset({"apply", "create", "patch", "delete", "scale"})
-
-
-def cpu_seconds(process: int) -> float:
-    """That the process has used, of all cores."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def rss_mb(process: int) -> float:
@@ -47,7 +41,7 @@ class Reading:
 @dataclass(frozen=True)
 class Meters:
     """``records`` is where the control plane keeps the ids of its processes; the operator tells its calls at ``port``.
-    Renewals of the Lease by which the operator leads are its calls, too: one every two seconds."""
+    These include the renewals of the Lease by which the operator leads: one every two seconds."""
 
     records: Path
     operator: int

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import aiohttp
 
+from attack.rows import Row, watching
 from enginewright.clients.kube import KubeClient
 from scale_study.actor import Actor
 from scale_study.meters import Meters, rss_mb
-from scale_study.rows import Row, watching
 from support.apiserver import NAMESPACE, Models, manifest, model
 from support.operators import operating
 

@@ -8,7 +8,7 @@ deletions above all; :meth:`Memory.heal` compares what is remembered with a list
 What is remembered may be behind the cluster by the moment that an event takes, and of each kind by another one. What
 may be decided on it all the same stands in :mod:`~enginewright.reconcile.passes`.
 
-An object is kept as packed bytes: nobody who reads it can change it, and ten thousand models take some 100 MB.
+Memory keeps an object as packed bytes: no reader can change it, and ten thousand models take some 100 MB.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Memory:
 
     def wrote(self, resource: Resource, namespace: str, name: str, raw: Raw | None, version: str = "") -> None:
         """The operator has written an object. ``raw`` is its state after that, None where the answer does not tell it:
-        then the apiserver is asked until an event of that ``version`` or a later one has come."""
+        then readers ask the apiserver until an event of that ``version``, or a later one, has come."""
         if resource not in WATCHED:
             return
         if raw is not None:

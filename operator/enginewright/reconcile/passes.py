@@ -1,8 +1,8 @@
 """One pass over one object: observe → decide → act → report.
 
 A pass looks at what the operator remembers first. Most passes find nothing to do there, and read nothing from the
-apiserver. What may stand on that look is said by :func:`may_be_remembered`: nothing that lasts, and of actions a number
-of replicas alone. Where there is more to do, the pass looks again, at the apiserver, and acts on what it decides then.
+apiserver. :func:`may_be_remembered` says what may stand on that look: nothing that lasts, and of actions a number of
+replicas alone. Where there is more to do, the pass looks again, at the apiserver, and acts on what it decides then.
 So memory that is late can delay an act, and never cause one. It is not trusted for long while a model is on its way,
 and not at all after a pass that failed.
 """
@@ -178,7 +178,7 @@ class Reconciler:
         await self._listen(key, view, observed, plan)
         acted = await self._act(view, plan, log)
         if isinstance(acted.failure, LostRaceError) or (isinstance(acted.failure, NotFoundError) and not fresh):
-            # What the plan says stands on a claim that somebody else made, or on a Deployment that is gone.
+            # The plan stands on a claim that another operator or object made, or on a Deployment that is gone.
             raise acted.failure
         await self._report(view, observed, plan, acted, log)
         if acted.failure is not None:

@@ -50,7 +50,7 @@ def test_each_kind_of_replica_attacks_in_its_own_way_and_only_in_an_attack() -> 
 def test_the_first_write_of_so_many_replicas_counts() -> None:
     scales = Scales()
     for line in ("honest-1 1", "honest-1 3", "honest-1 3"):
-        scales.take(line)
+        scales.take(line.split())
     assert scales.first[("honest-1", 2)] == scales.first[("honest-1", 3)] >= scales.first[("honest-1", 1)]
     assert ("honest-1", 4) not in scales.first
 
