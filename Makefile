@@ -24,7 +24,7 @@ test: ## Everything: static checks, unit, golden, property, integration and end-
 
 test-unit: venv ## Unit, golden, property and security tests (no server, no cluster, not the studies of make test)
 	$(VENV)/bin/pytest -q -n "$$(nproc)" --dist worksteal --hypothesis-profile quick -m "not triton and not torch and not study and not integration" \
-	  tests/unit tests/golden tests/security tests/fuzz
+	  tests/unit tests/golden tests/security tests/fuzz $(ARGS)
 
 .PHONY: fuzz
 fuzz: venv ## Parsers of foreign bytes and all property tests with new examples, many more of them (ARGS="-k manifests")
@@ -36,11 +36,15 @@ test-triton: venv ## Tests of the builder that export with PyTorch or start a re
 
 test-integration: venv test-deps ## Tests against a real kube-apiserver, two files at a time
 	@hack/cluster/cluster build >/dev/null
-	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "integration and not triton" tests/integration tests/security
+	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "integration and not triton" tests/integration tests/security $(ARGS)
 
 test-e2e: venv test-deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }
 	$(VENV)/bin/pytest -q tests/e2e
+
+.PHONY: shake
+shake: venv ## Tests again and again under load, in random order, to find those that depend on luck (SUITE=integration ROUNDS=10)
+	hack/dev/shake.sh $(or $(SUITE),unit) $(or $(ROUNDS),20)
 
 .PHONY: test-images-gpu
 test-images-gpu: venv deps ## Build the images for NVIDIA GPUs and ask them in pods what they have: no GPU, 30 GB of disk
