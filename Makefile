@@ -177,11 +177,11 @@ MODELS ?=
 PRECISIONS ?=
 SECONDS_PER_MODEL ?= 300
 INPUTS ?= /tmp/bench-inputs
-bench-gpu: ## On a machine with a GPU, inputs carried in by hack/bench/carry.sh: MODELS=a,b PRECISIONS=… into build/bench
+bench-gpu: ## On a machine with a GPU, inputs carried in by hack/bench/carry.sh: the real build and all else, MODELS=a,b PRECISIONS=… BUDGET=…
 	mkdir -p build/bench
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench --inputs $(INPUTS)/models --models "$(MODELS)" \
-	  --precisions "$(PRECISIONS)" --seconds-per-model $(SECONDS_PER_MODEL) \
-	  --output build/bench/h200-$(or $(subst $(comma),-,$(MODELS)),all).json
+	  --precisions "$(PRECISIONS)" --seconds-per-model $(SECONDS_PER_MODEL) $(if $(BUDGET),--budget $(BUDGET)) \
+	  --output build/bench/product-$(or $(subst $(comma),-,$(MODELS)),all).json
 
 .PHONY: bench-ways
 bench-ways: ## On such a machine: Triton's backends and transports side by side, into build/bench/ways.json (MODELS=a,b)
@@ -193,8 +193,8 @@ bench-ways: ## On such a machine: Triton's backends and transports side by side,
 test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest tests/gpu -m gpu -p no:cacheprovider --durations=8
 
-bench-page: venv ## Merge build/bench/h200-*.json into docs/benchmarks/h200.json, and its page
-	PYTHONPATH=hack $(VENV)/bin/python -m bench.page docs/benchmarks/h200.json build/bench/h200-*.json
+bench-page: venv ## Merge build/bench/product-*.json into docs/benchmarks/product.json, and its page
+	PYTHONPATH=hack $(VENV)/bin/python -m bench.product_page docs/benchmarks/product.json build/bench/product-*.json
 
 .PHONY: help
 help:

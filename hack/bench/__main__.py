@@ -1,4 +1,5 @@
-"""``make bench-gpu``: every candidate of every model on this GPU, what the product ships, rebuilds, and Triton's cost.
+"""``make bench-gpu``: what one run of the real ``enginewright-build`` ships of each model, beside every other
+candidate, exhaustively, and beside the model as people serve it; rebuilds, and Triton's cost.
 
 Writes one JSON file a run; ``python -m bench.page`` merges such files and renders the readable page.
 """
@@ -8,24 +9,20 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
-import platform
 import shlex
-import subprocess
 import sys
 import tempfile
 import traceback
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench import cells, run, serving
+from bench import cells, product, run, serving
+from bench.machine import hardware, versions
 from bench.zoo import Entry, entries
 from enginewright_builder.contract import DeviceRequest
 from enginewright_builder.engines.registry import all_engines
+from enginewright_builder.store import TIMING_CACHES
 
-PACKAGES = ("torch", "tensorrt", "tensorrt_cu12_bindings", "onnx", "onnxruntime", "onnxruntime-gpu", "nvidia-modelopt",
-            "transformers", "timm", "torchvision", "nvidia-pytriton", "numpy")
 log = logging.getLogger("bench")
 
 
@@ -35,7 +32,7 @@ def main() -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     result: dict[str, Any] = {"hardware": hardware(), "versions": versions(),
                               "command": command(given),
-                              "cells": [], "builds": [], "serving": [], "models": [], "failed": []}
+                              "product": [], "cells": [], "builds": [], "serving": [], "models": [], "failed": []}
     for entry in entries(given.models):
         try:
             _one(entry, given, result)
@@ -50,10 +47,15 @@ def _one(entry: Entry, given: argparse.Namespace, result: dict[str, Any]) -> Non
     with tempfile.TemporaryDirectory(prefix=f"bench-{entry.name}-") as folder:
         scratch = Path(folder)
         device = DeviceRequest(accelerator="gpu", products=(result["hardware"]["gpu"].replace(" ", "-"),), gpu_count=1)
-        found = run.benchmark(entry, given.inputs, scratch / "model", scratch / "timing-caches", device,
-                              given.seconds_per_model, run.chosen_engines(given.precisions))
+        built = product.build(entry, given.inputs, scratch / "product", "gpu", given.budget)
+        log.info("%s: enginewright-build published %s after %.0f s", entry.name, built.published.folder.name[:12],
+                 built.seconds)
+        found = run.benchmark(entry, given.inputs, scratch / "model", built.store / TIMING_CACHES, device,
+                              given.seconds_per_model, run.chosen_engines(given.precisions), built.published)
         result["cells"] += found.record["cells"]
         result["models"].append({key: value for key, value in found.record.items() if key != "cells"})
+        served = product.serve(built, found.subject, scratch / "served", gpus=(0,))
+        result["product"].append(product.row(built, found, served))
         if entry.name in given.rebuild.split(","):
             result["builds"].append(run.rebuild(entry, found.subject, scratch, scratch / "cold-caches", device))
         if entry.name in given.serve.split(","):
@@ -75,31 +77,8 @@ def _serving(found: run.Found, folder: Path) -> list[dict[str, Any]]:
 def command(given: argparse.Namespace) -> str:
     """What repeats this run."""
     settings = {"MODELS": given.models, "PRECISIONS": given.precisions,
-                "SECONDS_PER_MODEL": f"{given.seconds_per_model:g}"}
+                "SECONDS_PER_MODEL": f"{given.seconds_per_model:g}", "BUDGET": str(given.budget or "")}
     return shlex.join(["make", "bench-gpu", *(f"{name}={value}" for name, value in settings.items() if value)])
-
-
-def hardware() -> dict[str, Any]:
-    """Name, memory and driver as ``nvidia-smi`` tells them; the host's processor, and how many cores of it this process
-    may use."""
-    query = "name,memory.total,driver_version,clocks.max.sm,power.limit,compute_cap"
-    line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", "-i", "0"],
-                          capture_output=True, text=True, check=True).stdout.strip()
-    name, memory, driver, clock, power, capability = (part.strip() for part in line.split(","))
-    cpu = next((row.partition(":")[2].strip() for row in Path("/proc/cpuinfo").read_text().splitlines()
-                if row.startswith("model name")), platform.processor())
-    return {"gpu": name, "memory": memory, "driver": driver, "max_sm_clock": clock, "power_limit": power,
-            "compute_capability": capability, "cpu": cpu, "cores": len(os.sched_getaffinity(0))}
-
-
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,8 +87,9 @@ def _parser() -> argparse.ArgumentParser:
                         help="folder of model weights that were carried in")
     parser.add_argument("--models", default="", help="names separated by commas; default all")
     parser.add_argument("--precisions", default="", help="of candidates, separated by commas; default all")
-    parser.add_argument("--rebuild", default="resnet50,bert-base", help="models whose rebuild is timed")
-    parser.add_argument("--serve", default="resnet50,minilm", help="models that are served with Triton")
+    parser.add_argument("--budget", type=int, default=None, help="seconds of enginewright-build (default: its own)")
+    parser.add_argument("--rebuild", default="", help="models whose rebuild is timed")
+    parser.add_argument("--serve", default="", help="models whose candidates' own way through Triton is taken apart")
     parser.add_argument("--keep", type=Path, help="folder to leave the served model repositories in")
     parser.add_argument("--seconds-per-model", type=float, default=300.0)
     parser.add_argument("--output", type=Path, required=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import cells
 
-LISTS = ("cells", "builds", "serving", "models", "failed")
+LISTS = ("product", "cells", "builds", "serving", "models", "failed")
 SAME = 1.03
 
 
@@ -23,7 +23,7 @@ def merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 raise ValueError(f"parts differ in {key}: {first[key]} and {other[key]}")
     return {"hardware": first["hardware"], "versions": first["versions"],
             "command": "; ".join(part["command"] for part in parts),
-            **{name: [row for part in parts for row in part[name]] for name in LISTS}}
+            **{name: [row for part in parts for row in part.get(name, [])] for name in LISTS}}
 
 
 def summary(result: dict[str, Any]) -> dict[str, float]:

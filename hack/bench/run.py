@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import baselines, cells
+from bench.published import Published
 from bench.zoo import Entry
 from enginewright_builder.accuracy.drift import worst_layers
 from enginewright_builder.accuracy.gate import Accuracy, compare
@@ -41,6 +42,8 @@ GATE_BATCH = 32
 MEASURE_SECONDS = 4.0
 # For all candidates of one model at one batch together, after the competition.
 CELL_SECONDS = 4.0
+# The arm of a cell that is the published engine itself; all others were built apart from it.
+AS_SHIPPED = "as shipped"
 # Libraries that a serving image for GPUs has; which of them are here, each engine finds out itself.
 RUNTIME = RuntimeRequest(backends=("python",), python_runtimes=("onnxruntime", "tensorrt", "torch"))
 
@@ -102,8 +105,9 @@ class Found:
 
 
 def benchmark(entry: Entry, inputs: Path, scratch: Path, timing_caches: Path, device: DeviceRequest,
-              budget_seconds: float, engines: Sequence[Engine]) -> Found:
-    """The record is ``{"model", "weights", "cells", "seconds", "refused"}``; see docs/benchmarks for their meaning."""
+              budget_seconds: float, engines: Sequence[Engine], published: Published | None = None) -> Found:
+    """``published`` takes part in every cell, as :data:`AS_SHIPPED`. The record is ``{"model", "weights", "cells",
+    "seconds", "refused"}``; see docs/benchmarks for their meaning."""
     begin = time.monotonic()
     subject = prepare(entry, inputs, scratch, "cuda" if device.accelerator == "gpu" else "cpu")
     context = context_of(subject, scratch / "candidates", timing_caches, device)
@@ -113,7 +117,7 @@ def benchmark(entry: Entry, inputs: Path, scratch: Path, timing_caches: Path, de
     climbed = climb(engines, "auto", subject.exported, subject.source, context, gate)
     competed = time.monotonic() - begin
     log.info("%s: ships %s after %.0f s", entry.name, dict(climbed.shipped), competed)
-    measured = [cell(subject, climbed, engines, batch, CELL_SECONDS) for batch in cells.BATCHES]
+    measured = [cell(subject, climbed, engines, batch, CELL_SECONDS, published) for batch in cells.BATCHES]
     refused = [{"candidate": one.name, "verdict": one.verdict, "reason": one.reason} for one in climbed.built
                if one.verdict in ("AccuracyRefused", "Failed", "Skipped")]
     record = {"model": entry.name, "weights": entry.weights, "cells": measured, "refused": refused,
@@ -124,11 +128,18 @@ def benchmark(entry: Entry, inputs: Path, scratch: Path, timing_caches: Path, de
 def prepare(entry: Entry, inputs: Path, scratch: Path, device: str) -> Subject:
     shutil.rmtree(scratch, ignore_errors=True)
     source = entry.load(inputs, device)
-    evaluation = synthetic_set(source, entry.samples, seed=1, batch=GATE_BATCH)
-    calibration = tuple(synthetic_set(source, CALIBRATION, seed=100_003, batch=GATE_BATCH).batches)
-    exported = export_model(source, scratch / "export", [evaluation.request(size) for size in (1, 3)])
-    references = remembered(map(source.run, evaluation.batches), scratch / "references")
-    return Subject(entry, source, exported, evaluation, references, calibration)
+    samples = evaluation(entry, source)
+    exported = export_model(source, scratch / "export", [samples.request(size) for size in (1, 3)])
+    references = remembered(map(source.run, samples.batches), scratch / "references")
+    return Subject(entry, source, exported, samples, references, tuple(calibration(source).batches))
+
+
+def evaluation(entry: Entry, source: SourceModel) -> SampleSet:
+    return synthetic_set(source, entry.samples, seed=1, batch=GATE_BATCH)
+
+
+def calibration(source: SourceModel) -> SampleSet:
+    return synthetic_set(source, CALIBRATION, seed=100_003, batch=GATE_BATCH)
 
 
 def context_of(subject: Subject, workspace: Path, timing_caches: Path, device: DeviceRequest) -> BuildContext:
@@ -139,8 +150,8 @@ def context_of(subject: Subject, workspace: Path, timing_caches: Path, device: D
                                                                    100 * fraction, detail))
 
 
-def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int,
-         seconds: float) -> dict[str, Any]:
+def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int, seconds: float,
+         published: Published | None = None) -> dict[str, Any]:
     """Every candidate that was built, and the baselines, interleaved at one batch."""
     inputs = subject.evaluation.request(batch)
     candidates: dict[str, dict[str, Any]] = {}
@@ -149,6 +160,10 @@ def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int
         for one in climbed.built:
             if one.artifact is not None and one.rung.covers(batch):
                 calls[one.name] = stack.enter_context(_loaded(engines, one.artifact)).bind(inputs)
+        if published is not None:
+            runner = stack.enter_context(contextlib.closing(published.runner(batch)))
+            candidates[AS_SHIPPED] = {"ships": False, **_accuracy(subject, runner)}
+            calls[AS_SHIPPED] = runner.bind(inputs)
         for name in baselines.NAMES:
             with _kept_going(f"{subject.entry.name} {name}"):
                 baseline = baselines.Baseline(subject.source, name)

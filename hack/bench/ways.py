@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from bench import run
-from bench.__main__ import hardware, versions
+from bench.machine import hardware, versions
 from bench.transports import TRANSPORTS, Client
 from bench.zoo import Entry, entries
 from enginewright_builder.contract import DeviceRequest, ServingChoice
@@ -69,11 +69,11 @@ def _rows(entry: Entry, inputs: Path, scratch: Path, gpu: str) -> Iterator[dict[
     device = DeviceRequest(accelerator="gpu", products=(gpu.replace(" ", "-"),), gpu_count=1)
     subject = run.prepare(dataclasses.replace(entry, samples=64), inputs, scratch / "source", "cuda")
     for batch in BATCHES:
-        programs = {name: _saved(subject, name, batch, scratch / f"{name}-{batch}.pt2") for name in BASELINES}
+        programs = {name: saved(subject, name, batch, scratch / f"{name}-{batch}.pt2") for name in BASELINES}
         request = subject.evaluation.request(batch)
         expected = subject.source.run(request)
         artifact, runner = _engine(subject, batch, scratch, device)
-        bare = {"device_ms": _median(runner.bind(request)), "host_ms": _median(lambda: runner(request))}  # noqa: B023
+        bare = {"device_ms": median_ms(runner.bind(request)), "host_ms": median_ms(lambda: runner(request))}  # noqa: B023
         runner.close()
         ways: dict[str, Callable[[Path], None]] = {
             backend: _engine_way(artifact, backend, batch, request) for backend in ("python", "tensorrt")
@@ -129,7 +129,7 @@ def baseline_way(artifact: Artifact, program: Path, name: str, batch: int,
     return write
 
 
-def _saved(subject: run.Subject, name: str, batch: int, path: Path) -> Path:
+def saved(subject: run.Subject, name: str, batch: int, path: Path) -> Path:
     """An exported program, which needs PyTorch alone where it is served, for this batch alone. Its graph runs operator
     by operator, as an eager module does, with less of Python between them: a strong baseline."""
     import torch
@@ -177,7 +177,7 @@ def _cosine(one: Any, other: Any) -> float:
     return float(left @ right / (np.linalg.norm(left) * np.linalg.norm(right)))
 
 
-def _median(call: Callable[[], object], rounds: int = 200) -> float:
+def median_ms(call: Callable[[], object], rounds: int = 200) -> float:
     for _ in range(20):
         call()
     times = []

@@ -14,6 +14,7 @@ import pickle
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -300,6 +301,34 @@ def test_nothing_of_a_program_runs_when_it_is_loaded(written: Path, tmp_path: Pa
         assert not (tmp_path / "ran").exists(), name
         assert caught.value.reason == "PickleRefused"
     assert load_exported_program(written, None).interface.inputs[0].name == "x"
+
+
+@pytest.mark.torch
+def test_the_reader_of_an_older_pytorch_gives_the_same_members(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from enginewright_builder.models.torch_records import check_as_torch_reads
+    from enginewright_builder.sources.exported_program import check_program
+    from enginewright_builder.sources.torch_archive import TorchArchive
+
+    seen: list[dict[str, int]] = []
+
+    def check(archive: TorchArchive) -> None:
+        check_program(archive)
+        seen.append({name: archive.size(name) for name in archive.names})
+
+    check_as_torch_reads(written, check)
+    real = torch._C.PyTorchFileReader
+
+    def without_sizes(path: str) -> SimpleNamespace:
+        """A fake of the reader of PyTorch 2.11, which the images for GPUs have: one environment has one PyTorch."""
+        reader = real(path)
+        return SimpleNamespace(get_all_records=reader.get_all_records, get_record=reader.get_record)
+
+    monkeypatch.setattr(torch._C, "PyTorchFileReader", without_sizes)
+    check_as_torch_reads(written, check)
+    assert seen[0] == seen[1]
+    assert len(seen) == 2
 
 
 @pytest.mark.torch
