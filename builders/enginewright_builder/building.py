@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +31,9 @@ from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.evidence.appraisal import appraise
 from enginewright_builder.evidence.content import build_report, device_name
+from enginewright_builder.evidence.look import Look
 from enginewright_builder.evidence.performance import Performance, device_class
+from enginewright_builder.evidence.work import look
 from enginewright_builder.export import export_model
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.quality.reference import keep_reference
@@ -135,6 +137,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], request: Build
                                workspace=scratch / "candidates", progress=report)
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
                     budget=budget, worst_layers=prepared.drifts, metric=prepared.metric, fallback=fallback,
+                    stop_when=request.engine.stop_when, look=_look(request, prepared, report),
                     measure_seconds=budget.share(MEASURE_SHARE, MEASURE_SECONDS[request.device.accelerator]))
         climbed = climb(engines, request.engine.precision, prepared.exported, prepared.source, context, gate)
         for candidate in climbed.candidates:
@@ -144,6 +147,18 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], request: Build
                 report(1.0, f"looking where {one.name} drifts")
                 prepared.drifts(one.artifact, prepared.exported, prepared.evaluation.batches)
         return climbed
+
+
+def _look(request: BuildRequest, prepared: Prepared, report: Callable[[float, str], None]) -> Look | None:
+    """What the model is made of, by which trials on a GPU are ordered. Without it all benchmarked models count
+    alike."""
+    if request.device.accelerator != "gpu":
+        return None
+    try:
+        return look(prepared.exported.path, prepared.evaluation.request(1), request.engine.max_batch_size)
+    except Exception as error:  # any class of ONNX Runtime's
+        report(0.0, f"the model's operators could not be counted, and do not order the trials: {str(error)[:200]}")
+        return None
 
 
 def _sweep(request: BuildRequest, prepared: Prepared, climbed: Climb, scratch: Path, steps: Steps, budget: Budget,

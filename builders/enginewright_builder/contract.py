@@ -75,6 +75,9 @@ Verdict = Literal["Shipped", "Passed", "Slower", "AccuracyRefused", "Failed", "S
 CHOSEN: tuple[Verdict, ...] = ("Shipped", "Fallback", "Offered")
 # What is served when no candidate may be: nothing new, or the source model itself.
 Fallback = Literal["none", "source"]
+# When candidates are tried no more: once the time budget is spent, or one that may be served meets the objective.
+StopWhen = Literal["budgetSpent", "objectiveMet"]
+OBJECTIVE_MET: StopWhen = "objectiveMet"
 Bound = Literal["", "compute", "bandwidth", "overhead"]
 
 
@@ -134,6 +137,7 @@ class EngineRequest:
     build_budget_seconds: int = 1800
     calibration: DataRequest | None = None
     fallback: Fallback = "none"
+    stop_when: StopWhen = "budgetSpent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,9 +239,11 @@ class BuildRequest:
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
-        """Without ``bucket`` and ``signing_keys`` where there are none: a Job's request is as it was before they were
-        known."""
+        """Without ``bucket``, ``signing_keys`` and ``stop_when`` where nobody asks for them: a Job's request is as it
+        was before they were known."""
         body = to_plain(self)
+        if self.engine.stop_when == EngineRequest.stop_when:
+            del body["engine"]["stop_when"]
         return dumps({key: value for key, value in body.items() if value or key not in ("bucket", "signing_keys")})
 
     @classmethod
@@ -250,7 +256,8 @@ class BuildRequest:
 
         Left out: who asks, who signed the source, where things are mounted, the store and its signing keys, the time
         budget, the URIs (their digests count), and all that concerns only replicas. Where the source may be served for
-        want of time, the budget counts: more of it is another wish. An engine with its reference is another than one
+        want of time, the budget counts: more of it is another wish; so is to be content once the objective is met. An
+        engine with its reference is another than one
         without. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal
         content.
         """
@@ -262,6 +269,8 @@ class BuildRequest:
             del body[key]
         if self.engine.fallback == "none":
             del body["engine"]["build_budget_seconds"], body["engine"]["fallback"]
+        if self.engine.stop_when == EngineRequest.stop_when:
+            del body["engine"]["stop_when"]
         if not self.keep_reference:
             del body["keep_reference"]
         if not self.rebuild:

@@ -29,6 +29,7 @@ from enginewright_builder.engines.trt_builder import tool
 from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.errors import classify
+from enginewright_builder.evidence.work import look
 from enginewright_builder.export import export_model
 from enginewright_builder.models import SourceModel
 from enginewright_builder.steps import Budget
@@ -113,7 +114,8 @@ def benchmark(entry: Entry, inputs: Path, scratch: Path, timing_caches: Path, de
     context = context_of(subject, scratch / "candidates", timing_caches, device)
     gate = Gate(accuracy=AccuracyRequest(metric=METRIC, tolerance=TOLERANCE), objective=ObjectiveRequest(),
                 evaluation=subject.evaluation, measure_seconds=MEASURE_SECONDS, budget=Budget(budget_seconds),
-                worst_layers=worst_layers)
+                worst_layers=worst_layers, look=look(subject.exported.path, subject.evaluation.request(1),
+                                                     cells.BATCHES[-1]))
     climbed = climb(engines, "auto", subject.exported, subject.source, context, gate)
     competed = time.monotonic() - begin
     log.info("%s: ships %s after %.0f s", entry.name, dict(climbed.shipped), competed)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from enginewright_builder.competition.agenda import SAFE, Agenda, Plan, Stand
 from enginewright_builder.competition.attempt import NO_DEVICE_MEMORY, Workshop, closed
-from enginewright_builder.competition.candidates import REFERENCE, SAFE, Candidate
+from enginewright_builder.competition.candidates import REFERENCE, Candidate
 from enginewright_builder.competition.measure import Stopwatch, Timing
-from enginewright_builder.competition.race import LOOKS, ZONE, Heat, compete
-from enginewright_builder.contract import ObjectiveRequest
+from enginewright_builder.competition.promise import Known
+from enginewright_builder.competition.race import LOOKS, Heat, compete
+from enginewright_builder.contract import OBJECTIVE_MET, ObjectiveRequest, StopWhen
 from enginewright_builder.engines.base import Rung
 from enginewright_builder.errors import classify
 from enginewright_builder.models.base import SourceModel
@@ -21,28 +23,20 @@ from enginewright_builder.tensors import Call, Tensors
 
 log = logging.getLogger(__name__)
 
-# Engines whose builds take seconds before those that take a minute.
-BUILD_COST = {"onnxruntime": 0, "tensorrt": 1, "torch": 2}
-# How many candidates are tuned further: the best, and one more in case its tuning is worth more.
-TUNED = 2
 # More open runners than this are raced before the next is built: a slice of a GPU holds few of them.
 OPEN_RUNNERS = 4
 # A short race: enough to tell the hopeless, not to tell rivals apart; and its share of the time for measurements.
 SCREENING, SCREENING_SHARE = LOOKS[:2], 0.25
 # Tuning was worth up to 1.45× (ResNet-50, batch 1, H200): a limit that wide rungs miss by less may yet be met.
 TUNING_GAIN = 1.5
+# Calls that a new candidate is timed by before the next is chosen.
+GLANCE = 3
+# What a candidate may take of the latency objective to be enough: the server and the slow requests need the rest.
+ENGINES_SHARE = 0.5
+# Nobody knows how many trials there will be: each takes this part of the progress that is left.
+_TRIALS_AHEAD = 5
 # What sweep, load and publishing take after the ladder: a share of the budget, at most so many seconds.
 AFTER_SHARE, AFTER_SECONDS = 0.2, 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A rung to try. ``wanted`` is False for one that is only to be offered, ``kept`` as in the candidate that it is
-    tuned from."""
-
-    rung: Rung
-    wanted: bool = True
-    kept: tuple[str, ...] = ()
 
 
 @dataclass
@@ -51,9 +45,11 @@ class Ascent:
 
     workshop: Workshop
     source: SourceModel
+    agenda: Agenda
     objective: ObjectiveRequest
     budget: Budget
     measure_seconds: float
+    stop_when: StopWhen = "budgetSpent"
     stopwatch: Callable[[Callable[[str, int], Call]], Stopwatch] = Stopwatch
     candidates: list[Candidate] = field(default_factory=list)
 
@@ -62,9 +58,8 @@ class Ascent:
         self._inputs: dict[int, Tensors] = {}
         self._timings: dict[str, dict[int, Timing]] = {}
         self._beaten: dict[str, set[int]] = {}
-        self._slowest: dict[tuple[str, str], float] = {}
-        self._again: dict[tuple[str, str, tuple[str, ...]], float] = {}
-        self._beside_leader: dict[str, float] = {}
+        self._tried: set[str] = set()
+        self._glances: dict[str, dict[int, float]] = {}
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -72,24 +67,47 @@ class Ascent:
 
     # Building
 
-    def build(self, plans: Sequence[Plan], begin: float, end: float) -> None:
-        """Tries each in turn, from ``begin`` to ``end`` of the step's progress."""
-        for index, plan in enumerate(plans):
-            start, width = begin + (end - begin) * index / len(plans), (end - begin) / len(plans)
-            if any(one.rung.name == plan.rung.name and one.kept == plan.kept for one in self.candidates):
-                continue  # tuned to what was tried already
-            if not plan.rung.unavailable and (reason := self._why_not(plan.rung, plan.kept)):
-                self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted, skipped=reason))
-                continue
-            before = self.budget.spent
-            self.candidates.append(self._attempted(plan, self._part(start, width)))
-            of, seconds = (plan.rung.backend, plan.rung.precision), self.budget.spent - before
-            self._slowest[of] = max(self._slowest.get(of, 0.0), seconds)
-            if artifact := self.candidates[-1].artifact:
-                again = (*of, plan.kept)
-                self._again[again] = max(self._again.get(again, 0.0), seconds - artifact.graph_seconds)
-            if self._open() > OPEN_RUNNERS:
-                self.screen()
+    def build(self, begin: float, end: float) -> None:
+        """Tries one after the other, as the agenda says after each, from ``begin`` to ``end`` of the step's
+        progress. What is left over is a candidate that says why it was skipped and what it could have brought."""
+        for plan in self.agenda.plans:
+            if plan.rung.unavailable:
+                self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted))
+        place, why = begin, ""
+        while not (why := self._met()) and (following := self.agenda.next(self._stand())):
+            width = (end - place) / _TRIALS_AHEAD
+            self._try(following, self._part(place, width))
+            place += width
+        for late, promise in self.agenda.left(self._stand()):
+            self.candidates.append(Candidate(rung=late.rung, wanted=late.wanted, kept=late.kept,
+                                             skipped=f"{why or self._why_not(promise.trial.seconds)}; {promise}"))
+        named = {one.name for one in self.candidates}
+        self.candidates += [Candidate(rung=plan.rung, wanted=False, skipped="not asked for, and others pass")
+                            for plan in self.agenda.plans if plan.name not in named and not plan.wanted]
+
+    def _try(self, plan: Plan, progress: Callable[[float, str], None]) -> None:
+        """Builds and gates one, and has a glance at how fast it is. One that mends is nothing where nobody can tell
+        which layers to keep."""
+        self._tried.add(plan.name)
+        if plan.mends:
+            kept = self.workshop.layers_to_keep(self._named(plan.mends))
+            if not kept:
+                return
+            plan = replace(plan, kept=kept, mends="")
+            self._tried.add(plan.name)
+        before = self.budget.spent
+        tried = self._attempted(plan, progress)
+        self.candidates.append(tried)
+        graph_seconds = tried.artifact.graph_seconds if tried.artifact else 0.0
+        self.agenda.costs.record(plan.rung, plan.kept, self.budget.spent - before, graph_seconds,
+                                 built=tried.artifact is not None)
+        if plan.kept and not plan.of and self._races(tried):
+            self.agenda.tuned[tried.name] = [
+                replace(one, kept=plan.kept, of=tried.name) for one in self.agenda.tuned.get(plan.rung.name, ())]
+        if plan.wanted and tried.runner is not None:
+            self._glance(tried)
+        if self._open() > OPEN_RUNNERS:
+            self.screen()
 
     def _attempted(self, plan: Plan, progress: Callable[[float, str], None]) -> Candidate:
         """Once more without those that have lost, where the GPU has no memory for it beside them."""
@@ -100,65 +118,74 @@ class Ascent:
         self.screen()
         return self.workshop.attempt(plan.rung, plan.wanted, progress, plan.kept) if self._open() < held else tried
 
+    def _glance(self, one: Candidate) -> None:
+        """A few calls at each batch, by itself: enough to choose the next trial by, not to judge by."""
+        for batch in sorted(self._open_buckets(one)):
+            if not self._ready(one.name, batch):
+                return
+            times = self._watch.rounds([one.name], batch, GLANCE)[one.name]
+            self._glances.setdefault(one.name, {})[batch] = float(np.median(times))
+
     def _open(self) -> int:
         return sum(one.runner is not None for one in self.candidates)
 
     def _part(self, start: float, width: float) -> Callable[[float, str], None]:
         return lambda fraction, detail: self.workshop.context.progress(start + width * fraction, detail)
 
+    def _stand(self) -> Stand:
+        refused = [one for one in self.candidates if one.wanted and one.accuracy and not self._races(one)]
+        mendable = {one.name for one in refused if not one.kept and one.rung.precision != SAFE}
+        return Stand(known=Known(batches=self._used(), look=self.agenda.costs.look, times=self._glances,
+                                 passing=frozenset(self._passing())),
+                     seconds=self.budget.left - self.after_seconds, left=self.budget.left, tried=frozenset(self._tried),
+                     refused=frozenset(mendable if self.workshop.worst_layers else ()))
+
+    def _passing(self) -> list[str]:
+        return [one.name for one in self.candidates if self._races(one) and not one.failure]
+
+    def _used(self) -> tuple[int, ...]:
+        """The smallest bucket, and those for which the objective leaves time, as far as the fastest tells."""
+        limit, best = self.objective.latency_ms * TUNING_GAIN, self._best()
+        late = min((batch for batch, (_, time) in best.items() if 0 < limit < time), default=self.buckets[-1] + 1)
+        return tuple(batch for batch in self.buckets if batch == self.buckets[0] or batch < late)
+
+    def _best(self) -> dict[int, tuple[str, float]]:
+        """Who of those that pass was the fastest at a glance, and its milliseconds, by bucket."""
+        found: dict[int, tuple[str, float]] = {}
+        for name in self._passing():
+            for batch, time in self._glances.get(name, {}).items():
+                if batch not in found or time < found[batch][1]:
+                    found[batch] = name, time
+        return found
+
+    def _met(self) -> str:
+        """Why no more is tried though there is time; empty where that is not so."""
+        limit, smallest = self.objective.latency_ms, self.buckets[0]
+        if self.stop_when != OBJECTIVE_MET or not limit or smallest not in (best := self._best()):
+            return ""
+        name, time = best[smallest]
+        if time > limit * ENGINES_SHARE:
+            return ""
+        return (f"spec.engine.stopWhen is {OBJECTIVE_MET}, and {name} takes {time:.3g} ms at batch {smallest} where "
+                f"the latency objective is {limit:g} ms")
+
     @property
     def after_seconds(self) -> float:
         """What is kept of the budget for the last race and for what comes after the ladder."""
         return self.measure_seconds + min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
 
-    def need(self, rung: Rung, kept: tuple[str, ...] | None = None) -> float:
-        """Seconds that one more rung takes, as far as is known: those of the slowest of its engine and precision so
-        far, or of its engine alone. Calibration makes INT8 take twice as long as FP16, and is done once: where the
-        graph with these layers ``kept`` is there, what it took counts no more. None: with others than before."""
-        if kept is not None and (again := self._again.get((rung.backend, rung.precision, kept))) is not None:
-            return again
-        same = self._slowest.get((rung.backend, rung.precision))
-        others = (seconds for (backend, _), seconds in self._slowest.items() if backend == rung.backend)
-        return max(others, default=0.0) if same is None else same
+    def need(self, rung: Rung) -> float:
+        """Seconds that a trial of it takes, as far as is known."""
+        return self.agenda.costs.expected(rung)
 
-    def _why_not(self, rung: Rung, kept: tuple[str, ...] | None = None) -> str:
-        """The first is begun as long as there is any time, and so is the safe one while none passes: without them
-        there is nothing at all."""
-        left, built = self.budget.left, [one for one in self.candidates if one.wanted and one.artifact]
-        first = not any(map(self._races, built)) if rung.precision == SAFE else not built
-        need = 0.0 if first else self.need(rung, kept) + self.after_seconds
-        if left > need:
-            return ""
-        return (f"the time budget: {max(0.0, left):.0f} s of {self.budget.seconds:.0f} s are left, of which this rung "
-                f"and what follows need about {need:.0f} s")
+    def _why_not(self, seconds: float) -> str:
+        left, need = max(0.0, self.budget.left), seconds + self.after_seconds
+        if left >= need:
+            return "others promised more"
+        return (f"the time budget: {left:.0f} s of {self.budget.seconds:.0f} s are left, of which this rung and what "
+                f"follows need about {need:.0f} s")
 
     # Racing
-
-    def mended(self) -> list[Plan]:
-        """Refused candidates once more, with their worst layers kept precise: those that would be faster than all that
-        pass, if any does. A mended one is slower than it was, so mending others is of no use."""
-        refused = [one for one in self.candidates if one.wanted and one.accuracy and not self._races(one)]
-        if self.workshop.worst_layers is None or not refused:
-            return []
-        if any(one.runner for one in refused):
-            self.screen(SCREENING[:1])
-        # While nothing passes there is no leader to be slower than.
-        promising = [one for one in refused if self._beside_leader.get(one.name, 0.0) < 1 / (1 + ZONE)]
-        return [Plan(rung=one.rung, kept=kept) for one in promising if not self._why_not(one.rung) and
-                (kept := self.workshop.layers_to_keep(one))]
-
-    def tuned(self) -> list[Plan]:
-        """The best candidates tuned for single buckets, best first; none where no engine can."""
-        context, racing = self.workshop.context, self._racing()
-        options = {one.name: self.workshop.engine(one.rung).specialised(one.rung, context) for one in racing}
-        if not any(options.values()):
-            return []
-        heats = self.screen()
-        # Also who has just lost, if tuning may be worth more than that.
-        score = {one.name: _slowness(one.name, heats) for one in racing}
-        best = sorted((one for one in racing if score[one.name] <= np.log(TUNING_GAIN)),
-                      key=lambda one: (score[one.name], one.name))[:TUNED]
-        return [Plan(rung=rung, kept=one.kept) for one in best for rung in options[one.name]]
 
     def screen(self, looks: Sequence[int] = SCREENING) -> dict[int, Heat]:
         """A short race among the open ones, after which who lost in every bucket is closed, and so is who was timed
@@ -168,8 +195,6 @@ class Ascent:
             if one.runner is None:
                 continue
             if not self._races(one):
-                if ratios := _beside_leader(one.name, heats):
-                    self._beside_leader[one.name] = min(ratios)
                 self.candidates[index] = closed(one)
                 continue
             beaten = {batch for batch, heat in heats.items() if heat.times.get(one.name) and one.name not in heat.live}
@@ -283,17 +308,6 @@ class Ascent:
 
     def reference(self, batch: int) -> Timing:
         return self._timings[REFERENCE][batch]
-
-
-def _slowness(name: str, heats: Mapping[int, Heat]) -> float:
-    """Mean over the buckets of the logarithm of its time over the fastest's."""
-    return float(np.mean([np.log(heat.ratio(name, heat.leader()).value) for heat in heats.values()
-                          if heat.used and heat.times.get(name)]))
-
-
-def _beside_leader(name: str, heats: Mapping[int, Heat]) -> list[float]:
-    """Its time over the fastest's that passes, for each bucket where both were timed."""
-    return [heat.ratio(name, heat.leader()).value for heat in heats.values() if heat.times.get(name) and heat.live]
 
 
 def _lost(name: str, heats: Mapping[int, Heat]) -> str:

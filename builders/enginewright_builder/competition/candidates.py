@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from enginewright_builder.accuracy.gate import Accuracy
+from enginewright_builder.competition.agenda import SAFE
 from enginewright_builder.competition.assembly import Contender, assemble
 from enginewright_builder.competition.measure import Timing
 from enginewright_builder.competition.race import Heat
@@ -15,8 +16,6 @@ from enginewright_builder.engines.composite import runtime
 
 # The source model among the arms.
 REFERENCE = "reference"
-# What passes wherever anything does, and is what the source is.
-SAFE = "fp32"
 # Names of full precision, best first; what is offered when nothing passes.
 FULL_PRECISION = (SAFE, "tf32", "bf16", "fp16")
 _UNUSED = "passes, but no batch that it takes is in use"

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from enginewright_builder.competition.ascent import BUILD_COST, Ascent
-from enginewright_builder.competition.candidates import REFERENCE, SAFE, Candidate, Judgement, gated_one
+from enginewright_builder.competition.agenda import BUILD_COST, SAFE
+from enginewright_builder.competition.ascent import Ascent
+from enginewright_builder.competition.candidates import REFERENCE, Candidate, Judgement, gated_one
 from enginewright_builder.competition.race import Heat
 from enginewright_builder.engines.base import Engine, Rung
 

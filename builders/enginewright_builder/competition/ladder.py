@@ -1,14 +1,14 @@
-"""The ladder: candidates of all engines are built, gated and raced, the best two tuned further, and all judged.
+"""The ladder: candidates of all engines are built, gated and raced, and all judged.
 
-1. Wide rungs, which take every batch: each is built and held against the reference. Where the best of them can be tuned
-   for single buckets, or more are open than a small device may hold, a short race sends the hopeless home.
-2. What the gate refused but would be the fastest is tried once more with its worst layers kept precise.
-3. The best two are tuned (:meth:`Engine.specialised`), each gated again.
-4. What is left races in every bucket beside the source model until the winners are clear.
-5. Verdicts, and what ships: one engine, or the best of each bucket.
+1. One trial after the other, the most promising for its seconds first (:mod:`agenda`): engines for every batch, those
+   tuned for single buckets (:meth:`Engine.specialised`), and what the gate refused once more with its worst layers
+   kept precise. Each is built, held against the reference, and timed at a glance, by which the next is chosen. Where
+   more are open than a small device may hold, a short race sends the hopeless home.
+2. What is left races in every bucket beside the source model until the winners are clear.
+3. Verdicts, and what ships: one engine, or the best of each bucket.
 
-The time budget bounds it: a rung is begun only if one that takes as long as the slowest of its engine still leaves the
-time for what comes after. The first is begun as long as any time is left, and so is one in fp32 while none passes.
+The time budget bounds it: a trial is begun only if what it is expected to take still leaves the time for what comes
+after. The first is begun as long as any time is left, and so is one in fp32 while none passes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from enginewright_builder.accuracy.gate import Accuracy, Metric, typical_norms
 from enginewright_builder.accuracy.metrics import try_metric
 from enginewright_builder.accuracy.reference_answers import remembered
 from enginewright_builder.competition import fallback
-from enginewright_builder.competition.ascent import BUILD_COST, Ascent, Plan
+from enginewright_builder.competition.agenda import SAFE, Agenda, Plan
+from enginewright_builder.competition.ascent import Ascent
 from enginewright_builder.competition.attempt import NO_DEVICE_MEMORY, Workshop, WorstLayers
-from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, SAFE, Candidate, Judgement, judge
+from enginewright_builder.competition.candidates import FULL_PRECISION, REFERENCE, Candidate, Judgement, judge
+from enginewright_builder.competition.cost import Costs
+from enginewright_builder.competition.experience import experience
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.race import Heat
 from enginewright_builder.competition.refusals import (
@@ -33,17 +36,15 @@ from enginewright_builder.competition.refusals import (
     precision_unsupported,
     without_source,
 )
-from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest
+from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest, StopWhen
 from enginewright_builder.data.sets import SampleSet
-from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Member, Rung, Shelf
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Member, Shelf
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.errors import TransientError
+from enginewright_builder.evidence.look import Look
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Call
-
-# Before all others, in case time runs out: the precision that is most often worth it, and the safe one.
-_FIRST = {"cpu": {SAFE: 0, "fp16": 0}, "gpu": {"fp16": 0, SAFE: 1}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class Gate:
     """What candidates must reach, on what they are tried, and how long that may take: ``measure_seconds`` bounds the
     timing of all of them, ``budget`` the whole build. ``metric`` is the user's own, where ``accuracy`` names one.
     ``fallback`` are the engines that may serve the source model itself when no candidate may be served: none unless the
-    user allows it."""
+    user allows it. ``look`` is what the model is made of, None where nobody could tell."""
 
     accuracy: AccuracyRequest
     objective: ObjectiveRequest
@@ -89,6 +90,8 @@ class Gate:
     budget: Budget = field(default_factory=lambda: Budget(float("inf")))
     worst_layers: WorstLayers | None = None
     fallback: Sequence[Engine] = ()
+    stop_when: StopWhen = "budgetSpent"
+    look: Look | None = None
     stopwatch: Callable[[Callable[[str, int], Call]], Stopwatch] = Stopwatch
 
 
@@ -110,12 +113,11 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     every = [*engines, *(one for one in gate.fallback if one not in engines)]
     workshop = Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy, metric=metric,
                         evaluation=gate.evaluation, worst_layers=gate.worst_layers, references=references)
-    ascent = Ascent(workshop=workshop, source=source, objective=gate.objective, budget=gate.budget,
-                    measure_seconds=gate.measure_seconds, stopwatch=gate.stopwatch)
+    ascent = Ascent(workshop=workshop, source=source, agenda=_agenda(plans, workshop, gate), objective=gate.objective,
+                    budget=gate.budget, measure_seconds=gate.measure_seconds, stop_when=gate.stop_when,
+                    stopwatch=gate.stopwatch)
     try:
-        ascent.build(plans, 0.05, 0.45)
-        ascent.build(ascent.mended(), 0.45, 0.55)
-        ascent.build(ascent.tuned(), 0.55, 0.7)
+        ascent.build(0.05, 0.7)
         heats = ascent.race()
     finally:
         ascent.close()
@@ -136,30 +138,23 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     return _climbed(judgement, summaries, heats, ascent)
 
 
+def _agenda(plans: Sequence[Plan], workshop: Workshop, gate: Gate) -> Agenda:
+    context, told = workshop.context, experience(workshop.context.device.accelerator)
+    tuned = {plan.name: [Plan(rung=rung, of=plan.name) for rung in workshop.engine(plan.rung).specialised(
+        plan.rung, context)] for plan in plans if plan.wanted and not plan.rung.unavailable}
+    return Agenda(plans, told, Costs(told, gate.look), tuned)
+
+
 def _plans(engines: Sequence[Engine], precision: str, context: BuildContext) -> list[Plan]:
     """Rungs asked for, and at last for the offer a full-precision one that was not."""
     wanted = [rung for engine in engines for rung in engine.rungs(precision, context)]
     if not any(not rung.unavailable for rung in wanted):
         raise precision_unsupported(precision, wanted)
-    plans = [Plan(rung=rung) for rung in ordered(wanted, context.device.accelerator)]
+    plans = [Plan(rung=rung) for rung in wanted]
     if any(rung.precision in FULL_PRECISION for rung in wanted):
         return plans
     extra = [rung for engine in engines for rung in engine.rungs(SAFE, context) if not rung.unavailable]
     return [*plans, *(Plan(rung=rung, wanted=False) for rung in extra[:1])]
-
-
-def ordered(rungs: Sequence[Rung], accelerator: str) -> list[Rung]:
-    """The promising precision first, of the cheapest engine to build before others; and the cheapest safe rung second
-    at the latest, so that it is there if the promising one is refused and time is short."""
-    first = _FIRST[accelerator]
-    found = sorted(rungs, key=lambda rung: (first.get(rung.precision, len(first)), BUILD_COST.get(
-        rung.backend, max(BUILD_COST.values()))))
-    possible = [rung for rung in found if not rung.unavailable]
-    safe = next((rung for rung in possible if rung.precision == SAFE), None)
-    if safe is not None and safe not in possible[:2]:
-        found.remove(safe)
-        found.insert(found.index(possible[0]) + 1, safe)
-    return found
 
 
 def _climbed(judgement: Judgement, summaries: tuple[CandidateSummary, ...], heats: Mapping[int, Heat],

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from enginewright_builder.evidence.look import HALF_BYTES, KINDS, OPERATIONS_PER_BYTE, Kind, Look
 from enginewright_builder.evidence.roofline import Product, Work
 from enginewright_builder.ort_session import ort
 from enginewright_builder.system import available_cpus
@@ -26,6 +27,10 @@ _KERNEL = "_kernel_time"
 _ERRORS_ONLY = 3
 # Loops whose trips the profiler shows one by one need no formula; these heavy operators have none here.
 _UNCOUNTED = frozenset({"DeformConv", "STFT", "DFT", "QAttention", "MoE"})
+_CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvInteger"})
+# They compute shapes, or name the same data otherwise.
+_VIEWS = frozenset({"Constant", "ConstantOfShape", "Expand", "Flatten", "Identity", "Range", "Reshape", "Shape",
+                    "Squeeze", "Unsqueeze"})
 
 
 def count_work(model: Path, sample: Tensors) -> Work:
@@ -42,6 +47,21 @@ def count_work(model: Path, sample: Tensors) -> Work:
                 uncounted=tuple(sorted({name for name, _ in one} & _UNCOUNTED)))
 
 
+def look(model: Path, sample: Tensors, batch: int) -> Look:
+    """What kinds of operators a GPU's time goes to at ``batch``, as :class:`Look` counts it, from a run at one sample
+    and one at two. Raises as :func:`count_work` does."""
+    ran = _executed(model, [_repeated(sample, size) for size in (1, 2)], every=True)
+    one, two = ran[:len(ran) // 2], ran[len(ran) // 2:]
+    if [name for name, _ in one] != [name for name, _ in two]:
+        raise ValueError("the model runs other operators at batch 2 than at batch 1: its work cannot be counted")
+    seconds, operators = dict.fromkeys(KINDS, 0.0), 0
+    for (name, first), (_, second) in zip(one, two, strict=True):
+        if name not in _VIEWS:
+            operators += 1
+            seconds[first.kind] += first.cost + (batch - 1) * max(0.0, second.cost - first.cost)
+    return Look.of(seconds, operators)
+
+
 class _Executed:
     """One operator as it ran: shapes of its inputs and first output, and how many elements of its inputs are
     constants."""
@@ -52,6 +72,23 @@ class _Executed:
         constant_bytes = int(event.get("parameter_size") or 0)
         self.constants = _elements_of(constant_bytes, event["input_type_shape"])
         self.flops = _FLOPS[operator](self.inputs, self.outputs, equation) if operator in _FLOPS else 0.0
+        self._convolves = operator in _CONVOLUTIONS
+
+    @property
+    def kind(self) -> Kind:
+        """Of :data:`KINDS`."""
+        if not self.flops:
+            return "rest"
+        if self._convolves:
+            return "depthwise" if self.inputs[1][1] == 1 and self.inputs[0][1] > 1 else "convolution"
+        return "product" if self.constants else "attention"
+
+    @property
+    def cost(self) -> float:
+        """Time of a GPU in bytes of its memory's traffic: of arithmetic or of memory, whichever is more. Of operators
+        that only move data, engines fuse most: the answer alone counts."""
+        moved = self.constants + self.activations if self.flops else float(math.prod(next(iter(self.outputs), ())))
+        return max(self.flops / OPERATIONS_PER_BYTE, HALF_BYTES * moved)
 
     @property
     def activations(self) -> float:
@@ -65,13 +102,13 @@ def _product(operator: str, one: _Executed, two: _Executed) -> Product:
                    activations_per_sample=two.activations - one.activations)
 
 
-def _executed(model: Path, batches: Sequence[Tensors]) -> list[tuple[str, _Executed]]:
-    """The heavy operators in the order in which they ran, batch after batch."""
+def _executed(model: Path, batches: Sequence[Tensors], *, every: bool = False) -> list[tuple[str, _Executed]]:
+    """The heavy operators in the order in which they ran, batch after batch; or ``every`` one."""
     equations, ran = _equations(model), []
     for event in _profile(model, batches):
         name, args = str(event["name"]).removesuffix(_KERNEL), event["args"]
         operator = args["op_name"]
-        if operator in _FLOPS or operator in _UNCOUNTED:
+        if every or operator in _FLOPS or operator in _UNCOUNTED:
             ran.append((operator, _Executed(operator, args, equations.get(name, ""))))
     return ran
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 from enginewright_builder.competition.attempt import WorstLayers
-from enginewright_builder.competition.ladder import Climb, Gate, climb, ordered
+from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.competition.refusals import NothingToServeError
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
@@ -321,8 +322,9 @@ def test_those_that_have_lost_make_room_for_the_next(
         perceptron: Path) -> None:
     engine = Small(perceptron, 2, ["fp16", "bf16", "fp32"])
     climbed = climb([engine], "auto", exported, source, on_gpu(context),
-                    gate(samples, times={"stub fp16": 1.0, "stub fp32": 9.0, "stub bf16": 0.5}))
-    assert (climbed.winner.name, engine.tries.count("bf16")) == ("stub bf16", 2)
+                    gate(samples, times={"stub fp16": 1.0, "stub bf16": 9.0, "stub fp32": 0.5}))
+    assert engine.tries == ["fp16", "bf16", "fp32", "fp32"]
+    assert climbed.winner.name == "stub fp32"
     assert engine.open == 0
 
 
@@ -442,14 +444,13 @@ def told(climbed: Climb) -> dict[str, tuple[str, str]]:
 
 
 class TestStages:
-    def test_the_best_two_are_tuned_and_each_bucket_gets_its_best(
+    def test_what_can_still_win_is_tuned_and_each_bucket_gets_its_best(
             self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
             perceptron: Path) -> None:
         clock = Clock()
         engine = Variant(perceptron, clock, ["fp32", "bf16", "fp16", "int8"], tuned=[FIRST],
                          answers={"stub int8": negated})
-        times = {"stub fp32": 8.0, "stub bf16": 5.0, "stub fp16": 4.0, "stub int8": 1.0, "stub fp16 @1": 2.0,
-                 "stub bf16 @1": 4.5}
+        times = {"stub fp32": 8.0, "stub bf16": 5.0, "stub fp16": 4.0, "stub int8": 1.0, "stub fp16 @1": 2.0}
         climbed = climb([engine], "auto", exported, source, context, gate(samples, times=times, clock=clock))
         assert climbed.shipped == {1: "stub fp16 @1", 4: "stub fp16"}
         assert [member.up_to for member in climbed.artifact.members] == [1, 4]
@@ -565,14 +566,16 @@ class TestBudget:
             perceptron: Path) -> None:
         clock = Clock()
         engine = Variant(perceptron, clock, ["fp32", "fp16", "int8", "fp8"])
-        times = {"stub fp32": 4.0, "stub fp8": 1.0}
+        times = {"stub fp32": 4.0}
         climbed = climb([engine], "auto", exported, source, context,
                         gate(samples, clock=clock, budget=Budget(44.0, clock), times=times))
         verdicts = {name: verdict for name, (verdict, _) in told(climbed).items()}
         # 10 s a build, 5 s for the race and a fifth of the budget for what follows.
-        assert verdicts == {"stub fp32": "Shipped", "stub fp16": "Slower", "stub int8": "Slower", "stub fp8": "Skipped"}
-        assert told(climbed)["stub fp8"][1] == ("the time budget: 14 s of 44 s are left, of which this rung and what "
-                                                "follows need about 24 s")
+        assert verdicts["stub fp32"] != "Skipped"
+        (skipped,) = (name for name, verdict in verdicts.items() if verdict == "Skipped")
+        why, _, promise = told(climbed)[skipped][1].partition("; ")
+        assert why == ("the time budget: 14 s of 44 s are left, of which this rung and what follows need about 24 s")
+        assert re.fullmatch(r"could bring up to 1\.\d\d× at batch [14], would take about 10 s", promise)
         assert clock() <= 44.0
 
     def test_a_precision_that_takes_long_keeps_no_quick_one_from_being_tuned(
@@ -610,35 +613,6 @@ class TestBudget:
                    worst_layers=lambda artifact, model, batches: ("layer",)))
         assert engine.kept == [(), ()]
         assert clock() <= 105.0
-
-    def test_safe_and_promising_rungs_come_before_the_others_and_quick_engines_before_slow_ones(
-            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
-            perceptron: Path) -> None:
-        engines = [Variant(perceptron, Clock(), ["fp32", "tf32", "fp16", "fp8"], name="tensorrt"),
-                   Variant(perceptron, Clock(), ["fp32", "int8"], name="onnxruntime")]
-        climbed = climb(engines, "auto", exported, source, context, gate(samples))
-        assert [one.name for one in climbed.candidates] == [
-            "onnxruntime fp32", "tensorrt fp32", "tensorrt fp16", "onnxruntime int8", "tensorrt tf32", "tensorrt fp8"]
-
-    @pytest.mark.parametrize(("accelerator", "rungs", "order"), [
-        ("cpu", ["tensorrt fp32", "tensorrt fp16", "onnxruntime fp32", "onnxruntime int8"],
-         ["onnxruntime fp32", "tensorrt fp32", "tensorrt fp16", "onnxruntime int8"]),
-        ("gpu", ["tensorrt fp32", "tensorrt tf32", "tensorrt fp16", "tensorrt fp8"],
-         ["tensorrt fp16", "tensorrt fp32", "tensorrt tf32", "tensorrt fp8"]),
-        ("gpu", ["torch fp32", "torch fp16", "tensorrt fp32", "tensorrt fp16", "onnxruntime fp32", "onnxruntime fp16"],
-         ["onnxruntime fp16", "onnxruntime fp32", "tensorrt fp16", "torch fp16", "tensorrt fp32", "torch fp32"]),
-        ("gpu", ["tensorrt fp32", "-onnxruntime fp32", "-onnxruntime fp16", "tensorrt fp16", "torch fp16"],
-         ["-onnxruntime fp16", "tensorrt fp16", "tensorrt fp32", "torch fp16", "-onnxruntime fp32"]),
-        ("gpu", ["tensorrt int8", "tensorrt fp32"], ["tensorrt fp32", "tensorrt int8"]),
-        ("gpu", ["tensorrt fp16", "tensorrt int8"], ["tensorrt fp16", "tensorrt int8"]),
-    ], ids=["cpu", "one engine", "several", "unavailable", "no fp16", "no fp32"])
-    def test_the_promising_comes_first_and_the_safe_one_at_once_after_it(
-            self, accelerator: str, rungs: list[str], order: list[str]) -> None:
-        """A leading minus: not possible here."""
-        parsed = {name: Rung(backend=name.lstrip("-").split()[0], precision=name.split()[1],
-                             unavailable="not here" if name.startswith("-") else "") for name in rungs}
-        assert [name for one in ordered(list(parsed.values()), accelerator)
-                for name, rung in parsed.items() if rung is one] == order
 
     @pytest.mark.parametrize(("refused", "shipped"), [(False, "tensorrt fp16"), (True, "tensorrt fp32")])
     def test_on_a_gpu_with_little_time_the_promising_is_built_and_the_safe_one_where_that_is_refused(
@@ -688,7 +662,7 @@ class TestBudget:
         assert (error.reason, error.field, error.value) == ("BudgetTooSmall", "spec.engine.buildBudgetSeconds", "30")
         assert "the source model" in error.message
         assert source.name in error.message
-        assert error.remedy.startswith("write 80 or more; or write spec.engine.fallback: source")
+        assert error.remedy.startswith("write 60 or more; or write spec.engine.fallback: source")
         assert [one.verdict for one in error.candidates] == ["Skipped"]
 
     def test_what_was_refused_does_not_hide_that_the_rest_was_not_tried(

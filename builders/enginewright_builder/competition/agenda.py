@@ -1,0 +1,129 @@
+"""What is left to try in a build, and which of it comes next. Pure: :mod:`ascent` asks it again after each trial.
+
+Trials are all rungs that were asked for, the engines tuned from those that pass, and refused ones with their worst
+layers kept precise. :mod:`promise` says what each could gain. What holds whatever it says:
+
+* As long as nothing passes, the cheapest rung in full precision follows the first trial, and comes first on a CPU,
+  where it takes seconds: so there is something to ship.
+* A rung that was asked for and promises nothing is tried at last, as long as there is time; a tuned or mended one is
+  not, and neither is one that nobody asked for, once something passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from enginewright_builder.competition.cost import Costs
+from enginewright_builder.competition.experience import Experience
+from enginewright_builder.competition.promise import Known, Outlook, Promise, Trial
+from enginewright_builder.engines.base import Rung
+
+# What passes wherever anything does, and is what the source is.
+SAFE = "fp32"
+# Engines whose builds take seconds before those that take a minute.
+BUILD_COST = {"onnxruntime": 0, "tensorrt": 1, "torch": 2}
+# Tuned engines that could bring less are no trial, and are not named: 1 %.
+WORTH_NAMING = 1.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A rung to try. ``wanted`` is False for one that is only to be offered, ``kept`` as in the candidate that it is
+    tuned from. ``mends`` names a refused candidate, whose worst layers are still to be found. ``of`` names the
+    candidate for every batch that it is tuned from."""
+
+    rung: Rung
+    wanted: bool = True
+    kept: tuple[str, ...] = ()
+    mends: str = ""
+    of: str = ""
+
+    @property
+    def name(self) -> str:
+        """As its candidate is named; of one that mends, before anybody knows how many layers that takes."""
+        layers = f"{len(self.kept)} layer{'s' if len(self.kept) > 1 else ''}" if self.kept else ""
+        layers = "the worst layers" if self.mends else layers
+        return self.rung.name + (f" (kept {layers} in higher precision)" if layers else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stand:
+    """How far a build is. ``tried`` are the names of all trials so far, ``refused`` of those that the gate refused and
+    that could be mended. ``seconds`` are left for trials, ``left`` with what is kept for what follows them."""
+
+    known: Known
+    seconds: float
+    left: float = float("inf")
+    tried: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+
+@dataclass
+class Agenda:
+    """``plans`` are the rungs that were asked for; ``tuned`` are the plans tuned from a candidate, by its name."""
+
+    plans: Sequence[Plan]
+    experience: Experience
+    costs: Costs
+    tuned: dict[str, list[Plan]] = field(default_factory=dict)
+
+    def next(self, stand: Stand) -> Plan | None:
+        """The next trial; None where nothing that is left fits into the time or is worth it."""
+        plans = self._open(stand)
+        if stand.left <= 0:
+            return None
+        if safe := self._safe(stand, plans):
+            return safe
+        outlook = self._outlook(plans, stand)
+        if chosen := outlook.choose(stand.seconds):
+            return plans[chosen[0].name]
+        worth = {one.trial.name: one.gain / max(one.trial.seconds, 1.0) for one in outlook.promises()
+                 if not (plans[one.trial.name].of or plans[one.trial.name].mends)
+                 and (one.trial.seconds <= stand.seconds or not stand.tried)}
+        if worth:  # the first is begun as long as there is any time
+            return plans[max(worth, key=lambda name: worth[name])]
+        return next((plan for plan in plans.values() if not plan.wanted
+                     and self._trial(plan, stand).seconds <= stand.seconds), None)
+
+    def left(self, stand: Stand) -> list[tuple[Plan, Promise]]:
+        """What was not tried, with what it could bring: all that was asked for, and tuned ones that could be worth
+        it."""
+        plans = self._open(stand)
+        trials = [self._trial(plan, stand) for plan in plans.values()]
+        promises = Outlook(trials, stand.known, self.experience).promises()
+        return [(plan, promise) for plan, promise in zip(plans.values(), promises, strict=True)
+                if not (plan.of or plan.mends) or (promise.factor >= WORTH_NAMING and not promise.trial.needs)]
+
+    def _outlook(self, plans: Mapping[str, Plan], stand: Stand) -> Outlook:
+        """On those that were asked for."""
+        return Outlook([self._trial(plan, stand) for plan in plans.values() if plan.wanted], stand.known,
+                       self.experience)
+
+    def _open(self, stand: Stand) -> dict[str, Plan]:
+        """By name: what may be tried now, and what may be once what it is tuned from passes."""
+        found = [plan for plan in self.plans if not plan.rung.unavailable and (plan.wanted or not stand.known.passing)]
+        for name, plans in self.tuned.items():
+            if name in stand.known.passing or name not in stand.tried:
+                found += plans
+        found += [Plan(rung=plan.rung, mends=plan.name) for plan in self.plans if plan.name in stand.refused]
+        return {plan.name: plan for plan in found if plan.name not in stand.tried}
+
+    def _safe(self, stand: Stand, plans: Mapping[str, Plan]) -> Plan | None:
+        """The cheapest in full precision, while nothing passes: second at the latest."""
+        if stand.known.passing or (not stand.tried and self.experience.accelerator != "cpu"):
+            return None
+        safe = [plan for plan in plans.values() if plan.wanted and plan.rung.precision == SAFE and not plan.of]
+        if any(plan.wanted and plan.rung.precision == SAFE and plan.name in stand.tried for plan in self.plans):
+            return None
+        last = max(BUILD_COST.values())
+        return min(safe, key=lambda plan: BUILD_COST.get(plan.rung.backend, last), default=None)
+
+    def _trial(self, plan: Plan, stand: Stand) -> Trial:
+        batches = stand.known.batches
+        waits = bool(plan.of) and plan.of not in stand.known.passing
+        return Trial(name=plan.name, whole=plan.of or f"{plan.rung.backend} {plan.rung.precision}",
+                     covers=frozenset(batch for batch in batches if plan.rung.covers(batch)),
+                     seconds=self.costs.expected(plan.rung, plan.kept, new_graph=bool(plan.mends)),
+                     tuned=tuple(one.best for one in plan.rung.ranges), mends=plan.mends,
+                     needs=plan.of if waits else "")

@@ -1,0 +1,86 @@
+"""How long the next build of a rung takes, in seconds: as the benchmarks tell, corrected by earlier builds and by what
+this one has taken so far. Pure.
+
+What is corrected is the ratio of what a build took to what it was expected to take, as most of it is of the machine and
+of the model, and so is shared by an engine's rungs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from enginewright_builder.competition.experience import Experience
+from enginewright_builder.engines.base import Rung
+from enginewright_builder.evidence.look import Look
+
+# No pace is believed that is further off than this, from whatever it was learnt.
+SLOWEST, FASTEST = 8.0, 1 / 30
+# An engine's rung of another kind tells this much of the logarithm of the pace.
+_SHARED = 0.7
+
+
+def kind(rung: Rung) -> str:
+    """What pace is learnt by: ``tensorrt fp16``, ``tensorrt fp16 @one`` or ``tensorrt fp16 @all``."""
+    size = ("", " @one")[len(rung.ranges)] if len(rung.ranges) < 2 else " @all"
+    return f"{rung.backend} {rung.precision}{size}"
+
+
+@dataclass
+class Costs:
+    """``earlier`` are paces by kind from the store, ``graph_left`` the seconds after which a graph that is being
+    written beside the builds is there, None where none is."""
+
+    experience: Experience
+    look: Look | None = None
+    earlier: Mapping[str, float] = field(default_factory=dict)
+    graph_left: Callable[[str, str], float | None] = lambda backend, precision: None
+
+    def __post_init__(self) -> None:
+        self.paces: dict[str, float] = {}
+        self._graphs: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._writing: dict[tuple[str, str], float] = {}
+
+    def record(self, rung: Rung, kept: tuple[str, ...], seconds: float, graph_seconds: float, *, built: bool) -> None:
+        """What a trial took, of which ``graph_seconds`` for its graph. One that failed tells at most that it takes
+        long."""
+        usual = self._build(rung)
+        pace = _bounded(max(seconds - graph_seconds, 0.1) / usual)
+        if built or pace > 1:
+            self.paces[kind(rung)] = max(pace, self.paces.get(kind(rung), 0.0))
+        if built:
+            of = rung.backend, rung.precision
+            self._graphs.add((*of, kept))
+            self._writing[of] = max(graph_seconds, self._writing.get(of, 0.0))
+
+    def expected(self, rung: Rung, kept: tuple[str, ...] = (), *, new_graph: bool = False) -> float:
+        """``new_graph``: with other layers kept precise than any graph has that is there."""
+        pace = self._pace(kind(rung), rung.backend)
+        return self._graph(rung, kept, new_graph=new_graph) + self._build(rung) * pace
+
+    def _graph(self, rung: Rung, kept: tuple[str, ...], *, new_graph: bool) -> float:
+        whole = self.experience.graph_seconds(rung.backend, rung.precision, self.look)
+        if new_graph:  # one that came from the store, or was written beside the builds, took no time of its own
+            return max(whole, self._writing.get((rung.backend, rung.precision), 0.0))
+        if (rung.backend, rung.precision, kept) in self._graphs:
+            return 0.0
+        left = self.graph_left(rung.backend, rung.precision)
+        return whole if left is None else left
+
+    def _build(self, rung: Rung) -> float:
+        return self.experience.build_seconds(rung.backend, rung.precision, self.look, ranges=len(rung.ranges))
+
+    def _pace(self, wanted: str, backend: str) -> float:
+        """Of this kind in this build; else as the engine's others in this build, which also tell of the machine; else
+        as in earlier builds."""
+        if wanted in self.paces:
+            return self.paces[wanted]
+        earlier = _bounded(self.earlier.get(wanted, 1.0))
+        now = [math.log(pace / _bounded(self.earlier.get(name, 1.0))) for name, pace in self.paces.items()
+               if name.startswith(f"{backend} ")]
+        return _bounded(earlier * math.exp(_SHARED * sum(now) / len(now))) if now else earlier
+
+
+def _bounded(pace: float) -> float:
+    return min(SLOWEST, max(FASTEST, pace)) if math.isfinite(pace) else 1.0

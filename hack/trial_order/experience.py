@@ -1,0 +1,108 @@
+"""The table that trials are ordered by, made from the benchmarks: ``python -m trial_order experience``.
+
+What the benchmarks measured stands in their files; what they did not is assumed below, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "docs" / "benchmarks"
+TABLE = ROOT / "builders" / "enginewright_builder" / "competition" / "experience.json"
+LOOKS = "looks.json"
+# The newest first: a candidate that a newer file has is not read from an older one.
+FILES = ("h200.json", "h200-int8.json", "h200-fp8.json")
+ANCHOR, SOURCE = "tensorrt fp16", "eager-fp32"
+BATCHES = (1, 8, 32)
+# What people run without Enginewright is no candidate.
+_BASELINES = ("eager-fp32", "eager-fp16", "compile-fp16-graphs")
+
+# Seconds by what was built: H200 cold builds, docs/benchmarks/README.md ("built in 73, 15, 12, 21 and 82 s", "To write
+# INT8 into BERT's graph takes 81 s, into ViT's 91, DeepLabV3's 63 and ConvNeXt's 50") and h200.json's "builds".
+SECONDS: dict[str, dict[str, float]] = {
+    "tensorrt one": {"resnet50": 73, "vit-b16": 15, "convnext-tiny": 12, "minilm": 21, "efficientnet-b0": 82},
+    "graph int8": {"bert-base": 81, "vit-b16": 91, "deeplabv3-resnet50": 63, "convnext-tiny": 50},
+    "graph fp16": {"bert-base": 12.7, "resnet50": 7.6},
+    "tensorrt wide": {"bert-base": 40.1, "resnet50": 43.2},
+    # ADR 0006: 80 s each; README: "95 to 150 of their 300 to 450 s" of BERT, DeepLabV3 and Swin, more than one package.
+    "torch wide": {"vit-b16": 80, "bert-base": 80},
+    "torch one": {"vit-b16": 18, "bert-base": 17},
+}
+
+ASSUMED: dict[str, dict[str, Any]] = {
+    "tensorrt bf16": {"like": "tensorrt fp16", "log": [0.02, 0.02, 0.02], "sd": 0.03, "passes": 0.9,
+                      "why": "the tensor cores' rate of FP16, and fewer fused kernels"},
+    "tensorrt tf32": {"like": "tensorrt fp16", "log": [0.35, 0.6, 0.8], "sd": 0.15, "passes": 0.97,
+                      "why": "half the rate of FP16 and twice the bytes"},
+    "tensorrt fp32": {"like": "tensorrt fp16", "log": [0.6, 1.1, 1.6], "sd": 0.2, "passes": 0.97,
+                      "why": "no tensor cores; PyTorch's eager FP32 takes 1.0 to 6.1 times its FP16"},
+    "torch bf16": {"like": "torch fp16", "log": [0.0, 0.0, 0.0], "sd": 0.02, "passes": 0.9,
+                   "why": "the tensor cores' rate of FP16, and the same kernels"},
+    "torch tf32": {"like": "torch fp16", "log": [0.35, 0.6, 0.8], "sd": 0.15, "passes": 0.97,
+                   "why": "half the rate of FP16 and twice the bytes"},
+    "torch fp32": {"like": "torch fp16", "log": [0.6, 1.1, 1.6], "sd": 0.2, "passes": 0.97, "why": "no tensor cores"},
+    "onnxruntime tf32": {"like": "onnxruntime fp16", "log": [0.0, 0.2, 0.4], "sd": 0.2, "passes": 0.97,
+                         "why": "launches bound its small batches, whatever the precision"},
+    "onnxruntime fp32": {"like": "onnxruntime fp16", "log": [0.0, 0.4, 0.9], "sd": 0.2, "passes": 0.97,
+                         "why": "launches bound its small batches, whatever the precision"},
+    "onnxruntime fp16-tensorrt": {"like": "tensorrt fp16", "log": [0.1, 0.1, 0.05], "sd": 0.05, "passes": 0.9,
+                                  "why": "TensorRT's engine within another session, without CUDA graphs of its own"},
+}
+"""What the benchmarks do not hold. ``log`` is of the time over that of ``like``, at the table's batches."""
+
+ASSUMED_SECONDS = {
+    "tensorrt all": [60, "profiles for three batches; never timed by itself"],
+    "graph fp8": [60, "as INT8's, whose histograms it does not need"],
+    "graph bf16": [10, "as FP16's"],
+    "onnxruntime wide": [10, "a session, and an export in FP16"],
+    "onnxruntime fp16-tensorrt": [45, "TensorRT builds within it"],
+    "cpu onnxruntime": [5, "a session, or a pass over the weights"],
+    "cpu onnxruntime int8-static": [20, "calibration"],
+    "cpu torch": [60, "ADR 0006: FP32 on two cores"],
+}
+
+CPU: dict[str, dict[str, Any]] = {
+    "onnxruntime int8-dynamic": {"like": "onnxruntime fp32", "log": [-0.5, -0.5, -0.5], "sd": 0.5, "passes": 0.6,
+                                 "why": "MiniLM took 29.8 ms for 66.7; convolutions gain nothing"},
+    "onnxruntime int8-static": {"like": "onnxruntime fp32", "log": [-0.5, -0.5, -0.5], "sd": 0.4, "passes": 0.6,
+                                "why": "products and convolutions alike, with scales that are found ahead"},
+    "torch fp32": {"like": "onnxruntime fp32", "log": [0.05, 0.05, 0.05], "sd": 0.2, "passes": 0.97,
+                   "why": "the same products, in other libraries"},
+}
+
+
+def table(looks: dict[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """``{"batches", "anchor", "models": {name: {"look", "log", "passes", "seconds"}}, "assumed", …}``: ``log`` is of a
+    candidate's time over the anchor's of the same file, at each batch; None where it was not measured."""
+    models: dict[str, Any] = {name: {"look": look, "log": {}, "passes": {}, "seconds": {
+        what: seconds[name] for what, seconds in SECONDS.items() if name in seconds}} for name, look in looks.items()}
+    for name in FILES:
+        for cell in files[name]["cells"]:
+            _read(cell, models[cell["model"]], name == FILES[0])
+    return {"made_from": [*FILES, LOOKS], "batches": list(BATCHES), "anchor": ANCHOR, "source": SOURCE,
+            "models": models, "assumed": {"gpu": ASSUMED, "cpu": CPU}, "assumed_seconds": ASSUMED_SECONDS}
+
+
+def _read(cell: dict[str, Any], model: dict[str, Any], newest: bool) -> None:
+    anchor, place = cell["candidates"][ANCHOR]["ms"], BATCHES.index(cell["batch"])
+    for name, one in cell["candidates"].items():
+        known = model["log"].get(name)
+        if name == ANCHOR or (name in _BASELINES and name != SOURCE) or (known and known[place] is not None):
+            continue
+        if not newest and not name.startswith("tensorrt "):
+            continue  # PyTorch's packages of older files had another layout
+        model["log"].setdefault(name, [None] * len(BATCHES))[place] = round(math.log(one["ms"] / anchor), 4)
+        if name != SOURCE:
+            model["passes"][name] = bool(one["passes"])
+    model["passes"].setdefault(ANCHOR, bool(cell["candidates"][ANCHOR]["passes"]))
+
+
+def made() -> str:
+    """The table's text, from the files as they are."""
+    looks = json.loads((BENCHMARKS / LOOKS).read_text(encoding="utf-8"))
+    files = {name: json.loads((BENCHMARKS / name).read_text(encoding="utf-8")) for name in FILES}
+    return json.dumps(table(looks, files), indent=1) + "\n"

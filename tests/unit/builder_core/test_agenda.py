@@ -1,0 +1,158 @@
+"""Which trial comes next, as data: no engine is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from enginewright_builder.competition.agenda import Agenda, Plan, Stand
+from enginewright_builder.competition.buckets import bucket_ranges
+from enginewright_builder.competition.cost import Costs
+from enginewright_builder.competition.experience import experience
+from enginewright_builder.competition.promise import Known
+from enginewright_builder.engines.base import Rung
+from enginewright_builder.evidence.look import Look
+
+BATCHES = (1, 8, 32)
+CONVOLUTIONS = Look(convolution=0.65, rest=0.35, operators=120)
+TEXT = Look(product=0.26, attention=0.1, rest=0.64, operators=400)
+EVERYTHING = ("tensorrt fp32", "tensorrt tf32", "tensorrt bf16", "tensorrt fp16", "tensorrt fp8", "tensorrt int8",
+              "torch fp32", "torch tf32", "torch bf16", "torch fp16", "onnxruntime fp32", "onnxruntime fp16")
+
+
+def agenda(names: tuple[str, ...] = EVERYTHING, accelerator: str = "gpu", look: Look | None = TEXT) -> Agenda:
+    """A leading minus: not possible here."""
+    plans = [Plan(rung=Rung(backend=name.lstrip("-").split()[0], precision=name.split()[1],
+                            unavailable="not here" if name.startswith("-") else "")) for name in names]
+    told = experience(accelerator)
+    ranges = bucket_ranges(BATCHES)
+    tuned = {plan.name: [Plan(rung=replace(plan.rung, ranges=each), of=plan.name)
+                         for each in ((ranges[0],), ranges)]
+             for plan in plans if plan.rung.backend == "tensorrt" and not plan.rung.unavailable}
+    return Agenda(plans, told, Costs(told, look), tuned)
+
+
+def stand(times: Mapping[str, tuple[float, ...]] | None = None, *, seconds: float = 240.0,
+          refused: tuple[str, ...] = (), tried: tuple[str, ...] = (), look: Look | None = TEXT) -> Stand:
+    """``times`` at each batch of what was built so far, all of which passes but the ``refused``."""
+    told = {name: dict(zip(BATCHES, each, strict=True)) for name, each in (times or {}).items()}
+    known = Known(batches=BATCHES, look=look, times=told, passing=frozenset({*told} - {*refused}))
+    return Stand(known=known, seconds=seconds, left=seconds + 60, tried=frozenset({*told, *tried}),
+                 refused=frozenset(refused))
+
+
+def following(agenda: Agenda, at: Stand) -> str:
+    plan = agenda.next(at)
+    return plan.name if plan else ""
+
+
+@pytest.mark.parametrize(("names", "accelerator", "first"), [
+    (EVERYTHING, "gpu", "tensorrt fp16"),
+    (("torch fp32", "torch fp16", "onnxruntime fp16"), "gpu", "torch fp16"),
+    (("-tensorrt fp16", "onnxruntime fp16", "onnxruntime fp32"), "gpu", "onnxruntime fp16"),
+    (("onnxruntime int8-dynamic", "torch fp32", "onnxruntime fp32"), "cpu", "onnxruntime fp32"),
+], ids=["all", "no TensorRT", "ONNX Runtime alone", "cpu"])
+def test_the_most_promising_is_first_and_on_a_cpu_the_safe_one(names: tuple[str, ...], accelerator: str,
+                                                               first: str) -> None:
+    assert following(agenda(names, accelerator), stand()) == first
+
+
+def test_the_cheapest_safe_rung_follows_where_the_first_is_refused_however_little_time_is_left() -> None:
+    at = stand({"tensorrt fp16": (1.0, 2.0, 4.0)}, refused=("tensorrt fp16",), seconds=-30.0)
+    assert following(agenda(), at) == "onnxruntime fp32"
+
+
+def test_the_first_is_begun_as_long_as_there_is_time_at_all_and_no_other_is() -> None:
+    assert following(agenda(), stand(seconds=-50.0)) == "onnxruntime fp16"
+    assert following(agenda(), stand(seconds=-60.0)) == ""
+    assert following(agenda(), stand({"tensorrt fp16": (1.0, 2.0, 4.0)}, seconds=3.0)) == ""
+
+
+def test_a_model_of_convolutions_tries_int8_where_a_text_model_tunes_fp16() -> None:
+    times = {"tensorrt fp16": (0.5, 0.6, 1.1)}
+    assert following(agenda(look=CONVOLUTIONS), stand(times, look=CONVOLUTIONS, seconds=170)) == "tensorrt int8"
+    assert following(agenda(), stand(times, seconds=90)).startswith("tensorrt fp16 @")
+
+
+def test_tensorrts_engines_for_single_batches_come_before_pytorchs_package() -> None:
+    assert following(agenda(), stand({"tensorrt fp16": (0.5, 0.6, 1.1)}, seconds=300)) == "tensorrt fp16 @1"
+    # Here tuning gained nothing, so that another engine is worth more than other batches.
+    gained = {"tensorrt fp16": (0.5, 0.6, 1.1), "tensorrt fp16 @1": (0.5, 9.0, 9.0)}
+    assert following(agenda(), stand(gained, seconds=300)) == "torch fp16"
+
+
+def test_what_tuning_gained_in_this_build_counts_more_than_what_it_gained_in_others() -> None:
+    ahead = {"tensorrt fp16": (1.0, 2.0, 4.0), "tensorrt bf16": (1.0, 2.0, 4.0)}
+    before = {plan.name: promise for plan, promise in agenda().left(stand(ahead))}
+    after = {plan.name: promise for plan, promise in agenda().left(stand(
+        {**ahead, "tensorrt fp16 @1": (1.0, 9.0, 9.0)}))}
+    assert before["tensorrt bf16 @1"].factor > 1.15
+    assert after["tensorrt bf16 @1"].factor < 1.08
+
+
+def test_a_refused_one_is_mended_where_it_would_be_much_faster_and_not_where_it_would_lose() -> None:
+    names = ("tensorrt fp16", "tensorrt int8", "tensorrt fp32")
+    fast = stand({"tensorrt fp16": (1.0, 2.0, 4.0), "tensorrt int8": (0.5, 1.0, 2.0)}, refused=("tensorrt int8",),
+                 tried=("tensorrt fp32", "tensorrt fp16 @1", "tensorrt fp16 @1+8+32"))
+    assert following(agenda(names), fast) == "tensorrt int8 (kept the worst layers in higher precision)"
+    slow = stand({"tensorrt fp16": (1.0, 2.0, 4.0), "tensorrt int8": (1.0, 2.0, 4.0)}, refused=("tensorrt int8",),
+                 tried=("tensorrt fp32", "tensorrt fp16 @1", "tensorrt fp16 @1+8+32"))
+    assert following(agenda(names), slow) == ""
+
+
+def test_an_engine_tuned_from_a_refused_one_is_never_tried() -> None:
+    one = agenda(("tensorrt int8",))
+    at = stand({"tensorrt int8": (0.5, 1.0, 2.0)}, refused=("tensorrt int8",), tried=(
+        "tensorrt int8 (kept the worst layers in higher precision)",))
+    assert following(one, replace(at, refused=frozenset())) == ""
+
+
+def test_what_was_not_reached_is_named_with_what_it_could_have_brought() -> None:
+    left = {plan.name: str(promise) for plan, promise in agenda().left(stand(
+        {"tensorrt fp16": (0.8, 1.0, 2.0)}, seconds=5.0))}
+    assert {"tensorrt int8", "torch fp16", "tensorrt fp16 @1"} <= set(left)
+    assert left["tensorrt int8"].startswith("could bring up to 1.")
+    assert "at batch" in left["tensorrt int8"]
+    assert "would take about" in left["tensorrt int8"]
+    assert left["tensorrt fp32"].startswith("could bring next to nothing")
+    assert not any(name.startswith("tensorrt int8 @") for name in left)  # nobody knows whether int8 passes
+
+
+class TestCosts:
+    RUNG = Rung(backend="tensorrt", precision="fp16")
+
+    def test_what_this_build_took_corrects_what_is_expected_of_the_same_engine(self) -> None:
+        costs = Costs(experience("gpu"), TEXT)
+        other = Rung(backend="tensorrt", precision="bf16")
+        before = costs.expected(other)
+        costs.record(self.RUNG, (), 120.0, 10.0, built=True)
+        assert costs.expected(self.RUNG) == pytest.approx(110.0)
+        assert costs.expected(other) > 1.5 * before
+
+    def test_a_graph_is_paid_for_once(self) -> None:
+        costs = Costs(experience("gpu"), TEXT)
+        int8 = Rung(backend="tensorrt", precision="int8")
+        costs.record(int8, (), 150.0, 90.0, built=True)
+        assert costs.expected(int8) == pytest.approx(60.0)
+        assert costs.expected(int8, new_graph=True) == pytest.approx(150.0, rel=0.1)
+
+    def test_a_graph_that_is_written_beside_the_builds_costs_what_is_left_of_it(self) -> None:
+        int8 = Rung(backend="tensorrt", precision="int8")
+        whole = Costs(experience("gpu"), TEXT).expected(int8)
+        beside = Costs(experience("gpu"), TEXT, graph_left=lambda backend, precision: 5.0).expected(int8)
+        assert 40 < whole - beside < 90
+
+    def test_earlier_builds_are_believed_within_bounds(self) -> None:
+        usual = Costs(experience("gpu"), TEXT).expected(self.RUNG)
+        warm = Costs(experience("gpu"), TEXT, {"tensorrt fp16": 0.1}).expected(self.RUNG)
+        absurd = Costs(experience("gpu"), TEXT, {"tensorrt fp16": 1e9}).expected(self.RUNG)
+        assert warm < 0.5 * usual
+        assert absurd < 9 * usual
+
+    def test_one_that_failed_at_once_does_not_make_its_engine_quick(self) -> None:
+        costs = Costs(experience("gpu"), TEXT)
+        before = costs.expected(self.RUNG)
+        costs.record(self.RUNG, (), 0.5, 0.0, built=False)
+        assert costs.expected(self.RUNG) == before
