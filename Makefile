@@ -184,10 +184,10 @@ bench-gpu: ## On a machine with a GPU, inputs carried in by hack/bench/carry.sh:
 	  --output build/bench/product-$(or $(subst $(comma),-,$(MODELS)),all).json
 
 .PHONY: bench-ways
-bench-ways: ## On such a machine: Triton's backends and transports side by side, into build/bench/ways.json (MODELS=a,b)
+bench-ways: ## On such a machine: Triton's backends and transports side by side, into build/bench/ways.json (MODELS=a,b WAYS=a,b BACKENDS=DIR)
 	mkdir -p build/bench
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.ways --inputs $(INPUTS)/models $(if $(MODELS),--models "$(MODELS)") \
-	  --output build/bench/ways.json
+	  $(if $(WAYS),--ways "$(WAYS)") $(if $(BACKENDS),--backends "$(BACKENDS)") --output build/bench/ways.json
 
 .PHONY: test-gpu
 test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU

@@ -2,9 +2,10 @@
 there. ``python -m bench.ways`` writes one JSON file; docs/benchmarks/README.md explains it.
 
 Backends: TensorRT's FP16 engine in Triton's Python backend (what an image without NVIDIA's backends has) and in
-NVIDIA's own TensorRT backend (where this tritonserver has it), and the same model as people serve it without
-Enginewright, eager PyTorch and torch.compile in the Python backend. Transports: tensors inside gRPC messages, in system
-shared memory, and in CUDA shared memory; the last two need a client on the server's node.
+NVIDIA's own TensorRT backend (where this tritonserver has it, or ``--backends`` names a folder with it), and the same
+model as people serve it without Enginewright, eager PyTorch and torch.compile in the Python backend. Transports:
+tensors inside gRPC messages, in system shared memory, and in CUDA shared memory; the last two need a client on the
+server's node.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import contextlib
 import dataclasses
 import json
 import logging
+import os
 import shlex
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from enginewright_builder.engines.session_runner import GRAPH_BATCHES, PROFILES
 from enginewright_builder.engines.trt_profiles import fixed_sizes
 from enginewright_builder.load import run_on_time
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.triton.install import BACKENDS_VARIABLE
 from enginewright_builder.triton.model_config import model_config, to_text
 from enginewright_builder.triton.repository import CONFIG_FILE, served_model, write_model
 from enginewright_builder.triton.server import TritonServer
@@ -46,42 +49,49 @@ BATCHES = (1, 32)
 SECONDS, WARMUP_SECONDS = 3.0, 1.5
 # Of cosine between what a way answers and what the source model answers: a server that sends nonsense is fast.
 LEAST_COSINE = 0.98
+BACKENDS = ("python", "tensorrt")
 BASELINES = ("eager-fp32", "eager-fp16", "compile-fp16")
+WAYS = (*BACKENDS, *BASELINES)
 READY_SECONDS = 300.0
 
 
 def main() -> int:
     given = _parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    command = shlex.join(["make", "bench-ways", f"MODELS={given.models}"])
+    if given.backends:
+        os.environ[BACKENDS_VARIABLE] = str(given.backends)
+    named = {"MODELS": given.models, "WAYS": given.ways, "BACKENDS": "DIR" if given.backends else ""}
+    command = shlex.join(["make", "bench-ways", *(f"{key}={value}" for key, value in named.items() if value)])
     result: dict[str, Any] = {"hardware": hardware(), "versions": versions(), "command": command, "rows": [],
                               "failed": []}
     for entry in entries(given.models):
         with tempfile.TemporaryDirectory(prefix=f"ways-{entry.name}-") as scratch:
-            for row in _rows(entry, given.inputs, Path(scratch), result["hardware"]["gpu"]):
+            for row in _rows(entry, given.inputs, Path(scratch), result["hardware"]["gpu"], given.ways.split(",")):
                 log.info("%s", row)
                 result["failed" if "error" in row else "rows"].append(row)
                 given.output.write_text(json.dumps(result, indent=1) + "\n")
     return 0
 
 
-def _rows(entry: Entry, inputs: Path, scratch: Path, gpu: str) -> Iterator[dict[str, Any]]:
+def _rows(entry: Entry, inputs: Path, scratch: Path, gpu: str, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
     device = DeviceRequest(accelerator="gpu", products=(gpu.replace(" ", "-"),), gpu_count=1)
     subject = run.prepare(dataclasses.replace(entry, samples=64), inputs, scratch / "source", "cuda")
     for batch in BATCHES:
-        programs = {name: saved(subject, name, batch, scratch / f"{name}-{batch}.pt2") for name in BASELINES}
+        programs = {name: saved(subject, name, batch, scratch / f"{name}-{batch}.pt2") for name in BASELINES
+                    if name in wanted}
         request = subject.evaluation.request(batch)
         expected = subject.source.run(request)
         artifact, runner = _engine(subject, batch, scratch, device)
         bare = {"device_ms": median_ms(runner.bind(request)), "host_ms": median_ms(lambda: runner(request))}  # noqa: B023
         runner.close()
         ways: dict[str, Callable[[Path], None]] = {
-            backend: _engine_way(artifact, backend, batch, request) for backend in ("python", "tensorrt")
+            backend: _engine_way(artifact, backend, batch, request) for backend in BACKENDS if backend in wanted
         } | {name: baseline_way(artifact, path, name, batch) for name, path in programs.items()}
         for way, write in ways.items():
             about = {"model": entry.name, "batch": batch, "way": way, **bare}
             try:
-                yield from ({**about, **row} for row in _measured(write, scratch / "served", request, expected))
+                for row in _measured(write, scratch / "served", request, expected):
+                    yield {**about, **row, "over_bare": round(row["p50_ms"] / bare["host_ms"], 3)}
             except Exception as error:
                 yield {**about, "error": f"{type(error).__name__}: {error}"[-1500:]}
 
@@ -193,6 +203,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--inputs", type=Path, default=Path("/tmp/bench-inputs/models"),  # noqa: S108 - unpack.sh's
                         help="folder of model weights that were carried in")
     parser.add_argument("--models", default="resnet50,minilm", help="names separated by commas")
+    parser.add_argument("--backends", type=Path,
+                        help="folder of further Triton backends, such as one with tensorrt/libtriton_tensorrt.so")
+    parser.add_argument("--ways", default=",".join(WAYS), help="names separated by commas")
     parser.add_argument("--output", type=Path, required=True)
     return parser
 

@@ -27,6 +27,7 @@ from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.device_memory import free_bytes
 from enginewright_builder.triton.python_model.trt_session import Session, ShapeNotCoveredError
+from support.shared_memory import in_shared_memory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
@@ -252,6 +253,43 @@ def test_tensors_of_the_gpu_are_taken_where_they_lie(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="contiguous"):
         session.run({"x": torch.from_numpy(images(2)["x"]).cuda().transpose(2, 3)})
     session.close()
+
+
+def test_members_run_as_one_batch_wherever_they_lie(tmp_path: Path) -> None:
+    import torch
+
+    source = convnet(tmp_path)
+    artifact = built("fp32", source, context_for(source, images, tmp_path))
+    session = Session(artifact.files[PLAN_FILE].parent, [PLAN_FILE], buckets=(8,))
+    members = [images(batch, seed=batch) for batch in (1, 2, 3)]
+    there = [{"x": session.receive(torch.from_numpy(member["x"]).cuda())} for member in members]
+    mixed = [there[0], members[1], there[2]]
+    for batch in (members, there, mixed):
+        answers = session.run_members(batch)
+        session.run(images(6, seed=77))  # must not write over them
+        for member, answer in zip(members, answers, strict=True):
+            assert worst(answer, source.run(member)) < TOLERANCES["fp32"]
+    session.close()
+
+
+def test_shared_memory_is_read_where_it_lies(tmp_path: Path) -> None:
+    source = convnet(tmp_path)
+    artifact = built("fp32", source, context_for(source, images, tmp_path))
+    session = Session(artifact.files[PLAN_FILE].parent, [PLAN_FILE], buckets=(8,))
+    with in_shared_memory(images(8, seed=4)["x"]) as (array, address, size):
+        session.register(address, size)
+        for rows in (array, array[2:5]):
+            assert session._gpu._page_locked(rows) is not None
+            assert worst(session.run({"x": rows}), source.run({"x": rows})) < TOLERANCES["fp32"]
+        assert "x" not in session._gpu._pinned
+        other = Session(artifact.files[PLAN_FILE].parent, [PLAN_FILE])
+        other.register(address, size)  # is the first one's already, and may be read all the same
+        assert worst(other.run({"x": array}), source.run({"x": array})) < TOLERANCES["fp32"]
+        assert not other._gpu._own
+        for one in (other, session):
+            one.close()  # gives up the memory before it goes
+        with pytest.raises(RuntimeError, match="CUDA"):
+            Session(artifact.files[PLAN_FILE].parent, [PLAN_FILE]).register(16, size)
 
 
 def test_closing_gives_the_memory_back(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.engines.torch_layout import arranged
 from enginewright_builder.models.torch_base import TorchModel
+from support.shared_memory import in_shared_memory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
@@ -141,12 +142,28 @@ def test_what_is_timed_answers_as_what_serves(session: Any, image: TorchModel) -
 def test_members_on_the_device_are_joined_and_split_there(session: Any, image: TorchModel) -> None:
     members = [example_inputs(IMAGE, batch, seed=batch) for batch in (1, 2, 3)]
     tensors = [{"image": session.receive(torch.from_numpy(member["image"]).cuda())} for member in members]
-    answers = session.run_on_device(tensors)
+    answers = session.run_members(tensors)
     session.run(example_inputs(IMAGE, 6, seed=77))  # must not write over them
     for member, answer in zip(members, answers, strict=True):
         assert answer["scores"].is_cuda
         back = torch.utils.dlpack.from_dlpack(answer["scores"])
         assert off({"scores": back.cpu().numpy()}, image.run(member)) < 1e-5
+
+
+def test_members_in_host_memory_are_joined_on_the_gpu(session: Any, image: TorchModel) -> None:
+    members = [example_inputs(IMAGE, batch, seed=batch) for batch in (1, 2, 3)]
+    answers = session.run_members(members)
+    session.run(example_inputs(IMAGE, 6, seed=77))  # must not write over them
+    for member, answer in zip(members, answers, strict=True):
+        assert off(answer, image.run(member)) < 1e-5
+
+
+def test_shared_memory_is_read_where_it_lies(session: Any, image: TorchModel) -> None:
+    with in_shared_memory(example_inputs(IMAGE, 8, seed=4)["image"]) as (array, address, size):
+        session.register(address, size)
+        assert torch.from_numpy(array).is_pinned()
+        assert off(session.run({"image": array}), image.run({"image": array})) < 1e-5
+        torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize(("precision", "low", "high"), [("tf32", 0.0, 1e-2), ("fp16", 1e-6, 1e-2),
@@ -184,7 +201,7 @@ def test_convolutions_in_nhwc_for_every_batch(context: BuildContext) -> None:
         inputs = example_inputs(PIXELS, batch, seed=batch)
         assert off(session.run(inputs), model.run(inputs)) < 1e-2
         on_device = {"image": session.receive(torch.from_numpy(inputs["image"]).cuda())}
-        answer = torch.utils.dlpack.from_dlpack(session.run_on_device([on_device])[0]["scores"])
+        answer = torch.utils.dlpack.from_dlpack(session.run_members([on_device])[0]["scores"])
         assert answer.is_contiguous()
         assert off({"scores": answer.cpu().numpy()}, model.run(inputs)) < 1e-2
     session.close()

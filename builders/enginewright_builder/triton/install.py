@@ -15,6 +15,8 @@ from pathlib import Path
 from enginewright_builder.errors import UserError
 
 BINARY_VARIABLE = "TRITONSERVER_BIN"
+# A folder of further backends, each in a folder of its name, such as one with NVIDIA's TensorRT backend.
+BACKENDS_VARIABLE = "TRITONSERVER_BACKENDS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,8 @@ def find(scratch: Path) -> Installation:
     """``TRITONSERVER_BIN``, else ``tritonserver`` in PATH, else the one that the ``nvidia-pytriton`` wheel carries.
 
     The first two are used as they are. For the wheel, backends are copied below ``scratch``: the Python backend changes
-    the mode of its stub at every load, which only the owner may do. Raises :class:`UserError` ``ServerMissing``.
+    the mode of its stub at every load, which only the owner may do. Those of ``TRITONSERVER_BACKENDS`` are linked
+    beside them. Raises :class:`UserError` ``ServerMissing``.
     """
     named = os.environ.get(BINARY_VARIABLE) or shutil.which("tritonserver")
     if named:
@@ -56,6 +59,9 @@ def _from_wheel(package: Path, scratch: Path) -> Installation:
         target = backends / "python" / stub.name
         shutil.copyfile(stub, target)
         target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP)
+        if further := os.environ.get(BACKENDS_VARIABLE):
+            for folder in sorted(Path(further).resolve().iterdir()):
+                (backends / folder.name).symlink_to(folder)
     # Away from the wheel the stub's relative library path no longer holds; it also needs this Python's shared library.
     libraries = [str(package.parent / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR") or "",
                  os.environ.get("LD_LIBRARY_PATH", "")]

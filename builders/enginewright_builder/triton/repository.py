@@ -27,10 +27,12 @@ CONFIG_FILE = "config.pbtxt"
 VERSION = "1"
 ENGINES_FILE = "engines.json"
 PYTHON_MODEL = "enginewright_builder.triton.python_model"
-# Which module runs the engines of each library in Triton's Python backend.
-SESSIONS = {"onnxruntime": "ort_session.py", "tensorrt": "trt_session.py", "torch": "aoti_session.py"}
-# Libraries that take tensors where they lie. Triton copies inputs to the host unless every engine of a model does.
-DLPACK_RUNTIMES = {"torch"}
+# Which modules run the engines of each library in Triton's Python backend.
+SESSIONS = {"onnxruntime": {"ort_session.py"}, "tensorrt": {"trt_session.py", "shared_memory.py"},
+            "torch": {"aoti_session.py", "shared_memory.py"}}
+# Libraries that take tensors where they lie. Triton copies inputs to the host unless one of these runs all engines of a
+# model: each receives tensors in a way of its own.
+DLPACK_RUNTIMES = ({"torch"}, {"tensorrt"})
 
 
 def write_model(root: Path, model_name: str, artifact: Artifact, serving: ServingChoice, *, cores: int = 0,
@@ -77,7 +79,7 @@ def served_model(model_name: str, artifact: Artifact, serving: ServingChoice, *,
     if artifact.triton_backend == "python":
         parameters = {"threads": str(threads_per_instance(serving.instance_count, cores))}
         runtimes = {runtime(member.artifact) for member in artifact.members} or {artifact.python_runtime}
-        if gpus and runtimes <= DLPACK_RUNTIMES:
+        if gpus and runtimes in DLPACK_RUNTIMES:
             parameters["FORCE_CPU_ONLY_INPUT_TENSORS"] = "no"
     else:
         profiles = _integers(parameters.pop(PROFILES, ""))
@@ -107,7 +109,7 @@ def engines(members: Iterable[Member], *, whole: bool) -> dict[str, Any]:
 def _write_program(version: Path, members: tuple[Member, ...], *, whole: bool) -> None:
     described = engines(members, whole=whole)
     (version / ENGINES_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-    for name in {"model.py", *(SESSIONS[entry["runtime"]] for entry in described["engines"])}:
+    for name in {"model.py"}.union(*(SESSIONS[entry["runtime"]] for entry in described["engines"])):
         (version / name).write_bytes(resources.files(PYTHON_MODEL).joinpath(name).read_bytes())
 
 

@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[3]
-PLACES = tuple(ROOT / folder for folder in ("hack", "builders", "operator", "tests"))
+PLACES = tuple(ROOT / folder for folder in ("hack", "builders", "operator", "tests/support", "tests"))
 # In the standard library of Python 3.11, but not of the 3.12 that the GPU machine has.
 _REMOVED = {"asynchat", "asyncore", "distutils", "imp", "smtpd"}
 # The second is of the platform, so that no list has its name.

@@ -80,7 +80,8 @@ def test_a_composite_lies_in_folders_and_says_who_takes_what(tmp_path: Path) -> 
                     Member(up_to=16, artifact=package)])
     model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=16), gpus=(0,))
     assert tree(model / "1") == {"model.py", "engines.json", "ort_session.py", "trt_session.py", "aoti_session.py",
-                                 "m0/model.plan", "m1/model.onnx", "m2/model.pt2", "m2/session.json"}
+                                 "shared_memory.py", "m0/model.plan", "m1/model.onnx", "m2/model.pt2",
+                                 "m2/session.json"}
     engines = json.loads((model / "1/engines.json").read_text())["engines"]
     assert [(one["up_to"], one["runtime"], one["files"], one["buckets"], one["parameters"]) for one in engines] == [
         (4, "tensorrt", ["m0/model.plan"], [1, 4], {}), (8, "onnxruntime", ["m1/model.onnx"], [], {}),
@@ -106,13 +107,22 @@ def test_members_out_of_order_are_refused(tmp_path: Path, limits: tuple[int, ...
 
 
 @pytest.mark.parametrize(("runtime", "gpus", "stays"), [("torch", (0,), True), ("torch", (), False),
-                                                         ("onnxruntime", (0,), False), ("tensorrt", (0,), False)])
+                                                         ("onnxruntime", (0,), False), ("tensorrt", (0,), True)])
 def test_inputs_stay_on_the_device_for_who_takes_them_there(tmp_path: Path, runtime: str, gpus: tuple[int, ...],
                                                             stays: bool) -> None:
     made = served_by(artifact(tmp_path, "python", "model.bin"), python_runtime=runtime)
     model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=4), gpus=gpus)
     parameters = parse_text((model / "config.pbtxt").read_text()).parameters
     assert (parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value == "no") is stays
+
+
+def test_inputs_go_to_the_host_where_two_libraries_share_a_model(tmp_path: Path) -> None:
+    """Each takes tensors of the GPU, and each in a form of its own."""
+    plan = artifact(tmp_path, "tensorrt", "model.plan")
+    package = served_by(artifact(tmp_path, "python", "model.pt2", "session.json"), python_runtime="torch")
+    made = combine([Member(up_to=4, artifact=plan), Member(up_to=8, artifact=package)])
+    model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=8), gpus=(0,))
+    assert set(parse_text((model / "config.pbtxt").read_text()).parameters) == {"threads"}
 
 
 def test_tensorrt_plan_with_profiles_and_graphs(tmp_path: Path) -> None:
@@ -151,6 +161,7 @@ def test_threads_share_the_cores(instances: int, cores: int, threads: int) -> No
     ("ort_session.py", {"onnxruntime"}),
     ("aoti_session.py", {"torch"}),
     ("trt_session.py", {"tensorrt", "cuda"}),
+    ("shared_memory.py", set()),
 ])
 def test_the_served_program_imports_only_what_a_server_image_has(program: str, others: set[str]) -> None:
     source = Path(write_model.__code__.co_filename).parent / "python_model" / program
@@ -175,6 +186,19 @@ def test_server_named_by_the_environment_or_found_in_path_is_used_as_it_is(
     assert (found.binary, found.backends) == (program, None)
     monkeypatch.setenv(install.BINARY_VARIABLE, "/opt/tritonserver/bin/tritonserver")
     assert install.find(tmp_path).binary == Path("/opt/tritonserver/bin/tritonserver")
+
+
+def test_further_backends_lie_beside_those_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(install.BINARY_VARIABLE, raising=False)
+    library = tmp_path / "further" / "tensorrt" / "libtriton_tensorrt.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    monkeypatch.setenv(install.BACKENDS_VARIABLE, str(library.parent.parent))
+    backends = install.find(tmp_path / "scratch").backends
+    assert backends is not None
+    assert {folder.name for folder in backends.iterdir()} == {"python", "tensorrt"}
+    assert (backends / "tensorrt" / library.name).resolve() == library
 
 
 def test_wheel_gets_writable_backends_with_the_stub_of_this_python(

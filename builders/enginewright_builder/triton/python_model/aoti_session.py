@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import ctypes
+import itertools
 import json
 import sys
 import warnings
@@ -31,6 +32,8 @@ MAX_GRAPHS = 64
 # Runs before a capture: kernels are loaded and libraries take their workspaces in the first ones, which a capture may
 # not (PyTorch's documentation of CUDA graphs, "Whole-network capture").
 _WARMUPS = 3
+# ``cudaErrorHostMemoryAlreadyRegistered``: by another session of this process.
+_ALREADY_REGISTERED = 712
 # How ``aoti_compile_and_package`` calls the one model of a package.
 _MODEL = "model"
 
@@ -51,8 +54,6 @@ class Session:
     Raises ``RuntimeError`` where the package cannot be loaded here.
     """
 
-    takes_dlpack = True
-
     def __init__(self, folder: Path, files: Sequence[str], *, device: int = 0, buckets: Sequence[int] = (),
                  parameters: Mapping[str, str] | None = None) -> None:
         package, description = (Path(folder) / next(name for name in files if name.endswith(ending))
@@ -61,6 +62,7 @@ class Session:
         self.input_names = [spec["name"] for spec in self._described["inputs"]]
         self.output_names = [spec["name"] for spec in self._described["outputs"]]
         self._on_gpu, self._frozen, self._buckets = device >= 0, int(self._described["batch"]), sorted(buckets)
+        self.takes_members = self._on_gpu
         _check_processor(self._described["cpu_flags"])
         if threads := int((parameters or {}).get("threads", "0")):
             torch.set_num_threads(threads)
@@ -82,23 +84,32 @@ class Session:
             if not self._on_gpu:
                 answers = self._call(_padded(tensors, self._size(batch)))
             else:
-                # Copies, so that the next answer does not write over these.
-                answers = [value[:batch].to("cpu") for value in self._answered([tensors])]
+                answers = self._fetched(self._answered([tensors]), batch)
             return {name: value[:batch].numpy() for name, value in zip(self.output_names, answers, strict=True)}
 
-    def run_on_device(self, batch: Sequence[Mapping[str, torch.Tensor]]) -> list[dict[str, torch.Tensor]]:
-        """Answers of each member, all members run as one batch; inputs and answers lie on the GPU."""
-        members = [[inputs[name] for name in self.input_names] for inputs in batch]
+    def run_members(self, batch: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Answers of each member, all members run as one batch on the GPU. Where the inputs are arrays the answers are
+        arrays, and where they come from :meth:`receive` the answers lie on the GPU."""
+        arrays = isinstance(batch[0][self.input_names[0]], np.ndarray)
+        members = [[_tensor(inputs[name]) for name in self.input_names] for inputs in batch]
+        rows = [len(tensors[0]) for tensors in members]
         with self._ready():
             outputs = self._answered(members)
-            parts, begin = [], 0
-            for tensors in members:
-                end = begin + len(tensors[0])
-                parts.append({name: value[begin:end].clone()
-                              for name, value in zip(self.output_names, outputs, strict=True)})
-                begin = end
+            if arrays:
+                split = [_split(value, rows) for value in self._fetched(outputs, sum(rows))]
+                return [{name: part.numpy() for name, part in zip(self.output_names, parts, strict=True)}
+                        for parts in zip(*split, strict=True)]
+            # Copies, so that the next answer does not write over these.
+            split = [_split(value[:sum(rows)].clone(), rows) for value in outputs]
             self._stream.synchronize()
-            return parts
+            return [dict(zip(self.output_names, parts, strict=True)) for parts in zip(*split, strict=True)]
+
+    def register(self, address: int, size: int) -> None:
+        """Page-locks host memory that stays mapped as long as this process lives: a copy from it to the GPU is not
+        staged. Raises ``RuntimeError`` where CUDA refuses."""
+        error = int(torch.cuda.cudart().cudaHostRegister(address, size, 0))  # type: ignore[no-untyped-call]
+        if error not in (0, _ALREADY_REGISTERED):
+            raise RuntimeError(f"CUDA: error {error} of cudaHostRegister")
 
     def receive(self, tensor: Any) -> torch.Tensor:
         """A view of a tensor that speaks DLPack, on this session's GPU (copied there if it lies elsewhere)."""
@@ -172,6 +183,14 @@ class Session:
         joined = [torch.cat([part.to(self._device) for part in parts]) if len(members) > 1
                   else parts[0].to(self._device) for parts in zip(*members, strict=True)]
         return self._call(_padded(joined, shapes[0][0]))
+
+    def _fetched(self, outputs: Sequence[torch.Tensor], batch: int) -> list[torch.Tensor]:
+        """Copies in page-locked memory, which PyTorch keeps for the next ones, so that the next answer does not write
+        over these."""
+        held = [torch.empty((batch, *value.shape[1:]), dtype=value.dtype, pin_memory=True).copy_(
+            value[:batch], non_blocking=True) for value in outputs]
+        self._stream.synchronize()
+        return held
 
     def _size(self, batch: int) -> int:
         """The batch that is run: the frozen one, or the next bucket where a graph is replayed."""
@@ -263,6 +282,16 @@ def _share_cxx_library() -> None:
     """
     with contextlib.suppress(OSError):  # no GNU C++ library, so nothing that a package could mix up with it
         ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    """Views, both."""
+    return torch.from_numpy(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
+
+
+def _split(value: torch.Tensor, rows: Sequence[int]) -> list[torch.Tensor]:
+    """Views of ``rows`` rows each."""
+    return [value[end - count:end] for count, end in zip(rows, itertools.accumulate(rows), strict=True)]
 
 
 def _padded(tensors: Sequence[torch.Tensor], size: int) -> list[torch.Tensor]:

@@ -4,6 +4,9 @@ Copied into the version folder, with the session module of every runtime that is
 standard library and NumPy, and the session modules what they run with. All requests of one call that have equal shapes
 run as one batch. An error answers the request that caused it and leaves the others alone.
 
+Triton copies each input once, into memory that it shares with this process, or hands over where it lies on the GPU. A
+session that takes members copies from there to the engine's own buffers, and nothing lies between.
+
 ``engines.json`` lists engines ascending by the largest batch that each takes (``up_to``)::
 
     {"engines": [{"up_to": 8, "runtime": "tensorrt", "files": ["m0/model.plan"], "buckets": [1, 8], "parameters": {}}]}
@@ -55,6 +58,9 @@ class TritonPythonModel:
             if key not in sessions:
                 sessions[key] = opened(folder, entry, device, parameters)
             self.engines.append((entry["up_to"], sessions[key]))
+        readers = [session for session in sessions.values() if session.takes_members]
+        self.shared = loaded(folder, "shared_memory").SharedMemory(
+            [session.register for session in readers]) if readers else None
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         responses: list[Any] = [None] * len(requests)
@@ -85,10 +91,13 @@ class TritonPythonModel:
             raise ValueError(f"input {missing[0]!r} is missing")
         if all(tensor.is_cpu() for tensor in tensors.values()):
             inputs = {name: tensor.as_numpy() for name, tensor in tensors.items()}
-        else:  # config.pbtxt lets them through only where every engine takes DLPack
+            if self.shared is not None:
+                for array in inputs.values():
+                    self.shared.pin(array)
+        else:  # config.pbtxt lets them through only where one library runs all engines and takes DLPack
             inputs = {name: self.engines[0][1].receive(tensor) for name, tensor in tensors.items()}
         for name in self.scalar_inputs:
-            inputs[name] = inputs[name][:, 0] if inputs[name].ndim == 2 else inputs[name]
+            inputs[name] = inputs[name].reshape(inputs[name].shape[:1]) if inputs[name].ndim == 2 else inputs[name]
         if self.batched and len({array.shape[0] for array in inputs.values()}) != 1:
             sizes = {name: array.shape[0] for name, array in inputs.items()}
             raise ValueError(f"inputs have different batch sizes: {sizes}")
@@ -110,8 +119,8 @@ class TritonPythonModel:
         first = self.input_names[0]
         rows = [inputs[first].shape[0] if inputs[first].ndim else 1 for inputs in batch]
         session = self.session(sum(rows))
-        if not isinstance(batch[0][first], np.ndarray):
-            outputs: list[dict[str, Any]] = session.run_on_device(batch)
+        if session.takes_members:
+            outputs: list[dict[str, Any]] = session.run_members(batch)
             return outputs
         if len(batch) == 1:
             return [session.run(batch[0])]
@@ -141,7 +150,14 @@ class TritonPythonModel:
 
 def opened(folder: Path, entry: Mapping[str, Any], device: int, parameters: Mapping[str, str]) -> Any:
     """The session of one engine, by the module of its runtime that lies in ``folder``."""
-    name = MODULES[entry["runtime"]]
+    module = loaded(folder, MODULES[entry["runtime"]])
+    # TensorRT's session has nothing to be set: no threads, and everything else is in the plan.
+    settings = {} if entry["runtime"] == "tensorrt" else {"parameters": {**parameters, **entry.get("parameters", {})}}
+    return module.Session(folder, entry["files"], device=device, buckets=entry.get("buckets", ()), **settings)
+
+
+def loaded(folder: Path, name: str) -> Any:
+    """The module ``name`` that lies in ``folder``."""
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     if spec is None or spec.loader is None:
         raise RuntimeError(f"{name}.py cannot be imported from {folder}")
@@ -149,9 +165,7 @@ def opened(folder: Path, entry: Mapping[str, Any], device: int, parameters: Mapp
     # Registered, or dataclasses in it would not find their own types.
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    # TensorRT's session has nothing to be set: no threads, and everything else is in the plan.
-    settings = {} if entry["runtime"] == "tensorrt" else {"parameters": {**parameters, **entry.get("parameters", {})}}
-    return module.Session(folder, entry["files"], device=device, buckets=entry.get("buckets", ()), **settings)
+    return module
 
 
 def failed(error: Exception) -> Any:

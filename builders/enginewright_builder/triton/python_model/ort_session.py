@@ -32,7 +32,7 @@ class Session:
     and any ``cuda.*`` or ``trt_*`` option of the providers. ``buckets`` mean nothing here: nothing is captured.
     """
 
-    takes_dlpack = False
+    takes_members = False
 
     def __init__(self, folder: Path, files: Sequence[str], *, device: int = 0, buckets: Sequence[int] = (),
                  parameters: Mapping[str, str] | None = None) -> None:

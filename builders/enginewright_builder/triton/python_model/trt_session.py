@@ -4,6 +4,9 @@ Copied beside ``model.py`` into the version folder; it may import only the stand
 ``cuda.bindings``. All work goes through one stream, so all contexts share one scratch memory, and a session is for one
 thread at a time.
 
+Inputs go to the engine's own buffers by one copy where that is possible: from the GPU, or from page-locked memory of
+the host. Other memory of the host is staged in page-locked memory first.
+
 A CUDA graph holds the addresses and the shapes it was captured with. So inputs and outputs lie in buffers that never
 move, large enough for every profile, and each shape that comes back gets a context and a graph of its own.
 """
@@ -14,10 +17,10 @@ import collections
 import ctypes
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +96,8 @@ class Session:
     for one whose outputs depend on values.
     """
 
+    takes_members = True
+
     def __init__(self, folder: Path, files: Sequence[str], *, device: int = 0, buckets: Sequence[int] = ()) -> None:
         self._gpu = Gpu(device)
         self._engines: list[Any] = []
@@ -113,16 +118,38 @@ class Session:
 
         Raises :class:`ShapeNotCoveredError`, and ``ValueError`` for a missing input or another type.
         """
+        return self.run_members([inputs])[0]
+
+    def run_members(self, batch: Sequence[Mapping[str, Any]]) -> list[dict[str, Array]]:
+        """Answers of each member, all members run as one batch; their inputs differ in nothing but their rows.
+
+        Each input is as for :meth:`run`, or from :meth:`receive`. Raises as :meth:`run` does.
+        """
         self._gpu.activate()
-        tensors = {name: self._tensor(name, inputs) for name in self.input_names}
-        wanted = {name: tensor.shape for name, tensor in tensors.items()}
+        members = [{name: self._tensor(name, inputs) for name in self.input_names} for inputs in batch]
+        rows = [next(iter(tensors.values())).shape[0] for tensors in members]
+        wanted = {name: (sum(tensors[name].shape[0] for tensors in members), *tensor.shape[1:])
+                  for name, tensor in members[0].items()}
         profile, shapes = choose(self._profiles, wanted)
-        for name, tensor in tensors.items():
-            self._gpu.fill(self._memory[name], name, tensor)
+        for name in self.input_names:
+            self._gpu.fill(self._memory[name], name, [tensors[name] for tensors in members])
         launch = self._launch(profile, shapes)
         launch()
-        batch = wanted[self.input_names[0]][0]
-        return {name: array[:batch] for name, array in self._fetch(launch.outputs).items()}
+        outputs, parts, begin = self._fetch(launch.outputs), [], 0
+        for count in rows:
+            parts.append({name: array[begin:begin + count] for name, array in outputs.items()})
+            begin += count
+        return parts
+
+    def receive(self, tensor: Any) -> HostTensor | DeviceTensor:
+        """A view of one of Triton's tensors where it lies."""
+        return as_tensor(tensor, self._gpu.handle)
+
+    def register(self, address: int, size: int) -> None:
+        """Page-locks host memory that stays mapped as long as this session lives: inputs that lie in it go to the GPU
+        without being staged. Raises ``RuntimeError`` where CUDA refuses."""
+        self._gpu.activate()
+        self._gpu.register(address, size)
 
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], None]:
         """Runs on inputs that lie in the GPU's memory from now on, and returns when the answer is complete."""
@@ -132,7 +159,7 @@ class Session:
         addresses = dict(self._memory)
         for name, tensor in tensors.items():
             addresses[name] = self._gpu.allocate(self._size(name, shapes[name]))
-            self._gpu.fill(addresses[name], name, tensor)
+            self._gpu.fill(addresses[name], name, [tensor])
         launch = self._made(self._context(profile), shapes, addresses, graph=True)
         self._bound.append(launch)
 
@@ -234,7 +261,8 @@ class Session:
     def _tensor(self, name: str, inputs: Mapping[str, Any]) -> HostTensor | DeviceTensor:
         if name not in inputs:
             raise ValueError(f"input {name!r} is missing; there are {', '.join(inputs)}")
-        tensor = as_tensor(inputs[name], self._gpu.handle)
+        given = inputs[name]
+        tensor = given if isinstance(given, HostTensor | DeviceTensor) else as_tensor(given, self._gpu.handle)
         if tensor.dtype != self._types[name]:
             raise ValueError(f"input {name!r} is {tensor.dtype}, the engine takes {self._types[name]}")
         return tensor
@@ -287,14 +315,6 @@ class Launch:
         self._graph = self._context = None
 
 
-class Tensor(Protocol):
-    @property
-    def shape(self) -> Shape: ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-
-
 @dataclass(frozen=True)
 class HostTensor:
     array: Array
@@ -307,6 +327,13 @@ class HostTensor:
     def dtype(self) -> np.dtype[Any]:
         return self.array.dtype
 
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    def reshape(self, shape: Shape) -> HostTensor:
+        return HostTensor(self.array.reshape(shape))
+
 
 @dataclass(frozen=True)
 class DeviceTensor:
@@ -316,6 +343,14 @@ class DeviceTensor:
     shape: Shape
     dtype: np.dtype[Any]
     owner: object
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def reshape(self, shape: Shape) -> DeviceTensor:
+        """The same memory, with as many values."""
+        return replace(self, shape=shape)
 
 
 class _DLTensor(ctypes.Structure):
@@ -372,6 +407,8 @@ class Gpu:
         self._cuda, self._device = cuda, device
         self._memory: list[int] = []
         self._pinned: dict[str, tuple[int, Array]] = {}
+        self._registered: list[tuple[int, int]] = []
+        self._own: list[int] = []
         self.activate()
         # Never the default stream: it cannot be captured.
         self._stream = self._do(cuda.cudaStreamCreateWithFlags(cuda.cudaStreamNonBlocking))
@@ -388,16 +425,41 @@ class Gpu:
         self._do(self._cuda.cudaMemsetAsync(pointer, 0, size, self._stream))
         return pointer
 
-    def fill(self, address: int, name: str, tensor: HostTensor | DeviceTensor) -> None:
-        """Copies ``tensor`` to ``address``; through pinned memory, which a copy from the host needs to be async."""
-        size = prod(tensor.shape) * tensor.dtype.itemsize
-        kinds = self._cuda.cudaMemcpyKind
-        if isinstance(tensor, DeviceTensor):
-            self._copy(address, tensor.pointer, size, kinds.cudaMemcpyDeviceToDevice)
-            return
-        pointer, view = self._pin(name, tensor.shape, tensor.dtype)
-        np.copyto(view, tensor.array)
-        self._copy(address, pointer, size, kinds.cudaMemcpyHostToDevice)
+    def fill(self, address: int, name: str, tensors: Sequence[HostTensor | DeviceTensor]) -> None:
+        """Copies ``tensors``, which are the rows of input ``name``, one after the other to ``address``.
+
+        A copy from the host needs page-locked memory to be asynchronous. Where the array lies in none, it is staged.
+        """
+        sizes = [prod(tensor.shape) * tensor.dtype.itemsize for tensor in tensors]
+        kinds, begin = self._cuda.cudaMemcpyKind, 0
+        for tensor, size in zip(tensors, sizes, strict=True):
+            if isinstance(tensor, DeviceTensor):
+                self._copy(address + begin, tensor.pointer, size, kinds.cudaMemcpyDeviceToDevice)
+            elif (source := self._page_locked(tensor.array)) is not None:
+                self._copy(address + begin, source, size, kinds.cudaMemcpyHostToDevice)
+            else:
+                pointer, view = self._pin(name, (sum(sizes),), np.dtype(np.uint8))
+                np.copyto(view[begin:begin + size].view(tensor.dtype).reshape(tensor.shape), tensor.array)
+                self._copy(address + begin, pointer + begin, size, kinds.cudaMemcpyHostToDevice)
+            begin += size
+
+    def register(self, address: int, size: int) -> None:
+        """Memory that another session of this process has registered counts, and is left to it at the end."""
+        result = self._cuda.cudaHostRegister(address, size, self._cuda.cudaHostRegisterDefault)
+        if result[0] == self._cuda.cudaError_t.cudaErrorHostMemoryAlreadyRegistered:
+            self._cuda.cudaGetLastError()
+        else:
+            self._do(result)
+            self._own.append(address)
+        self._registered.append((address, address + size))
+
+    def _page_locked(self, array: Array) -> int | None:
+        """Where ``array`` lies, if all of it is registered and in C order."""
+        if not self._registered or not array.flags.c_contiguous:
+            return None
+        begin = int(array.__array_interface__["data"][0])
+        inside = any(low <= begin and begin + array.nbytes <= high for low, high in self._registered)
+        return begin if inside else None
 
     def download(self, address: int, name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """A view of pinned memory, filled after the next :meth:`wait`, valid until ``name`` is downloaded again."""
@@ -438,8 +500,12 @@ class Gpu:
             self._do(self._cuda.cudaFree(pointer))
         for pointer, _ in self._pinned.values():
             self._do(self._cuda.cudaFreeHost(pointer))
+        for address in self._own:
+            self._do(self._cuda.cudaHostUnregister(address))
         self._memory.clear()
         self._pinned.clear()
+        self._registered.clear()
+        self._own.clear()
         if self._stream is not None:
             self._do(self._cuda.cudaStreamDestroy(self._stream))
         self._stream = None
