@@ -11,6 +11,7 @@ import numpy as np
 from enginewright_builder.competition.agenda import SAFE, Agenda, Plan, Stand
 from enginewright_builder.competition.attempt import NO_DEVICE_MEMORY, Workshop, closed
 from enginewright_builder.competition.candidates import REFERENCE, Candidate
+from enginewright_builder.competition.foresight import Foresight
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.promise import Known
 from enginewright_builder.competition.race import LOOKS, Heat, compete
@@ -60,6 +61,8 @@ class Ascent:
         self._beaten: dict[str, set[int]] = {}
         self._tried: set[str] = set()
         self._glances: dict[str, dict[int, float]] = {}
+        self._foresight = Foresight(self.workshop)
+        self.agenda.costs.graph_left = self._foresight.seconds_left
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -75,9 +78,12 @@ class Ascent:
                 self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted))
         place, why = begin, ""
         while not (why := self._met()) and (following := self.agenda.next(self._stand())):
+            ahead = self.agenda.ahead(self._stand())
+            self._foresight.prepare([plan for plan in ahead if plan.rung != following.rung])
             width = (end - place) / _TRIALS_AHEAD
             self._try(following, self._part(place, width))
             place += width
+        self._foresight.cancel()
         for late, promise in self.agenda.left(self._stand()):
             self.candidates.append(Candidate(rung=late.rung, wanted=late.wanted, kept=late.kept,
                                              skipped=f"{why or self._why_not(promise.trial.seconds)}; {promise}"))
@@ -123,7 +129,8 @@ class Ascent:
         for batch in sorted(self._open_buckets(one)):
             if not self._ready(one.name, batch):
                 return
-            times = self._watch.rounds([one.name], batch, GLANCE)[one.name]
+            with self._foresight.still():
+                times = self._watch.rounds([one.name], batch, GLANCE)[one.name]
             self._glances.setdefault(one.name, {})[batch] = float(np.median(times))
 
     def _open(self) -> int:
@@ -242,7 +249,8 @@ class Ascent:
         def ask(names: Sequence[str], batch: int, rounds: int) -> dict[str, list[float]]:
             nonlocal spent
             begin = self._watch.clock()
-            times = self._watch.rounds([name for name in names if self._ready(name, batch)], batch, rounds)
+            with self._foresight.still():
+                times = self._watch.rounds([name for name in names if self._ready(name, batch)], batch, rounds)
             spent += self._watch.clock() - begin
             self.workshop.context.progress(0.7 if with_source else 0.0, f"timed {rounds} rounds at batch {batch}")
             return times
@@ -300,6 +308,7 @@ class Ascent:
     # Afterwards
 
     def close(self) -> None:
+        self._foresight.cancel()
         self.candidates = [closed(one) for one in self.candidates]
 
     def measured(self) -> list[Candidate]:
