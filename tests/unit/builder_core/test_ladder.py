@@ -812,3 +812,18 @@ def test_a_candidate_that_breaks_while_it_is_timed_costs_only_itself(
     assert told(climbed)["stub fp16"] == ("Failed", said)
     assert climbed.winner.name == "stub fp32"
     assert engine.open == 0
+
+
+def test_what_trials_took_is_kept_in_the_store_and_read_by_the_next_build(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext, perceptron: Path,
+        tmp_path: Path) -> None:
+    clock, kept = Clock(), replace(context, timing_caches=tmp_path / "timing-caches")
+    climb([Variant(perceptron, clock, ["fp32", "fp16"], seconds=25.0)], "auto", exported, source, kept,
+          gate(samples, clock=clock, budget=Budget(1000.0, clock)))
+    (file,) = (tmp_path / "timing-caches").glob("trials-cpu*.json")
+    assert '"stub fp16": 2.5' in file.read_text()
+    climbed = climb([Variant(perceptron, clock, ["fp32", "fp16"], seconds=25.0)], "auto", exported, source,
+                    replace(kept, workspace=tmp_path / "second"),
+                    gate(samples, clock=clock, budget=Budget(60.0, clock)))
+    assert told(climbed)["stub fp16"][0] == "Skipped"
+    assert told(climbed)["stub fp16"][1].endswith("would take about 25 s")  # 19 s, as far as fp32 alone tells
