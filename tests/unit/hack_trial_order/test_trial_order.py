@@ -7,7 +7,7 @@ import pytest
 
 from enginewright_builder.competition.experience import experience
 from trial_order.experience import TABLE, made
-from trial_order.replay import BATCHES, ZONE, Replay, replay
+from trial_order.replay import BATCHES, PAGE, ZONE, Replay, page, replay
 
 MODELS = tuple(experience("gpu").models)
 
@@ -19,6 +19,10 @@ def replays() -> dict[tuple[str, int], Replay]:
 
 def test_the_table_is_made_from_the_benchmarks_as_they_are() -> None:
     assert TABLE.read_text(encoding="utf-8") == made()
+
+
+def test_the_page_is_what_the_order_gives_now() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_most_of_what_ships_after_300_seconds_is_within_the_zone_of_the_best(
