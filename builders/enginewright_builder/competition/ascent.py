@@ -14,7 +14,7 @@ from enginewright_builder.competition.candidates import REFERENCE, Candidate
 from enginewright_builder.competition.foresight import Foresight
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.promise import Known
-from enginewright_builder.competition.race import LOOKS, Heat, compete
+from enginewright_builder.competition.race import CALL_OVERHEAD, LOOKS, Heat, compete
 from enginewright_builder.contract import OBJECTIVE_MET, ObjectiveRequest, StopWhen
 from enginewright_builder.engines.base import Rung
 from enginewright_builder.errors import classify
@@ -34,6 +34,8 @@ TUNING_GAIN = 1.5
 GLANCE = 3
 # What a candidate may take of the latency objective to be enough: the server and the slow requests need the rest.
 ENGINES_SHARE = 0.5
+# How many times the best candidate's time the source model takes, for estimates: up to 14 in the benchmarks.
+SOURCE_TIMES = 10
 # Nobody knows how many trials there will be: each takes this part of the progress that is left.
 _TRIALS_AHEAD = 5
 # What sweep, load and publishing take after the ladder: a share of the budget, at most so many seconds.
@@ -179,7 +181,17 @@ class Ascent:
     @property
     def after_seconds(self) -> float:
         """What is kept of the budget for the last race and for what comes after the ladder."""
-        return self.measure_seconds + min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
+        return self._race_seconds() + min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
+
+    def _race_seconds(self) -> float:
+        """What the last race takes at most: on a GPU often less than it may, as far as a glance tells."""
+        best = self._best()
+        if not best:
+            return self.measure_seconds
+        arms = [self._glances[one.name].get(batch) for one in self.candidates for batch in best
+                if one.runner is not None and one.name in self._glances]
+        calls = [time for time in arms if time is not None] + [SOURCE_TIMES * time for _, time in best.values()]
+        return min(self.measure_seconds, LOOKS[-2] * sum(time / 1e3 + CALL_OVERHEAD for time in calls))
 
     def need(self, rung: Rung) -> float:
         """Seconds that a trial of it takes, as far as is known."""
