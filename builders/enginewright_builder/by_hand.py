@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from enginewright_builder.contract import (
+    BUDGET_SECONDS,
     MODEL_FOLDER,
     MODEL_REPOSITORY,
     AccuracyRequest,
@@ -94,8 +95,9 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
     return BuildRequest(
         model_name=name, source=SourceRequest(uri=options.model, format=options.format), interface=interface,
         engine=EngineRequest(backend=options.backend, precision=options.precision, calibration=calibration,
-                             max_batch_size=options.max_batch_size, build_budget_seconds=options.budget_seconds,
-                             fallback=options.fallback),
+                             max_batch_size=options.max_batch_size, fallback=options.fallback,
+                             stop_when=options.stop_when, build_budget_seconds=options.budget_seconds or BUDGET_SECONDS[
+                                 options.accelerator]),
         accuracy=AccuracyRequest(metric=options.metric, tolerance=options.tolerance, evaluation=evaluation),
         objective=ObjectiveRequest(latency_ms=options.latency_ms), store_path=str(output),
         device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator))
@@ -149,7 +151,10 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
                         help="what to build on and for (default here: %(default)s)")
     parser.add_argument("--max-batch-size", type=int, default=EngineRequest.max_batch_size, metavar="N")
     parser.add_argument("--latency-ms", type=float, default=0.0, metavar="MS", help="99th percentile to keep under")
-    parser.add_argument("--budget-seconds", type=int, default=EngineRequest.build_budget_seconds, metavar="S")
+    parser.add_argument("--budget-seconds", type=int, metavar="S",
+                        help="time for building and measuring (default 300 on a GPU, 1800 on a CPU)")
+    parser.add_argument("--stop-when", choices=("budgetSpent", "objectiveMet"), default=EngineRequest.stop_when,
+                        help="objectiveMet: try no more once one meets --latency-ms (default %(default)s)")
     parser.add_argument("--interface", metavar="JSON", help='where the source cannot tell: {"inputs": [{"name": …}]}')
     parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job")
     return parser.parse_args(words)

@@ -78,6 +78,9 @@ Fallback = Literal["none", "source"]
 # When candidates are tried no more: once the time budget is spent, or one that may be served meets the objective.
 StopWhen = Literal["budgetSpent", "objectiveMet"]
 OBJECTIVE_MET: StopWhen = "objectiveMet"
+# Seconds for building and measuring where nobody says how many, by accelerator: what more would buy on a GPU is little
+# (docs/adr/0031-order-of-trials.md), and a second of it is dear; on a CPU the gate alone may take minutes.
+BUDGET_SECONDS: Mapping[str, int] = {"cpu": 1800, "gpu": 300}
 Bound = Literal["", "compute", "bandwidth", "overhead"]
 
 
@@ -134,7 +137,7 @@ class EngineRequest:
     backend: str = "auto"
     precision: str = "auto"
     max_batch_size: int = 32
-    build_budget_seconds: int = 1800
+    build_budget_seconds: int = BUDGET_SECONDS["cpu"]
     calibration: DataRequest | None = None
     fallback: Fallback = "none"
     stop_when: StopWhen = "budgetSpent"

@@ -71,6 +71,11 @@ def load(folder: Path, key: str, target: Path, keys: Keys | None = None) -> Foun
         shutil.rmtree(part, ignore_errors=True)
 
 
+def holds(folder: Path, key: str) -> bool:
+    """Whether there is one by that name, sound or not."""
+    return (folder / GRAPHS / key).is_dir()
+
+
 def save(folder: Path, key: str, files: Iterable[Path], most_bytes: int = MOST_BYTES, keys: Keys | None = None) -> str:
     """Keeps the graph that ``files`` are together. Returns why not, empty if it is kept: nothing fails for it."""
     named = list(files)

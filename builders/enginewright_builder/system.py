@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -36,6 +37,18 @@ def _cgroup_quota(cgroup: Path) -> float | None:
 def memory_bytes() -> int:
     """Physical memory of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def free_memory_bytes(cgroup: Path = _CGROUP) -> int:
+    """What this process and its children may still take: of the machine, cut by the container's limit."""
+    free = 0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) << 10
+    with contextlib.suppress(OSError, ValueError):
+        limit = int((cgroup / "memory.max").read_text())
+        free = min(free, limit - int((cgroup / "memory.current").read_text()))
+    return max(0, free)
 
 
 def cpu_flags() -> frozenset[str]:

@@ -23,7 +23,17 @@ from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
 from enginewright_builder.data.sets import SampleSet, synthetic_set
-from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Runner, Shelf
+from enginewright_builder.engines.base import (
+    Artifact,
+    Beside,
+    BuildContext,
+    Engine,
+    ExportedModel,
+    Foresighted,
+    Rung,
+    Runner,
+    Shelf,
+)
 from enginewright_builder.engines.registry import all_engines
 from enginewright_builder.engines.trt_builder import tool
 from enginewright_builder.engines.trt_device import gpu, tensorrt
@@ -66,6 +76,9 @@ class Chosen:
 
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
         return self.engine.specialised(rung, context)
+
+    def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
+        return self.engine.begin(rung, model, context) if isinstance(self.engine, Foresighted) else None
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
         return self.engine.build(rung, model, context)

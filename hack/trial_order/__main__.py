@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from trial_order.experience import BENCHMARKS, LOOKS, TABLE, made
-from trial_order.replay import page
+from trial_order.replay import PAGE, page
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     elif options.what == "experience":
         TABLE.write_text(made(), encoding="utf-8")
     else:
-        print(page())
+        PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

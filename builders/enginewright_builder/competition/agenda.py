@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from enginewright_builder.competition.cost import Costs
 from enginewright_builder.competition.experience import Experience
-from enginewright_builder.competition.promise import Known, Outlook, Promise, Trial
+from enginewright_builder.competition.promise import SUPERFLUOUS, Known, Outlook, Promise, Trial
 from enginewright_builder.engines.base import Rung
 
 # What passes wherever anything does, and is what the source is.
@@ -85,6 +85,12 @@ class Agenda:
             return plans[max(worth, key=lambda name: worth[name])]
         return next((plan for plan in plans.values() if not plan.wanted
                      and self._trial(plan, stand).seconds <= stand.seconds), None)
+
+    def ahead(self, stand: Stand) -> list[Plan]:
+        """The rungs for every batch that are worth preparing for, the most promising first."""
+        plans = {name: plan for name, plan in self._open(stand).items() if not (plan.of or plan.mends)}
+        promises = [one for one in self._outlook(plans, stand).promises() if one.gain > SUPERFLUOUS]
+        return [plans[one.trial.name] for one in sorted(promises, key=lambda one: -one.gain)]
 
     def left(self, stand: Stand) -> list[tuple[Plan, Promise]]:
         """What was not tried, with what it could bring: all that was asked for, and tuned ones that could be worth

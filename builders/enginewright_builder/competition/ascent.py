@@ -11,9 +11,10 @@ import numpy as np
 from enginewright_builder.competition.agenda import SAFE, Agenda, Plan, Stand
 from enginewright_builder.competition.attempt import NO_DEVICE_MEMORY, Workshop, closed
 from enginewright_builder.competition.candidates import REFERENCE, Candidate
+from enginewright_builder.competition.foresight import Foresight
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.promise import Known
-from enginewright_builder.competition.race import LOOKS, Heat, compete
+from enginewright_builder.competition.race import CALL_OVERHEAD, LOOKS, Heat, compete
 from enginewright_builder.contract import OBJECTIVE_MET, ObjectiveRequest, StopWhen
 from enginewright_builder.engines.base import Rung
 from enginewright_builder.errors import classify
@@ -33,6 +34,8 @@ TUNING_GAIN = 1.5
 GLANCE = 3
 # What a candidate may take of the latency objective to be enough: the server and the slow requests need the rest.
 ENGINES_SHARE = 0.5
+# How many times the best candidate's time the source model takes, for estimates: up to 14 in the benchmarks.
+SOURCE_TIMES = 10
 # Nobody knows how many trials there will be: each takes this part of the progress that is left.
 _TRIALS_AHEAD = 5
 # What sweep, load and publishing take after the ladder: a share of the budget, at most so many seconds.
@@ -60,6 +63,8 @@ class Ascent:
         self._beaten: dict[str, set[int]] = {}
         self._tried: set[str] = set()
         self._glances: dict[str, dict[int, float]] = {}
+        self._foresight = Foresight(self.workshop)
+        self.agenda.costs.graph_left = self._foresight.seconds_left
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -75,9 +80,12 @@ class Ascent:
                 self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted))
         place, why = begin, ""
         while not (why := self._met()) and (following := self.agenda.next(self._stand())):
+            ahead = self.agenda.ahead(self._stand())
+            self._foresight.prepare([plan for plan in ahead if plan.rung != following.rung])
             width = (end - place) / _TRIALS_AHEAD
             self._try(following, self._part(place, width))
             place += width
+        self._foresight.cancel()
         for late, promise in self.agenda.left(self._stand()):
             self.candidates.append(Candidate(rung=late.rung, wanted=late.wanted, kept=late.kept,
                                              skipped=f"{why or self._why_not(promise.trial.seconds)}; {promise}"))
@@ -123,7 +131,8 @@ class Ascent:
         for batch in sorted(self._open_buckets(one)):
             if not self._ready(one.name, batch):
                 return
-            times = self._watch.rounds([one.name], batch, GLANCE)[one.name]
+            with self._foresight.still():
+                times = self._watch.rounds([one.name], batch, GLANCE)[one.name]
             self._glances.setdefault(one.name, {})[batch] = float(np.median(times))
 
     def _open(self) -> int:
@@ -172,7 +181,17 @@ class Ascent:
     @property
     def after_seconds(self) -> float:
         """What is kept of the budget for the last race and for what comes after the ladder."""
-        return self.measure_seconds + min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
+        return self._race_seconds() + min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
+
+    def _race_seconds(self) -> float:
+        """What the last race takes at most: on a GPU often less than it may, as far as a glance tells."""
+        best = self._best()
+        if not best:
+            return self.measure_seconds
+        arms = [self._glances[one.name].get(batch) for one in self.candidates for batch in best
+                if one.runner is not None and one.name in self._glances]
+        calls = [time for time in arms if time is not None] + [SOURCE_TIMES * time for _, time in best.values()]
+        return min(self.measure_seconds, LOOKS[-2] * sum(time / 1e3 + CALL_OVERHEAD for time in calls))
 
     def need(self, rung: Rung) -> float:
         """Seconds that a trial of it takes, as far as is known."""
@@ -242,7 +261,8 @@ class Ascent:
         def ask(names: Sequence[str], batch: int, rounds: int) -> dict[str, list[float]]:
             nonlocal spent
             begin = self._watch.clock()
-            times = self._watch.rounds([name for name in names if self._ready(name, batch)], batch, rounds)
+            with self._foresight.still():
+                times = self._watch.rounds([name for name in names if self._ready(name, batch)], batch, rounds)
             spent += self._watch.clock() - begin
             self.workshop.context.progress(0.7 if with_source else 0.0, f"timed {rounds} rounds at batch {batch}")
             return times
@@ -300,6 +320,7 @@ class Ascent:
     # Afterwards
 
     def close(self) -> None:
+        self._foresight.cancel()
         self.candidates = [closed(one) for one in self.candidates]
 
     def measured(self) -> list[Candidate]:

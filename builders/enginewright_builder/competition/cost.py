@@ -30,12 +30,12 @@ def kind(rung: Rung) -> str:
 @dataclass
 class Costs:
     """``earlier`` are paces by kind from the store, ``graph_left`` the seconds after which a graph that is being
-    written beside the builds is there, None where none is."""
+    written beside the builds is there, where it would take so many by itself; None where none is."""
 
     experience: Experience
     look: Look | None = None
     earlier: Mapping[str, float] = field(default_factory=dict)
-    graph_left: Callable[[str, str], float | None] = lambda backend, precision: None
+    graph_left: Callable[[str, str, float], float | None] = lambda backend, precision, usual: None
 
     def __post_init__(self) -> None:
         self.paces: dict[str, float] = {}
@@ -65,7 +65,7 @@ class Costs:
             return max(whole, self._writing.get((rung.backend, rung.precision), 0.0))
         if (rung.backend, rung.precision, kept) in self._graphs:
             return 0.0
-        left = self.graph_left(rung.backend, rung.precision)
+        left = self.graph_left(rung.backend, rung.precision, whole)
         return whole if left is None else left
 
     def _build(self, rung: Rung) -> float:

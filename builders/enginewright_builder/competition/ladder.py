@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from enginewright_builder import fits
 from enginewright_builder.accuracy.gate import Accuracy, Metric, typical_norms
 from enginewright_builder.accuracy.metrics import try_metric
 from enginewright_builder.accuracy.reference_answers import remembered
-from enginewright_builder.competition import fallback
+from enginewright_builder.competition import cost_store, fallback
 from enginewright_builder.competition.agenda import SAFE, Agenda, Plan
 from enginewright_builder.competition.ascent import Ascent
 from enginewright_builder.competition.attempt import NO_DEVICE_MEMORY, Workshop, WorstLayers
@@ -113,7 +114,8 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     every = [*engines, *(one for one in gate.fallback if one not in engines)]
     workshop = Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy, metric=metric,
                         evaluation=gate.evaluation, worst_layers=gate.worst_layers, references=references)
-    ascent = Ascent(workshop=workshop, source=source, agenda=_agenda(plans, workshop, gate), objective=gate.objective,
+    agenda = _agenda(plans, workshop, gate)
+    ascent = Ascent(workshop=workshop, source=source, agenda=agenda, objective=gate.objective,
                     budget=gate.budget, measure_seconds=gate.measure_seconds, stop_when=gate.stop_when,
                     stopwatch=gate.stopwatch)
     try:
@@ -122,6 +124,7 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     finally:
         ascent.close()
         shelf.clear()
+        _keep_costs(context, agenda.costs)
     judgement = judge(ascent.measured(), heats, gate.accuracy.tolerance, source.candidate,
                       context.runtime.python_runtimes)
     if not judgement.shipped and gate.fallback:
@@ -142,7 +145,35 @@ def _agenda(plans: Sequence[Plan], workshop: Workshop, gate: Gate) -> Agenda:
     context, told = workshop.context, experience(workshop.context.device.accelerator)
     tuned = {plan.name: [Plan(rung=rung, of=plan.name) for rung in workshop.engine(plan.rung).specialised(
         plan.rung, context)] for plan in plans if plan.wanted and not plan.rung.unavailable}
-    return Agenda(plans, told, Costs(told, gate.look), tuned)
+    return Agenda(plans, told, Costs(told, gate.look, _earlier_costs(context)), tuned)
+
+
+def _earlier_costs(context: BuildContext) -> Mapping[str, float]:
+    if context.timing_caches is None:
+        return {}
+    found = cost_store.load(context.timing_caches, _device(context), context.keys)
+    if found.problem:
+        context.progress(0.0, f"what trials took in earlier builds is not used: {found.problem}")
+    return found.paces
+
+
+def _keep_costs(context: BuildContext, costs: Costs) -> None:
+    """A store that cannot be written costs the next build a guess, not this one its engine."""
+    if context.timing_caches is None or not costs.paces:
+        return
+    try:
+        cost_store.save(context.timing_caches, _device(context), costs.paces, costs.earlier, context.keys)
+    except OSError as error:
+        context.progress(0.7, f"what trials took is not kept for later builds: {error.strerror}")
+
+
+def _device(context: BuildContext) -> str:
+    """The GPU as its driver names it, and the slice of it; else the processor's architecture."""
+    device = context.device
+    if device.accelerator != "gpu":
+        return f"cpu {device.architecture}"
+    named = next(iter(fits.devices()), "") or next(iter(device.products), "gpu")
+    return " ".join(filter(None, (named, device.mig_profile)))
 
 
 def _plans(engines: Sequence[Engine], precision: str, context: BuildContext) -> list[Plan]:

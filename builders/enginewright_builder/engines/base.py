@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
 from enginewright_builder.models.base import SourceModel
@@ -168,3 +168,25 @@ class Engine(Protocol):
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact: ...
 
     def load(self, artifact: Artifact) -> Runner: ...
+
+
+class Beside(Protocol):
+    """Work for a later build that goes on in a process of its own, beside others and without the device."""
+
+    @property
+    def running(self) -> bool: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+@runtime_checkable
+class Foresighted(Protocol):
+    """An engine that can do part of a build beside others."""
+
+    def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
+        """Starts it, for :meth:`Engine.build` to take what it made; None where there is nothing of the kind to do."""
+        ...

@@ -30,7 +30,8 @@ _QDQ = ("QuantizeLinear", "DequantizeLinear")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the worker is told. ``data`` is a folder that :func:`save_batches` wrote; ``keep`` are nodes to leave."""
+    """What the worker is told. ``data`` is a folder that :func:`save_batches` wrote; ``keep`` are nodes to leave.
+    ``beside``: while others use the GPU, so the worker leaves it alone, and simplifies attention itself."""
 
     task: str
     source: str
@@ -38,6 +39,7 @@ class Job:
     precision: str
     data: str = ""
     keep: tuple[str, ...] = ()
+    beside: bool = False
 
 
 def missing() -> str:
@@ -52,21 +54,33 @@ def rewrite(job: Job, batches: Sequence[Tensors] = ()) -> None:
     Raises :class:`UserError` ``CandidateFailed``, also where nothing of the graph was quantised, and
     :class:`TransientError` ``OutOfMemory``.
     """
+    done = subprocess.run(command(job, batches), capture_output=True, text=True, check=False, env=environment())
+    check_written(job, done.returncode, done.stderr)
+
+
+def command(job: Job, batches: Sequence[Tensors]) -> list[str]:
+    """The worker's words, after all that it reads was written beside the target."""
     folder = Path(job.target).parent
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "calibration"
     save_batches(data, batches)
     file = folder / f"{job.task}.json"
     file.write_text(json.dumps(dataclasses.asdict(dataclasses.replace(job, data=str(data)))))
-    done = subprocess.run([sys.executable, "-m", "enginewright_builder.engines.modelopt_worker", str(file)],
-                          capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    if done.returncode == _KILLED:
+    return [sys.executable, "-m", "enginewright_builder.engines.modelopt_worker", str(file)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def check_written(job: Job, code: int, errors: str) -> None:
+    """Once the worker ended with ``code``. Raises as :func:`rewrite` does."""
+    if code == _KILLED:
         raise TransientError("OutOfMemory", f"the builder ran out of memory while it wrote {job.precision} into the "
                              "graph", remedy="give the build more memory, or fewer spec.engine.calibration.samples")
-    if done.returncode:
+    if code:
         raise candidate_failed(job.precision, f"ModelOpt cannot write {job.precision} into the graph: "
-                               f"{_last_line(done.stderr)}", "write auto or fp16")
+                               f"{_last_line(errors)}", "write auto or fp16")
     if job.task == QUANTIZE and not has_qdq(Path(job.target)):
         raise candidate_failed(job.precision, "nothing in the graph is worth quantising: its products are too small "
                                "for the tensor cores, or are kept precise", "write auto or fp16")

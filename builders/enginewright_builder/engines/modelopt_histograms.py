@@ -25,6 +25,15 @@ def count_on_gpu() -> None:
         np.histogram = histogram_on("cuda")
 
 
+def count_on_cpu() -> None:
+    """The same on all of the process's cores, where the GPU is others'."""
+    try:
+        import torch  # noqa: F401  (needed by the counts)
+    except ImportError:
+        return
+    np.histogram = histogram_on("cpu")
+
+
 def histogram_on(device: str) -> Callable[..., Any]:
     """``numpy.histogram`` that counts FP32 values within a range on PyTorch's ``device``; what else it is asked for,
     NumPy does."""

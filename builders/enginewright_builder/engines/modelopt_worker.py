@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LARGEST_BYTES, LOWER, QUANTIZE, Job, load_batches
-from enginewright_builder.engines.modelopt_histograms import count_on_gpu
+from enginewright_builder.engines.modelopt_histograms import count_on_cpu, count_on_gpu
 from enginewright_builder.engines.modelopt_masks import clip_masks
 
 # Above half of FP16's largest number a node stays in FP32: other inputs than these may reach further.
@@ -53,16 +53,32 @@ def _quantize(job: Job) -> None:
     """Weights per channel; what is left computes in FP16, without which INT8 is slower than FP16 alone."""
     from modelopt.onnx.quantization import quantize
 
-    count_on_gpu()
-    model = onnx.load(job.source)
+    if job.beside:
+        count_on_cpu()
+    else:
+        count_on_gpu()
+    model = onnx.load(_simplified(job) if job.beside else job.source)
     additions = clip_masks(model)
     clipped = Path(job.target).with_name("clipped.onnx")
     _save(model, clipped)
     quantize(str(clipped), quantize_mode=job.precision, calibration_data_reader=_Batches(load_batches(Path(job.data))),
              # FP8 has an exponent, so cutting off outliers gains it nothing.
-             calibration_method="entropy" if job.precision == "int8" else "max", calibration_eps=_providers(),
+             calibration_method="entropy" if job.precision == "int8" else "max", calibration_eps=_providers(job),
              nodes_to_exclude=_patterns((*job.keep, *additions)), high_precision_dtype="fp16",
              output_path=job.target, log_level="ERROR")
+
+
+def _simplified(job: Job) -> str:
+    """With the attention that TensorRT knows, as ``trt_graphs`` does it where this is not beside other builds."""
+    from enginewright_builder.engines.trt_attention import simplify_attention
+
+    target = Path(job.target).with_name("simplified-beside.onnx")
+    try:
+        return str(target) if simplify_attention(Path(job.source), target) else job.source
+    except (MemoryError, OSError):
+        raise
+    except Exception:  # onnx-ir's, onnxscript's and NumPy's own classes: the graph is quantised as it is
+        return job.source
 
 
 class _Batches:
@@ -84,9 +100,11 @@ class _Batches:
         self._next = 0
 
 
-def _providers() -> list[str]:
+def _providers(job: Job) -> list[str]:
     import onnxruntime
 
+    if job.beside:
+        return ["cpu"]
     return ["cuda:0", "cpu"] if "CUDAExecutionProvider" in onnxruntime.get_available_providers() else ["cpu"]
 
 

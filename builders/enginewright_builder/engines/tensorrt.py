@@ -13,7 +13,7 @@ from typing import Any
 
 from enginewright_builder.competition.buckets import bucket_ranges
 from enginewright_builder.data.synthetic import example_inputs
-from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
+from enginewright_builder.engines.base import Artifact, Beside, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.modelopt_graphs import missing
 from enginewright_builder.engines.session_runner import (
     BUCKETS,
@@ -24,7 +24,7 @@ from enginewright_builder.engines.session_runner import (
 )
 from enginewright_builder.engines.trt_build import PlanRequest, build_plan
 from enginewright_builder.engines.trt_device import DEVICE, Gpu, MissingError, gpu, lacking, tensorrt, unservable
-from enginewright_builder.engines.trt_graphs import QUANTISED, carries_quantisation, typed_graph
+from enginewright_builder.engines.trt_graphs import QUANTISED, begin_graph, carries_quantisation, typed_graph
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.engines.trt_profiles import fixed_sizes, profiles
 from enginewright_builder.engines.trt_timing_cache import CacheKey
@@ -63,6 +63,10 @@ class TensorRtEngine:
         ranges = bucket_ranges(context.buckets)
         tuned = [(ranges[0],), ranges, *((one,) for one in reversed(ranges[1:]))]
         return [Rung(backend=self.name, precision=rung.precision, ranges=tuple(each)) for each in tuned]
+
+    def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
+        """To write an 8-bit precision into the graph takes a minute or two of the CPU."""
+        return begin_graph(rung.precision, model, context)
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
         """Raises :class:`UserError` ``CandidateFailed`` where TensorRT or ModelOpt cannot."""

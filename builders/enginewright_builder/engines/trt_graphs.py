@@ -14,6 +14,7 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from enginewright_builder import graph_store
 from enginewright_builder.engines.base import BuildContext, ExportedModel
+from enginewright_builder.engines.graph_ahead import GraphAhead
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.errors import UserError
@@ -25,6 +26,8 @@ FULL, HALF, QUANTISED = ("fp32", "tf32"), ("bf16", "fp16"), ("fp8", "int8")
 _HALF_OPSET = {"fp16": 18, "bf16": 22}
 # Raised when what is written into a graph changes: graphs in the store are then made anew.
 _VERSION = 2
+# Before the precision, on the shelf: what is being written beside the builds.
+_AHEAD = "graph ahead "
 _TOOLS = ("nvidia-modelopt", "onnx", "onnx-graphsurgeon", "onnxruntime", "onnxscript", "torch", "transformers")
 _LOW_TYPES = {"fp16": onnx.TensorProto.FLOAT16, "bf16": onnx.TensorProto.BFLOAT16}
 
@@ -56,6 +59,27 @@ def typed_graph(precision: str, model: ExportedModel, context: BuildContext) -> 
     return target
 
 
+def begin_graph(precision: str, model: ExportedModel, context: BuildContext) -> GraphAhead | None:
+    """Starts to write ``precision`` into the graph in a process beside the builds, for :func:`typed_graph` to take.
+    None where there is nothing for such a process: other precisions take seconds, and are the source's own export."""
+    shelf, target = context.shelf, context.workspace / f"tensorrt-{precision}" / GRAPH_FILE
+    if shelf is None or precision not in QUANTISED or context.keep_precise or target.exists() or has_qdq(model.path):
+        return None
+    if missing() or not context.calibration or shelf.get(_AHEAD + precision):
+        return None
+    if context.timing_caches is not None and graph_store.holds(context.timing_caches,
+                                                               graph_key(precision, model, context)):
+        return None
+    ahead = GraphAhead.started(precision, model.path, target.with_name(_part(target)), context.calibration)
+    shelf.put(_AHEAD + precision, ahead)
+    return ahead
+
+
+def _begun(precision: str, context: BuildContext) -> GraphAhead | None:
+    found = context.shelf.get(_AHEAD + precision) if context.shelf and not context.keep_precise else None
+    return found if isinstance(found, GraphAhead) else None
+
+
 def graph_key(precision: str, model: ExportedModel, context: BuildContext) -> str:
     """``fp16-`` and 32 hex digits over all that the graph is made from: the FP32 graph with its weights, the data that
     activations are measured on, the nodes left precise, whose export it is, and the tools."""
@@ -68,7 +92,7 @@ def graph_key(precision: str, model: ExportedModel, context: BuildContext) -> st
 
 
 def _made(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> Path:
-    part = target.with_name(f"part-{GRAPH_FILE}")
+    part = target.with_name(_part(target))
     if has_qdq(model.path):
         _keep_quantisation(precision, model, part)
     elif precision in HALF:
@@ -80,6 +104,11 @@ def _made(precision: str, model: ExportedModel, context: BuildContext, target: P
         _check_types(precision, part)
     os.replace(part, target)
     return target
+
+
+def _part(target: Path) -> str:
+    """The name of a graph until it is whole."""
+    return f"part-{target.name}"
 
 
 def _files(graph: Path) -> list[Path]:
@@ -156,6 +185,8 @@ def _half(precision: str, model: ExportedModel, context: BuildContext, target: P
 
 
 def _quantised(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:
+    if (ahead := _begun(precision, context)) and ahead.finish(target, context.progress):
+        return
     samples = sum(len(next(iter(batch.values()))) for batch in context.calibration)
     context.progress(0.02, f"ModelOpt: quantising to {precision} with {samples} calibration samples")
     # Before the quantiser, which looks for the same pattern and puts its scales into it.

@@ -75,6 +75,7 @@ def command(request: BuildRequest) -> str:
         "--metric": accuracy.metric, "--tolerance": f"{accuracy.tolerance:g}", "--precision": engine.precision,
         "--backend": engine.backend if engine.backend != EngineRequest.backend else "",
         "--max-batch-size": str(engine.max_batch_size), "--budget-seconds": str(engine.build_budget_seconds),
+        "--stop-when": engine.stop_when if engine.stop_when != EngineRequest.stop_when else "",
         "--fallback": engine.fallback if engine.fallback != "none" else "",
         "--latency-ms": f"{request.objective.latency_ms:g}" if request.objective.latency_ms else "",
     }

@@ -104,7 +104,7 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         interface=_interface(spec.interface),
         engine=contract.EngineRequest(
             backend=spec.engine.backend, precision=spec.engine.precision, max_batch_size=spec.engine.max_batch_size,
-            build_budget_seconds=spec.engine.build_budget_seconds, fallback=spec.engine.fallback,
+            build_budget_seconds=spec.budget_seconds, fallback=spec.engine.fallback, stop_when=spec.engine.stop_when,
             calibration=_data(spec.engine.calibration, resolved.calibration_digest if resolved else "")),
         accuracy=contract.AccuracyRequest(
             metric=spec.accuracy.metric, tolerance=float(spec.accuracy.tolerance),

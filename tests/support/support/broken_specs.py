@@ -162,6 +162,8 @@ BROKEN = (
            "spec.accuracy.tolerance", "0.6", "at most 0.25"),
     Broken("an absurd objective", {**SOURCE, "objective": {"latency": {"milliseconds": 0.001}}},
            "spec.objective.latency.milliseconds", "0.001", "such as 20"),
+    Broken("content with an objective that is not there", {**SOURCE, "engine": {"stopWhen": "objectiveMet"}},
+           "spec.engine.stopWhen", "objectiveMet", "add spec.objective.latency", "needs spec.objective.latency"),
     Broken("sizes without fixed", {**SOURCE, "batching": {"preferredBatchSizes": [4]}},
            "spec.batching.mode", "auto", "set mode to fixed", "only hold with mode fixed"),
     Broken("fixed without sizes", {**SOURCE, "batching": {"mode": "fixed"}},

@@ -141,7 +141,7 @@ class TestCosts:
     def test_a_graph_that_is_written_beside_the_builds_costs_what_is_left_of_it(self) -> None:
         int8 = Rung(backend="tensorrt", precision="int8")
         whole = Costs(experience("gpu"), TEXT).expected(int8)
-        beside = Costs(experience("gpu"), TEXT, graph_left=lambda backend, precision: 5.0).expected(int8)
+        beside = Costs(experience("gpu"), TEXT, graph_left=lambda backend, precision, usual: 5.0).expected(int8)
         assert 40 < whole - beside < 90
 
     def test_earlier_builds_are_believed_within_bounds(self) -> None:

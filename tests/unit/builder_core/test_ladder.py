@@ -677,6 +677,43 @@ class TestBudget:
         assert "not tried are stub int8; offered instead: stub fp16" in caught.value.message
 
 
+class TestStopWhen:
+    """Of three rungs the second one tried meets the objective."""
+
+    def climb(self, limit_ms: float, parts: tuple[ExportedModel, SourceModel, SampleSet, BuildContext],
+              perceptron: Path, **changes: object) -> dict[str, tuple[str, str]]:
+        exported, source, samples, context = parts
+        engine = Variant(perceptron, Clock(), ["fp32", "fp16", "int8"], answers={"stub int8": negated})
+        times = {"stub fp32": 2.0, "stub fp16": 1.0, "stub int8": 0.1}
+        return told(climb([engine], "auto", exported, source, context, gate(
+            samples, times=times, objective=ObjectiveRequest(latency_ms=limit_ms), **changes)))  # type: ignore[arg-type]
+
+    @pytest.fixture
+    def parts(self, exported: ExportedModel, source: SourceModel, samples: SampleSet,
+              context: BuildContext) -> tuple[ExportedModel, SourceModel, SampleSet, BuildContext]:
+        return exported, source, samples, context
+
+    Parts = tuple[ExportedModel, SourceModel, SampleSet, BuildContext]
+
+    def test_no_more_is_tried_once_one_that_passes_takes_half_of_the_objective(self, parts: Parts,
+                                                                               perceptron: Path) -> None:
+        verdicts = self.climb(4.0, parts, perceptron, stop_when="objectiveMet")
+        assert {name: verdict for name, (verdict, _) in verdicts.items()} == {
+            "stub fp32": "Shipped", "stub fp16": "Skipped", "stub int8": "Skipped"}
+        assert verdicts["stub fp16"][1].startswith(
+            "spec.engine.stopWhen is objectiveMet, and stub fp32 takes 2 ms at batch 1 where the latency objective is "
+            "4 ms; could bring up to 1.")
+
+    def test_one_that_is_refused_or_needs_the_whole_objective_is_not_enough(self, parts: Parts,
+                                                                            perceptron: Path) -> None:
+        verdicts = self.climb(1.5, parts, perceptron, stop_when="objectiveMet")
+        assert {name: verdict for name, (verdict, _) in verdicts.items()} == {
+            "stub fp32": "Slower", "stub fp16": "Shipped", "stub int8": "AccuracyRefused"}
+
+    def test_without_the_wish_all_are_tried(self, parts: Parts, perceptron: Path) -> None:
+        assert not any(verdict == "Skipped" for verdict, _ in self.climb(1000.0, parts, perceptron).values())
+
+
 class TestFallback:
     """The source is not an ONNX here, so that none of the candidates is the source itself by name."""
 
@@ -812,3 +849,18 @@ def test_a_candidate_that_breaks_while_it_is_timed_costs_only_itself(
     assert told(climbed)["stub fp16"] == ("Failed", said)
     assert climbed.winner.name == "stub fp32"
     assert engine.open == 0
+
+
+def test_what_trials_took_is_kept_in_the_store_and_read_by_the_next_build(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext, perceptron: Path,
+        tmp_path: Path) -> None:
+    clock, kept = Clock(), replace(context, timing_caches=tmp_path / "timing-caches")
+    climb([Variant(perceptron, clock, ["fp32", "fp16"], seconds=25.0)], "auto", exported, source, kept,
+          gate(samples, clock=clock, budget=Budget(1000.0, clock)))
+    (file,) = (tmp_path / "timing-caches").glob("trials-cpu*.json")
+    assert '"stub fp16": 2.5' in file.read_text()
+    climbed = climb([Variant(perceptron, clock, ["fp32", "fp16"], seconds=25.0)], "auto", exported, source,
+                    replace(kept, workspace=tmp_path / "second"),
+                    gate(samples, clock=clock, budget=Budget(60.0, clock)))
+    assert told(climbed)["stub fp16"][0] == "Skipped"
+    assert told(climbed)["stub fp16"][1].endswith("would take about 25 s")  # 19 s, as far as fp32 alone tells

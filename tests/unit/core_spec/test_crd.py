@@ -65,7 +65,7 @@ def test_lists_and_maps_of_the_spec_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(("block", "default"), [
-    ("engine", {"backend": "auto", "precision": "auto", "maxBatchSize": 32, "buildBudgetSeconds": 1800,
+    ("engine", {"backend": "auto", "precision": "auto", "maxBatchSize": 32, "stopWhen": "budgetSpent",
                 "fallback": "none"}),
     ("store", {"uri": "pvc://enginewright-store"}), ("batching", {"mode": "auto"}),
 ])

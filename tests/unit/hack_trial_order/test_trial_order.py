@@ -7,7 +7,7 @@ import pytest
 
 from enginewright_builder.competition.experience import experience
 from trial_order.experience import TABLE, made
-from trial_order.replay import BATCHES, ZONE, Replay, replay
+from trial_order.replay import BATCHES, PAGE, ZONE, Replay, replay
 
 MODELS = tuple(experience("gpu").models)
 
@@ -19,6 +19,12 @@ def replays() -> dict[tuple[str, int], Replay]:
 
 def test_the_table_is_made_from_the_benchmarks_as_they_are() -> None:
     assert TABLE.read_text(encoding="utf-8") == made()
+
+
+def test_the_page_says_how_many_cells_are_within_the_zone(replays: dict[tuple[str, int], Replay]) -> None:
+    for budget in (300, 900):
+        within = sum(value <= ZONE for model in MODELS for value in replays[model, budget].regret.values())
+        assert f"## {budget} s: {within} of 24 cells within 3 %" in PAGE.read_text(encoding="utf-8")
 
 
 def test_most_of_what_ships_after_300_seconds_is_within_the_zone_of_the_best(

@@ -20,7 +20,7 @@ def build_job_name(owner_name: str, fingerprint: str, attempt: int) -> str:
 
 def build_deadline(spec: Spec, config: OperatorConfig) -> int:
     """Seconds that a pod of it may run."""
-    return spec.engine.build_budget_seconds + config.build_deadline_margin
+    return spec.budget_seconds + config.build_deadline_margin
 
 
 def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, attempt: int,

@@ -37,8 +37,13 @@ class EngineSpec(SpecModel):
     accuracy passes."""
     max_batch_size: int = Field(default=32, ge=1, le=4096)
     """Largest batch that the server forms."""
-    build_budget_seconds: int = Field(default=1800, ge=10, le=172_800)
-    """Time for building and measuring all candidates. What is not measured by then is skipped and said so."""
+    build_budget_seconds: int | None = Field(default=None, ge=10, le=172_800)
+    """Time for building and measuring all candidates; the most promising are tried first. What the time does not reach
+    is skipped, and status and report say what it could have brought. Absent: 300 on a GPU, 1800 on a CPU."""
+    stop_when: Literal["budgetSpent", "objectiveMet"] = "budgetSpent"
+    """When no more candidates are tried: once the time budget is spent or all are tried; or with objectiveMet as soon
+    as one that may be served takes at most half of spec.objective.latency for a single sample, before the server's own
+    time. A change builds anew."""
     fallback: Literal["none", "source"] = "none"
     """What is served when no candidate may be, for want of speed, accuracy or time: none, so that nothing new is; or
     source, the source model itself in full precision, which passes the accuracy gate like any other. With source, the

@@ -11,6 +11,7 @@ from enginewright.core.spec.quality import QualitySpec
 from enginewright.core.spec.rollout import AutoscalingSpec, RolloutSpec
 from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, ServingSpec, StoreSpec
 from enginewright.core.spec.source import InterfaceSpec, SourceSpec
+from enginewright_builder.contract import BUDGET_SECONDS
 
 
 class Spec(SpecModel):
@@ -51,3 +52,11 @@ class Spec(SpecModel):
     """Where engines are kept."""
     suspend: bool = False
     """Start no builds, rollouts or scaling; what serves keeps serving."""
+
+    @property
+    def budget_seconds(self) -> int:
+        """Of a build, where ``engine`` states none by the accelerator; of a fleet the longest of its classes."""
+        if self.engine.build_budget_seconds is not None:
+            return self.engine.build_budget_seconds
+        classes = self.placement.classes or ()
+        return max(BUDGET_SECONDS[one.accelerator] for one in (*classes, *(() if classes else (self.placement,))))

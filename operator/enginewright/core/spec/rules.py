@@ -99,6 +99,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "!(self.engine.precision in ['int8', 'fp8']) || has(self.engine.calibration)",
              message="'spec.engine.precision ' + self.engine.precision + ' on a GPU needs spec.engine.calibration; "
                      "add its uri, or write auto, fp16 or bf16'", expression=True, field=".engine.precision"),
+        Rule(rule="self.engine.stopWhen != 'objectiveMet' || has(self.objective.latency)",
+             message="spec.engine.stopWhen objectiveMet needs spec.objective.latency, by which a candidate is enough; "
+                     "add that, or write budgetSpent", field=".engine.stopWhen"),
         Rule(rule="!has(self.engine.calibration) || !has(self.accuracy.evaluation) || "
                   "self.engine.calibration.uri != self.accuracy.evaluation.uri",
              message="spec.engine.calibration and spec.accuracy.evaluation are the same data; accuracy must be "

@@ -19,7 +19,7 @@ from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InterfaceSpec
-from enginewright_builder.contract import SIGNING_SECRET
+from enginewright_builder.contract import OBJECTIVE_MET, SIGNING_SECRET
 
 CPU_PRECISIONS = ("auto", "fp32", "int8")
 CALIBRATED = ("int8", "fp8")
@@ -150,6 +150,10 @@ def _objective(spec: Spec) -> Iterator[Problem]:
     if latency is not None and latency.milliseconds < 0.05:
         yield _problem("spec.objective.latency.milliseconds", latency.milliseconds,
                        "is less than a request takes on the wire", "write milliseconds, such as 20")
+    if latency is None and spec.engine.stop_when == OBJECTIVE_MET:
+        yield _problem("spec.engine.stopWhen", spec.engine.stop_when,
+                       "needs spec.objective.latency, by which a candidate is enough",
+                       "add spec.objective.latency, or write budgetSpent")
 
 
 def _batching(spec: Spec) -> Iterator[Problem]:

@@ -157,7 +157,7 @@ def patience(world: World) -> timedelta:
              for step in rollout.steps] or [rollout.analysis_seconds]
     # Without a replica to spare one class is analysed after the other.
     turns = len(classes_of(world.spec)) if in_turns(world) else 1
-    seconds = world.spec.engine.build_budget_seconds + world.config.build_deadline_margin + 5 * sum(steps) * turns
+    seconds = world.spec.budget_seconds + world.config.build_deadline_margin + 5 * sum(steps) * turns
     return SLACK + timedelta(seconds=seconds)
 
 

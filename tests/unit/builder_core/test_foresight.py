@@ -1,0 +1,111 @@
+"""What is begun beside the builds, and when it stands still."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from enginewright_builder.competition.agenda import Plan
+from enginewright_builder.competition.attempt import Workshop
+from enginewright_builder.competition.foresight import LEAST_MEMORY_BYTES, SLOWER, Foresight
+from enginewright_builder.contract import DeviceRequest
+from enginewright_builder.engines.base import Rung
+
+INT8, FP8, TORCH = (Plan(rung=Rung(backend=backend, precision=precision)) for backend, precision in (
+    ("tensorrt", "int8"), ("tensorrt", "fp8"), ("torch", "fp16")))
+
+
+@dataclass
+class Work:
+    running: bool = True
+    told: list[str] = field(default_factory=list)
+
+    def pause(self) -> None:
+        self.told.append("pause")
+
+    def resume(self) -> None:
+        self.told.append("resume")
+
+    def cancel(self) -> None:
+        self.running = False
+
+
+class Engine:
+    """Only what is asked of one that can prepare."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, Work] = {}
+
+    def begin(self, rung: Rung, model: Any, context: Any) -> Work:
+        if rung.precision == "fp8":
+            raise RuntimeError("not today")
+        return self.begun.setdefault(rung.precision, Work())
+
+
+def foresight(folder: Path, engine: Engine, *, accelerator: str = "gpu", cpus: int = 16,
+              memory: int = 64 << 30, now: list[float] | None = None) -> Foresight:
+    path = folder / "model.onnx"
+    path.write_bytes(b"graph")
+    workshop = SimpleNamespace(engine=lambda rung: engine if rung.backend == "tensorrt" else object(),
+                               model=SimpleNamespace(path=path),
+                               context=SimpleNamespace(device=DeviceRequest(accelerator=accelerator)))
+    return Foresight(cast(Workshop, workshop), clock=lambda: (now or [0.0])[0], cpus=lambda: cpus,
+                     memory=lambda: memory)
+
+
+@pytest.mark.parametrize("changes", [
+    {"accelerator": "cpu"}, {"cpus": 4}, {"memory": LEAST_MEMORY_BYTES - 1},
+], ids=["on a CPU", "few CPUs", "little memory"])
+def test_nothing_is_begun_where_it_would_disturb(changes: dict[str, Any], tmp_path: Path) -> None:
+    engine = Engine()
+    foresight(tmp_path, engine, **changes).prepare([INT8])
+    assert not engine.begun
+
+
+def test_one_at_a_time_is_begun_and_what_cannot_be_is_passed_over(tmp_path: Path) -> None:
+    engine = Engine()
+    one = foresight(tmp_path, engine)
+    one.prepare([TORCH, FP8, INT8])
+    assert set(engine.begun) == {"int8"}
+    bf16 = Plan(rung=Rung(backend="tensorrt", precision="bf16"))
+    one.prepare([bf16])
+    assert set(engine.begun) == {"int8"}
+    engine.begun["int8"].running = False
+    one.prepare([INT8, bf16])
+    assert set(engine.begun) == {"int8", "bf16"}
+
+
+def fail(told: list[str]) -> None:
+    assert told == ["pause"]
+    raise ZeroDivisionError
+
+
+def test_it_stands_still_while_others_are_timed_also_where_that_fails(tmp_path: Path) -> None:
+    engine = Engine()
+    one = foresight(tmp_path, engine)
+    one.prepare([INT8])
+    with pytest.raises(ZeroDivisionError), one.still():
+        fail(engine.begun["int8"].told)
+    assert engine.begun["int8"].told == ["pause", "resume"]
+    one.cancel()
+    with one.still():
+        pass
+    assert engine.begun["int8"].told == ["pause", "resume"]
+
+
+def test_what_is_left_of_it_shrinks_with_the_time(tmp_path: Path) -> None:
+    engine, now = Engine(), [100.0]
+    one = foresight(tmp_path, engine, now=now)
+    assert one.seconds_left("tensorrt", "int8", 60.0) is None
+    one.prepare([INT8])
+    assert one.seconds_left("tensorrt", "int8", 60.0) == SLOWER * 60.0
+    now[0] += 40.0
+    assert one.seconds_left("tensorrt", "int8", 60.0) == SLOWER * 60.0 - 40.0
+    now[0] += 1000.0
+    assert one.seconds_left("tensorrt", "int8", 60.0) == 2.0
+    engine.begun["int8"].running = False
+    assert one.seconds_left("tensorrt", "int8", 60.0) == 0.0
