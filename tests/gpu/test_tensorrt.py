@@ -15,13 +15,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from enginewright_builder.contract import DeviceRequest, RuntimeRequest
+from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
+from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.engines.trt_inspect import layer_types
 from enginewright_builder.errors import UserError
+from enginewright_builder.export import export_model
+from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.tensors import Tensors
@@ -290,6 +293,26 @@ def test_shared_memory_is_read_where_it_lies(tmp_path: Path) -> None:
             one.close()  # gives up the memory before it goes
         with pytest.raises(RuntimeError, match="CUDA"):
             Session(artifact.files[PLAN_FILE].parent, [PLAN_FILE]).register(16, size)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_bytes_are_normalised_in_the_plan(precision: str, tmp_path: Path, open_runner: Any) -> None:
+    plain = convnet(tmp_path)
+    sent = TensorSpec(name="x", dtype="uint8", shape=("batch", 32, 32, 3), normalise=Normalise(
+        scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), channels="last"))
+    source = Normalised(plain, Interface(inputs=(sent,)))
+
+    def data(batch: int, seed: int = 3) -> Tensors:
+        return example_inputs(source.interface, batch, seed)
+
+    exported = export_model(source, tmp_path / "bytes", [data(1), data(3)])
+    context = replace(context_for(plain, data, tmp_path), source=source)
+    engine = TensorRtEngine()
+    rung, = engine.rungs(precision, context)
+    artifact = engine.build(rung, exported, context)
+    runner = open_runner(artifact)
+    for batch in (1, 5, 8):
+        assert worst(runner(data(batch)), source.run(data(batch))) < TOLERANCES[precision]
 
 
 def test_closing_gives_the_memory_back(tmp_path: Path) -> None:
