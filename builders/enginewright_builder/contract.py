@@ -53,9 +53,9 @@ SMOKE_FILE = "smoke.json"
 REFERENCE_FOLDER = "reference"
 # How the termination message of a server begins that failed its smoke test. smoke.py imports nothing and repeats it.
 SMOKE_TEST_FAILED = "smoke test failed: "
-# How the termination message of a replica begins whose TensorRT or GPU is not what its engine was built with. fits.py
-# imports nothing and repeats them.
-MISFITS = ("TensorRTVersionMismatch", "DeviceMismatch")
+# How the termination message of a replica begins whose TensorRT or GPU is not what its engine was built with, or whose
+# driver is too old for its image. fits.py imports nothing and repeats them.
+MISFITS = ("TensorRTVersionMismatch", "DeviceMismatch", "DriverTooOld")
 # The id of the operator's own requests to servers, by which the quality monitor knows them from live ones.
 PROBE_REQUEST_ID = "enginewright-probe"
 MODEL_REPOSITORY = "model_repository"

@@ -15,6 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from enginewright_builder import fits, own_device
 from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
 from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
@@ -325,6 +326,24 @@ def test_closing_gives_the_memory_back(tmp_path: Path) -> None:
         session.run(images(4))
         session.close()
     assert gpu().free_bytes >= free - (64 << 20)
+
+
+def test_the_driver_says_on_what_this_runs() -> None:
+    import torch
+
+    seen, driver = fits.devices(), fits.driver_facts()
+    assert [one.name for one in seen][:1] == [torch.cuda.get_device_name(0)]
+    assert seen[0].memory_bytes == pytest.approx(torch.cuda.get_device_properties(0).total_memory, rel=0.02)
+    assert seen[0].profile == ("" if "MIG" not in seen[0].name else seen[0].name.rpartition(" ")[2])
+    assert driver.version.count(".") >= 1
+    assert float(driver.cuda) >= 12
+    assert "driver" in fits.here(seen, driver)
+    assert fits.too_old(driver, fits.cuda_runtimes()) == ""
+    assert fits.too_old(driver, ["99.0"]).startswith("DriverTooOld: ")
+    asked = DeviceRequest(accelerator="gpu", products=(seen[0].name.replace(" ", "-"),), mig_profile=seen[0].profile)
+    own_device.check(asked, print)
+    with pytest.raises(UserError, match="the build was to run on"):
+        own_device.check(replace(asked, mig_profile="9g.999gb"), print)
 
 
 def test_what_is_free_is_told_for_a_servers_memory() -> None:
