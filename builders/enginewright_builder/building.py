@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enginewright_builder import engine_store, store
+from enginewright_builder import engine_store, own_device, store
 from enginewright_builder.accuracy.drift import DriftTables
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
@@ -108,6 +108,7 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
 
 def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
     request = resolved.request
+    own_device.check(request.device, steps.tracker.note)
     with steps.step("fetch", f"opening the {resolved.located.format} source"):
         source = load_model(resolved.located, request.interface, scratch,
                             "cuda" if request.device.accelerator == "gpu" else "cpu")

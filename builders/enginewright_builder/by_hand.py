@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from enginewright_builder import fits
 from enginewright_builder.contract import (
     BUDGET_SECONDS,
     MODEL_FOLDER,
@@ -110,7 +111,9 @@ def hand_device(accelerator: str) -> DeviceRequest:
     found = nvidia_gpu()
     if found is None:
         raise ContractError("--accelerator: got 'gpu', but nvidia-smi finds no NVIDIA GPU here; write cpu")
-    return DeviceRequest(accelerator="gpu", products=(found.product,), memory_bytes=found.memory_bytes, gpu_count=1,
+    seen = next(iter(fits.devices()), fits.Device(found.product))
+    return DeviceRequest(accelerator="gpu", products=(found.product,), mig_profile=seen.profile,
+                         memory_bytes=seen.memory_bytes or found.memory_bytes, gpu_count=1,
                          architecture=platform.machine())
 
 

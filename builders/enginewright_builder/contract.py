@@ -53,9 +53,9 @@ SMOKE_FILE = "smoke.json"
 REFERENCE_FOLDER = "reference"
 # How the termination message of a server begins that failed its smoke test. smoke.py imports nothing and repeats it.
 SMOKE_TEST_FAILED = "smoke test failed: "
-# How the termination message of a replica begins whose TensorRT or GPU is not what its engine was built with. fits.py
-# imports nothing and repeats them.
-MISFITS = ("TensorRTVersionMismatch", "DeviceMismatch")
+# How the termination message of a replica begins whose TensorRT or GPU is not what its engine was built with, or whose
+# driver is too old for its image. fits.py imports nothing and repeats them.
+MISFITS = ("TensorRTVersionMismatch", "DeviceMismatch", "DriverTooOld")
 # The id of the operator's own requests to servers, by which the quality monitor knows them from live ones.
 PROBE_REQUEST_ID = "enginewright-probe"
 MODEL_REPOSITORY = "model_repository"
@@ -89,12 +89,25 @@ class ContractError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Normalise:
+    """How the source's own input is made of the bytes that clients send: ``(value * scale - mean) / std`` in FP32.
+    ``mean`` and ``std`` have one number, or one for each channel. ``channels`` is where clients put these."""
+
+    scale: float
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    channels: Literal["first", "last"] = "first"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorSpec:
-    """One model input or output. ``shape`` holds sizes, names of free dimensions (``batch``) or ranges (``1..512``)."""
+    """One model input or output. ``shape`` holds sizes, names of free dimensions (``batch``) or ranges (``1..512``).
+    With ``normalise`` type and shape are those of what clients send."""
 
     name: str
     dtype: str
     shape: tuple[int | str, ...] = ()
+    normalise: Normalise | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -597,11 +610,14 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses to JSON values: tuples become lists, None stays."""
+    """Dataclasses to JSON values: tuples become lists, None stays, but for a tensor's ``normalise``: without it
+    documents and fingerprints are as they were before it was known."""
     if value is None or isinstance(value, str | int | float):
         return value
     kind: Any = type(value)
     if names := _names(kind):
+        if kind is TensorSpec and value.normalise is None:
+            names = tuple(name for name in names if name != "normalise")
         return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}

@@ -24,11 +24,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from enginewright_builder.fits import device_name, driver, linked
+from enginewright_builder.fits import device_memory, device_name, driver, driver_facts, linked, profile_of
 
 # Of cuda.h: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
 _MAJOR, _MINOR = 75, 76
-_SLICE = re.compile(r" MIG (\S+)$")
 # Files of a node's driver, which no image has.
 _DRIVER_FILES = re.compile(r"lib(cuda|nvidia-\S+)\.so")
 # Name here, packages that may bring it, files below it that load other libraries when they are used.
@@ -83,44 +82,23 @@ class Facts:
 
 
 def examine() -> Facts:
-    devices, cuda = _devices()
+    cuda, count = driver()
+    known = driver_facts()
     server, backends = _triton()
-    return Facts(devices=devices, driver=_driver_version(), cuda=cuda, architecture=platform.machine(),
+    return Facts(devices=tuple(_device(cuda, ordinal) for ordinal in range(count) if cuda), driver=known.version,
+                 cuda=known.cuda if cuda else "", architecture=platform.machine(),
                  python=platform.python_version(), libraries=tuple(_libraries()), compiler=_compiler(),
                  tritonserver=server, backends=backends)
 
 
-def _devices() -> tuple[tuple[Device, ...], str]:
-    cuda, count = driver()
-    if cuda is None:
-        return (), ""
-    number = ctypes.c_int()
-    cuda.cuDriverGetVersion(ctypes.byref(number))
-    version = f"{number.value // 1000}.{number.value % 1000 // 10}"
-    return tuple(_device(cuda, ordinal) for ordinal in range(count)), version
-
-
 def _device(cuda: ctypes.CDLL, ordinal: int) -> Device:
     name = device_name(cuda, ordinal)
-    handle, major, minor, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
+    handle, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
     cuda.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, handle)
     cuda.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, handle)
-    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle)
-    part = _SLICE.search(name)
-    return Device(name=name, mig_profile=part[1] if part else "", capability=f"{major.value}.{minor.value}",
-                  memory_bytes=memory.value)
-
-
-def _driver_version() -> str:
-    """From NVML, which comes with the driver; empty without one."""
-    text = ctypes.create_string_buffer(80)
-    with contextlib.suppress(OSError, AttributeError):
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        if not nvml.nvmlInit_v2():
-            nvml.nvmlSystemGetDriverVersion(text, len(text))
-            nvml.nvmlShutdown()
-    return text.value.decode(errors="replace")
+    return Device(name=name, mig_profile=profile_of(name), capability=f"{major.value}.{minor.value}",
+                  memory_bytes=device_memory(cuda, ordinal))
 
 
 def _libraries() -> Iterator[Library]:

@@ -118,7 +118,8 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
     if located.format != "huggingface" and samples.texts:
         raise where.invalid(f"the file holds texts, but {located.format} sources bring no tokenizer", "text",
                             "give arrays named as the model's inputs, in .npz or .jsonl")
-    if located.format == "onnx":
+    normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
+    if located.format == "onnx" and not normalises:
         import onnx
 
         from enginewright_builder.onnx_interface import graph_interface

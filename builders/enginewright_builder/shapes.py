@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from enginewright_builder import normalise
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
 
@@ -63,6 +64,8 @@ def checked(interface: Interface) -> Interface:
 def _checked_spec(spec: TensorSpec, side: str) -> TensorSpec:
     field = f"spec.interface.{side}[{spec.name}]"
     numpy_dtype(spec.dtype)
+    if side == "inputs":
+        normalise.check(spec)
     if not spec.shape:
         if side == "outputs":
             return spec

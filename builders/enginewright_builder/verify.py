@@ -224,14 +224,17 @@ def leave_key(target: Path) -> None:
         writer.write(f"{secrets.token_hex(KEY_BYTES)}\n")
 
 
-def needs(manifest: Manifest) -> dict[str, str]:
-    """``tensorrt``, where a plan is among the engine's parts, and ``device``, where the driver named the GPU that it
-    was built on: a name without spaces merely repeats what was asked for."""
+def needs(manifest: Manifest) -> dict[str, object]:
+    """``tensorrt``, where a plan is among the engine's parts; ``device`` and ``profile``, where the driver named the
+    GPU that it was built on: a name without spaces merely repeats what was asked for; and ``memory_bytes``."""
     engine = manifest.outcome.engine
     if engine is None or engine.device_class in ("", "cpu"):
         return {}
     plan = re.search(r"\btensorrt (\d[\d.]*)", engine.runtime_version)
-    return {"tensorrt": plan[1] if plan else "", "device": engine.device if " " in engine.device else ""}
+    seen = " " in engine.device
+    profile = engine.device_class.partition("/")[2] or fits.WHOLE
+    return {"tensorrt": plan[1] if plan else "", "device": engine.device if seen else "",
+            "profile": profile if seen else "", "memory_bytes": engine.memory_bytes if engine.device_count == 1 else 0}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

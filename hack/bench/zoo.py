@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.contract import Interface, Normalise, TensorSpec
 from enginewright_builder.models import SourceModel
+from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.torch_base import TorchModel
 from enginewright_builder.shapes import BATCH
 
@@ -74,6 +75,18 @@ def _timm(name: str, architecture: str) -> Entry:
     return Entry(name, "random", load)
 
 
+def _of_bytes(entry: Entry) -> Entry:
+    """The same model for clients that send bytes, which its engines normalise."""
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    image = TensorSpec(name="image", dtype="uint8", shape=(BATCH, *IMAGE),
+                       normalise=Normalise(scale=1 / 255, mean=mean, std=std))
+
+    def load(inputs: Path, device: str) -> SourceModel:
+        return Normalised(entry.load(inputs, device), Interface(inputs=(image,)))
+
+    return Entry(f"{entry.name}-bytes", entry.weights, load)
+
+
 def _deeplab(_: Path, device: str) -> SourceModel:
     from torchvision.models import segmentation
 
@@ -116,11 +129,15 @@ ZOO: tuple[Entry, ...] = (
     _timm("swin-tiny", "swin_tiny_patch4_window7_224"),
 )
 
+# Of which the results would be those of another model, but for what travels.
+VARIANTS = (_of_bytes(ZOO[0]),)
+
 
 def entries(names: str) -> list[Entry]:
-    """``names`` separated by commas, empty for all. Raises ``SystemExit`` for a name that is not in the zoo."""
+    """``names`` separated by commas, empty for all but variants. Raises ``SystemExit`` for a name that is not in the
+    zoo."""
     wanted = [name for name in names.split(",") if name]
-    known: dict[str, Any] = {entry.name: entry for entry in ZOO}
+    known: dict[str, Any] = {entry.name: entry for entry in (*ZOO, *VARIANTS)}
     if unknown := [name for name in wanted if name not in known]:
         raise SystemExit(f"there is no model {unknown[0]}; write some of {', '.join(known)}")
     return [known[name] for name in wanted] if wanted else list(ZOO)

@@ -15,13 +15,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from enginewright_builder.contract import DeviceRequest, RuntimeRequest
+from enginewright_builder import fits, own_device
+from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
+from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.engines.trt_inspect import layer_types
 from enginewright_builder.errors import UserError
+from enginewright_builder.export import export_model
+from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.tensors import Tensors
@@ -292,6 +296,26 @@ def test_shared_memory_is_read_where_it_lies(tmp_path: Path) -> None:
             Session(artifact.files[PLAN_FILE].parent, [PLAN_FILE]).register(16, size)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_bytes_are_normalised_in_the_plan(precision: str, tmp_path: Path, open_runner: Any) -> None:
+    plain = convnet(tmp_path)
+    sent = TensorSpec(name="x", dtype="uint8", shape=("batch", 32, 32, 3), normalise=Normalise(
+        scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), channels="last"))
+    source = Normalised(plain, Interface(inputs=(sent,)))
+
+    def data(batch: int, seed: int = 3) -> Tensors:
+        return example_inputs(source.interface, batch, seed)
+
+    exported = export_model(source, tmp_path / "bytes", [data(1), data(3)])
+    context = replace(context_for(plain, data, tmp_path), source=source)
+    engine = TensorRtEngine()
+    rung, = engine.rungs(precision, context)
+    artifact = engine.build(rung, exported, context)
+    runner = open_runner(artifact)
+    for batch in (1, 5, 8):
+        assert worst(runner(data(batch)), source.run(data(batch))) < TOLERANCES[precision]
+
+
 def test_closing_gives_the_memory_back(tmp_path: Path) -> None:
     source = convnet(tmp_path)
     folder = built("fp32", source, context_for(source, images, tmp_path)).files[PLAN_FILE].parent
@@ -302,6 +326,24 @@ def test_closing_gives_the_memory_back(tmp_path: Path) -> None:
         session.run(images(4))
         session.close()
     assert gpu().free_bytes >= free - (64 << 20)
+
+
+def test_the_driver_says_on_what_this_runs() -> None:
+    import torch
+
+    seen, driver = fits.devices(), fits.driver_facts()
+    assert [one.name for one in seen][:1] == [torch.cuda.get_device_name(0)]
+    assert seen[0].memory_bytes == pytest.approx(torch.cuda.get_device_properties(0).total_memory, rel=0.02)
+    assert seen[0].profile == ("" if "MIG" not in seen[0].name else seen[0].name.rpartition(" ")[2])
+    assert driver.version.count(".") >= 1
+    assert float(driver.cuda) >= 12
+    assert "driver" in fits.here(seen, driver)
+    assert fits.too_old(driver, fits.cuda_runtimes()) == ""
+    assert fits.too_old(driver, ["99.0"]).startswith("DriverTooOld: ")
+    asked = DeviceRequest(accelerator="gpu", products=(seen[0].name.replace(" ", "-"),), mig_profile=seen[0].profile)
+    own_device.check(asked, print)
+    with pytest.raises(UserError, match="the build was to run on"):
+        own_device.check(replace(asked, mig_profile="9g.999gb"), print)
 
 
 def test_what_is_free_is_told_for_a_servers_memory() -> None:

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
+from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
 from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.engines.torch_layout import arranged
+from enginewright_builder.models.base import SourceModel
+from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.torch_base import TorchModel
 from support.shared_memory import in_shared_memory
 
@@ -82,8 +84,8 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> BuildContext:
                         workspace=tmp_path_factory.mktemp("work"), progress=lambda fraction, detail: None)
 
 
-def built(model: TorchModel, precision: str, context: BuildContext, *ranges: BatchRange) -> Artifact:
-    context = dataclasses.replace(context, source=model, workspace=context.workspace / type(model.module).__name__)
+def built(model: SourceModel, precision: str, context: BuildContext, *ranges: BatchRange) -> Artifact:
+    context = dataclasses.replace(context, source=model, workspace=context.workspace / f"model-{id(model)}")
     rung = Rung(backend="torch", precision=precision, ranges=ranges)
     return TorchEngine().build(rung, ExportedModel(path=Path("unused"), interface=model.interface, opset=18), context)
 
@@ -176,6 +178,17 @@ def test_lower_precisions_round_and_keep_the_interface(image: TorchModel, contex
     runner.close()
     assert got["scores"].dtype == np.float32
     assert low <= off(got, image.run(inputs)) < high
+
+
+def test_bytes_are_normalised_in_the_package(image: TorchModel, context: BuildContext) -> None:
+    sent = TensorSpec(name="image", dtype="uint8", shape=("batch", 3, 32, 32), normalise=Normalise(
+        scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)))
+    source = Normalised(image, Interface(inputs=(sent,)))
+    session = session_of(built(source, "fp16", context))
+    for batch in (1, 8, 8):
+        inputs = example_inputs(source.interface, batch, seed=batch)
+        assert off(session.run(inputs), source.run(inputs)) < 1e-2
+    session.close()
 
 
 def test_a_package_for_one_bucket(image: TorchModel, context: BuildContext) -> None:

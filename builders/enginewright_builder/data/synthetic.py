@@ -28,6 +28,8 @@ def _sizes(spec: TensorSpec, size: int) -> tuple[int, ...]:
 
 def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, vocabulary: int) -> Array:
     dtype = numpy_dtype(spec.dtype)
+    if spec.normalise is not None:
+        return rng.integers(0, 256, shape).astype(dtype)
     if spec.name == "attention_mask":
         return np.ones(shape, dtype)
     if spec.name in ("token_type_ids", "position_ids"):

@@ -51,7 +51,7 @@ def device_name(device: DeviceRequest) -> str:
     """The GPU as its driver names it, with the MIG profile after it; without a driver, what was asked for."""
     if device.accelerator != "gpu":
         return cpu_name()
-    seen = re.sub(r" MIG .*", "", next(iter(fits.devices()), ""))
+    seen = re.sub(r" MIG .*", "", next((one.name for one in fits.devices()), ""))
     return " ".join(filter(None, (seen or (device.products[0] if device.products else "GPU"), device.mig_profile)))
 
 

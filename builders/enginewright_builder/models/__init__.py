@@ -7,6 +7,8 @@ from pathlib import Path
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
+from enginewright_builder.normalise import taken
+from enginewright_builder.shapes import checked
 from enginewright_builder.sources.formats import Located
 
 __all__ = ["SourceModel", "Tokenize", "TorchProgram", "load_model"]
@@ -15,10 +17,20 @@ __all__ = ["SourceModel", "Tokenize", "TorchProgram", "load_model"]
 def load_model(located: Located, interface: Interface | None = None, workspace: Path | None = None,
                device: str = "cpu") -> SourceModel:
     """Opens the source. ``interface`` is what the user stated, or None. ``workspace`` is where a loader
-    may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``.
+    may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``. Where the interface
+    says how inputs are normalised the model takes what clients send, and gives the source what it takes.
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
+    if interface is None or all(spec.normalise is None for spec in interface.inputs):
+        return _opened(located, interface, workspace, device)
+    from enginewright_builder.models.normalised import Normalised
+
+    interface = checked(interface)
+    return Normalised(_opened(located, taken(interface), workspace, device), interface)
+
+
+def _opened(located: Located, interface: Interface | None, workspace: Path | None, device: str) -> SourceModel:
     # Imported here: only the loader that is needed may cost the seconds that PyTorch or transformers take to import.
     if located.format == "huggingface":
         from enginewright_builder.models.huggingface import load_huggingface

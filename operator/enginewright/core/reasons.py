@@ -93,6 +93,7 @@ class Reason(StrEnum):
     ENGINE_REFUSED = "EngineRefused"
     TENSORRT_VERSION_MISMATCH = "TensorRTVersionMismatch"
     DEVICE_MISMATCH = "DeviceMismatch"
+    DRIVER_TOO_OLD = "DriverTooOld"
     SMOKE_TEST_FAILED = "SmokeTestFailed"
     CRASHING = "Crashing"
     FAILED_INFERENCES = "FailedInferences"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from enginewright.core.access import store_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
-from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TensorSpec
+from enginewright.core.spec import DataSpec, InterfaceSpec, NormaliseSpec, Spec, TensorSpec
 from enginewright.core.spec.base import in_bucket
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource
@@ -149,8 +149,11 @@ def _data(data: DataSpec | None, digest: str) -> contract.DataRequest | None:
 def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:
     if interface is None:
         return None
-    return contract.Interface(inputs=_tensors(interface.inputs), outputs=_tensors(interface.outputs))
+    return contract.Interface(inputs=tuple(_tensor(one, one.normalise) for one in interface.inputs),
+                              outputs=tuple(_tensor(one) for one in interface.outputs))
 
 
-def _tensors(tensors: tuple[TensorSpec, ...]) -> tuple[contract.TensorSpec, ...]:
-    return tuple(contract.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in tensors)
+def _tensor(tensor: TensorSpec, how: NormaliseSpec | None = None) -> contract.TensorSpec:
+    normalise = contract.Normalise(scale=how.scale, mean=how.mean, std=how.std,
+                                   channels=how.channels) if how else None
+    return contract.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape, normalise=normalise)

@@ -38,6 +38,11 @@ def _job(**spec: Any) -> dict[str, Any]:
     return {**SOURCE, "engine": {"podTemplate": {"spec": spec}}}
 
 
+def _normalised(**changed: Any) -> dict[str, Any]:
+    given = {"name": "image", "dtype": "uint8", "shape": ["batch", 3, 8, 8], "normalise": {}, **changed}
+    return {**SOURCE, "interface": {"inputs": [given]}}
+
+
 def _scheduled(**changed: Any) -> dict[str, Any]:
     given = {"name": "office", "start": "0 8 * * 1-5", "end": "0 18 * * 1-5", "minReplicas": 2, **changed}
     schedule = {name: value for name, value in given.items() if value is not None}
@@ -200,6 +205,16 @@ BROKEN = (
            "spec.placement.tolerations[0].value", "b", "operator Equal"),
     Broken("toleration of nothing", {**SOURCE, "placement": {**CPU, "tolerations": [{"operator": "Equal"}]}},
            "spec.placement.tolerations[0].key", '""', "operator Exists"),
+    Broken("floats normalised", _normalised(dtype="float32"),
+           "spec.interface.inputs[0].dtype", "float32", "write uint8",
+           "clients send the bytes that normalise is about"),
+    Broken("normalised without channels", _normalised(shape=["batch"]), "spec.interface.inputs[0].shape", "batch",
+           "such as [batch, 3, 224, 224]", "normalise needs the shape that clients send"),
+    Broken("another number of channels", _normalised(normalise={"mean": [0.5, 0.5]}),
+           "spec.interface.inputs[0].normalise.mean", "[0.5, 0.5]", "one for each channel"),
+    Broken("another number of channels, which come last",
+           _normalised(shape=["batch", 8, 8, 4], normalise={"std": [1, 1, 1], "channels": "last"}),
+           "spec.interface.inputs[0].normalise.std", "[1.0, 1.0, 1.0]", "one for each channel"),
     Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
            "spec.interface.inputs", '["x"]', "a name of its own"),
     Broken("a range backwards",

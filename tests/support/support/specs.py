@@ -40,6 +40,8 @@ _tensor: st.SearchStrategy[Raw] = st.fixed_dictionaries(
     {"name": _NAME, "dtype": st.sampled_from(["int64", "float32", "string"])},
     optional={"shape": st.lists(st.integers(1, 4096) | st.sampled_from(["batch", "1..512"]), max_size=4)})
 _tensors = st.lists(_tensor, max_size=3, unique_by=lambda tensor: str(tensor["name"]))
+_BYTES: Raw = {"name": "image", "dtype": "uint8", "shape": ["batch", 224, 224, 3],
+               "normalise": {"mean": [0.485, 0.456, 0.406], "std": [0.5], "channels": "last"}}
 _toleration = st.sampled_from([{"operator": "Exists"}, {"key": "spot", "value": "yes", "effect": "NoSchedule"},
                                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}])
 _pod_template = _optional(
@@ -101,7 +103,7 @@ def valid_specs(draw: st.DrawFn) -> Raw:
         "engine": engine, "placement": placement,
     }
     spec |= draw(_optional(
-        interface=_optional(inputs=_tensors, outputs=_tensors),
+        interface=_optional(inputs=_tensors | st.just([_BYTES]), outputs=_tensors),
         accuracy=_optional(metric=st.sampled_from(["cosine", "top1", "spearman", "relative-error"]),
                            tolerance=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
         objective=_optional(latency=st.fixed_dictionaries({"milliseconds": st.floats(0.05, 1000)}),

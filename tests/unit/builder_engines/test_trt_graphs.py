@@ -13,12 +13,15 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from enginewright_builder.contract import DeviceRequest, RuntimeRequest
+from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
+from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines import trt_graphs
 from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.modelopt_graphs import Job, has_qdq, load_batches, rewrite, save_batches
 from enginewright_builder.engines.trt_graphs import carries_quantisation, quantised_in, typed_graph
 from enginewright_builder.errors import UserError
+from enginewright_builder.export import export_model
+from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.tensors import Tensors
 
@@ -170,6 +173,21 @@ def test_fp16_of_an_onnx_source_is_written_by_autocast(net: str, tmp_path: Path)
     assert types(path)["FLOAT16"] > 0
     assert types(path)["FLOAT"] == 0
     assert 0 < error(path, source, data(5)) < 0.01
+
+
+@modelopt
+@pytest.mark.parametrize(("precision", "most"), [("fp16", 0.01), ("int8", 0.1)])
+def test_normalisation_in_front_of_a_graph_is_taken_along(precision: str, most: float, tmp_path: Path) -> None:
+    sent = TensorSpec(name="x", dtype="uint8", shape=("batch", 3, 24, 24),
+                      normalise=Normalise(scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)))
+    source = Normalised(convnet(tmp_path), Interface(inputs=(sent,)))
+    data = [example_inputs(source.interface, 8, seed) for seed in range(3)]
+    model = export_model(source, tmp_path / "export", data[:1])
+    context = replace(context_for(convnet(tmp_path), data[1:], tmp_path), source=source)
+    path = typed_graph(precision, model, context)
+    assert onnx.load(str(path)).graph.input[0].type.tensor_type.elem_type == TensorProto.UINT8
+    expected, got = source.run(data[0])["y"], run(path, data[0])
+    assert 0 < np.abs(got - expected).max() / np.abs(expected).max() < most
 
 
 @modelopt

@@ -232,6 +232,13 @@ def test_a_candidate_that_waits_for_its_bucket_is_not_given_up() -> None:
         ),
         (
             "Canary",
+            {"failed_container": "fits", "exit_code": 2,
+             "terminated_message": "DriverTooOld: this image has CUDA 13.0, and the node has driver 550.54.14"},
+            "DriverTooOld",
+            ["the node has driver 550.54.14", "before loading it"],
+        ),
+        (
+            "Canary",
             {"exit_code": 0, "terminated_message": "smoke test failed: output y is off by 1.4", "restarts": 1},
             "SmokeTestFailed",
             ["output y is off by 1.4"],

@@ -22,7 +22,7 @@ from enginewright.core.status import RolloutStatus
 
 # Reasons for which a revision's answers are worth little.
 WRONG = (Reason.FAILED_INFERENCES, Reason.OUTPUTS_DIFFER, Reason.SMOKE_TEST_FAILED, Reason.ENGINE_REFUSED,
-         Reason.TENSORRT_VERSION_MISMATCH, Reason.DEVICE_MISMATCH)
+         Reason.TENSORRT_VERSION_MISMATCH, Reason.DEVICE_MISMATCH, Reason.DRIVER_TOO_OLD)
 
 
 def withdraw(world: World, serving: Serving, memory: RolloutStatus, wanted: int, goal: str) -> RolloutResult | None:

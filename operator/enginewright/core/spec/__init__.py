@@ -16,12 +16,12 @@ from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.rollout import AutoscalingSpec, PrometheusSpec, RolloutSpec
 from enginewright.core.spec.scaling_limits import ScalingPolicySpec, ScheduleSpec
 from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, ServingSpec, StoreSpec
-from enginewright.core.spec.source import DataSpec, InterfaceSpec, SourceSpec, TensorSpec
+from enginewright.core.spec.source import DataSpec, InterfaceSpec, NormaliseSpec, SourceSpec, TensorSpec
 from enginewright.core.spec.validate import validate, validate_name
 
 __all__ = [
     "AccuracySpec", "AutoscalingSpec", "BatchingSpec", "DRASpec", "DataSpec", "EngineSpec", "GPUSpec", "InstancesSpec",
-    "InterfaceSpec", "JobPodTemplateSpec", "LatencySpec", "MIGSpec", "ObjectiveSpec", "ParsedSpec",
+    "InterfaceSpec", "JobPodTemplateSpec", "LatencySpec", "MIGSpec", "NormaliseSpec", "ObjectiveSpec", "ParsedSpec",
     "PlacementClassSpec", "PlacementSpec", "PodTemplateSpec", "PrometheusSpec", "ResourcesSpec", "RolloutSpec",
     "ScalingPolicySpec", "ScheduleSpec", "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TensorSpec",
     "TolerationSpec", "parse_spec", "validate", "validate_name",

@@ -159,6 +159,13 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="mig.profile auto needs gpu.products, such as [NVIDIA-H100-80GB-HBM3]; add it, or name a profile",
              field=".mig.profile"),
     ),
+    "spec.interface.inputs[]": (
+        Rule(rule="!has(self.normalise) || self.dtype == 'uint8'",
+             message="clients send the bytes that normalise is about; write dtype uint8, or remove normalise",
+             field=".dtype"),
+        Rule(rule="!has(self.normalise) || (has(self.shape) && self.shape.size() > 1)",
+             message="normalise needs the shape that clients send; add it, such as [batch, 3, 224, 224]"),
+    ),
     "spec.rollout": (
         Rule(rule="self.strategy != 'BlueGreen' || self.maxSurge > 0",
              message="strategy BlueGreen runs both revisions at full strength, which maxSurge 0 does not allow; write "

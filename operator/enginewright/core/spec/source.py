@@ -14,6 +14,9 @@ Format = Literal["auto", "onnx", "huggingface", "exported-program", "torchscript
 Dimension = Annotated[int, Field(ge=1, le=2**31 - 1)] | Annotated[
     str, Field(min_length=1, max_length=63, pattern=r"^([A-Za-z_][A-Za-z0-9_]*|[0-9]+\.\.[0-9]+)$")]
 
+# More than any image has, and few enough for a rule's cost.
+MAX_CHANNELS = 64
+
 Shape = Annotated[
     tuple[Dimension, ...],
     Remedy("write sizes (768), names of free dimensions (batch) or ranges (1..512)"),
@@ -100,10 +103,33 @@ class TensorSpec(SpecModel):
     tells."""
 
 
-class InterfaceSpec(SpecModel):
-    """Inputs and outputs; only needed when the source does not tell them."""
+class NormaliseSpec(SpecModel):
+    """How the source's own input is made of the bytes that clients send: (value × scale − mean) ÷ std, in FP32, as part
+    of the engine."""
 
-    inputs: tuple[TensorSpec, ...] = Field(default=(), max_length=32)
+    scale: float = Field(default=1 / 255, gt=0)
+    """What each byte is multiplied by; left out, it becomes a number from 0 to 1."""
+    mean: tuple[float, ...] = Field(default=(0.0,), min_length=1, max_length=MAX_CHANNELS)
+    """What is subtracted then: one number, or one for each channel."""
+    std: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(1.0,), min_length=1, max_length=MAX_CHANNELS)
+    """What that is divided by: one number, or one for each channel."""
+    channels: Literal["first", "last"] = "first"
+    """Where clients put the channels: first, [batch, 3, 224, 224], as the source has them; or last, [batch, 224, 224,
+    3], as image files do, which the engine turns round."""
+
+
+class InputSpec(TensorSpec):
+    """One input of the model."""
+
+    normalise: NormaliseSpec | None = None
+    """Clients send bytes, and the engine normalises them: dtype is uint8 and shape what clients send, where the source
+    itself takes float32. A quarter of the bytes travels. Evaluation and calibration data are bytes as well."""
+
+
+class InterfaceSpec(SpecModel):
+    """Inputs and outputs; needed when the source does not tell them, or when clients send something else."""
+
+    inputs: tuple[InputSpec, ...] = Field(default=(), max_length=32)
     """Inputs in the model's order."""
     outputs: tuple[TensorSpec, ...] = Field(default=(), max_length=32)
     """Outputs in the model's order."""

@@ -18,7 +18,7 @@ from enginewright.core.spec.pod_template_rules import check_job_template, check_
 from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
-from enginewright.core.spec.source import InterfaceSpec
+from enginewright.core.spec.source import InputSpec, InterfaceSpec
 from enginewright_builder.contract import OBJECTIVE_MET, SIGNING_SECRET
 
 CPU_PRECISIONS = ("auto", "fp32", "int8")
@@ -250,6 +250,26 @@ def _interface(spec: Spec) -> Iterator[Problem]:
                 if dots and not 1 <= int(low) <= int(high):
                     yield _problem(f"spec.interface.{side}[{index}].shape", dimension, "is not a range",
                                    "write the smaller bound first, at least 1, such as 1..512")
+    for index, tensor in enumerate(interface.inputs):
+        yield from _normalise(f"spec.interface.inputs[{index}]", tensor)
+
+
+def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:
+    how = tensor.normalise
+    if how is None:
+        return
+    if tensor.dtype != "uint8":
+        yield _problem(f"{field}.dtype", tensor.dtype, "is not what is normalised: clients send bytes",
+                       "write uint8, or remove normalise")
+    if len(tensor.shape) < 2:
+        yield _problem(f"{field}.shape", list(tensor.shape), "has no channels to normalise",
+                       "write the shape that clients send, such as [batch, 3, 224, 224]")
+        return
+    channels = tensor.shape[1 if how.channels == "first" else -1]
+    for name, numbers in (("mean", how.mean), ("std", how.std)):
+        if len(numbers) not in (1, channels):
+            yield _problem(f"{field}.normalise.{name}", list(numbers), f"does not fit {channels} channels",
+                           "write one number, or one for each channel")
 
 
 def _uris(spec: Spec) -> Iterator[Problem]:

@@ -1,0 +1,31 @@
+"""On what a build runs: said at its start, and refused where it is not what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from enginewright_builder import fits
+from enginewright_builder.contract import DeviceRequest
+from enginewright_builder.errors import UserError
+
+
+def check(asked: DeviceRequest, note: Callable[[str], None]) -> None:
+    """``note`` is told product, MIG profile, memory and driver. An engine that is built on another device would be
+    recorded, priced and served as one of the device that was asked for.
+
+    Raises :class:`UserError` ``DeviceMismatch`` or ``DriverTooOld``. What cannot be told is no reason.
+    """
+    if asked.accelerator != "gpu":
+        return
+    seen, driver = fits.devices(), fits.driver_facts()
+    note(f"this build runs on {fits.here(seen, driver)}")
+    wanted = {"device": asked.products[0] if asked.products else "", "profile": asked.mig_profile or fits.WHOLE}
+    if why := fits.too_old(driver, fits.cuda_runtimes()):
+        what, _, remedy = why.partition(": ")[2].partition("; ")
+        raise UserError(fits.DRIVER, what, field="spec.placement", value=str(driver), remedy=remedy)
+    if fits.misfit(wanted, (), seen):
+        asked_for = " ".join(filter(None, (wanted["device"] or "any GPU", asked.mig_profile or "(whole)")))
+        raise UserError(fits.DEVICE, f"the build was to run on {asked_for}, and its container has {seen[0]}",
+                        field="spec.placement", value=seen[0].name,
+                        remedy="name product and MIG profile as the node has them, or mend the node's labels and "
+                               "how its GPUs are cut")
