@@ -172,7 +172,7 @@ def _device(context: BuildContext) -> str:
     device = context.device
     if device.accelerator != "gpu":
         return f"cpu {device.architecture}"
-    named = next(iter(fits.devices()), "") or next(iter(device.products), "gpu")
+    named = next((one.name for one in fits.devices()), "") or next(iter(device.products), "gpu")
     return " ".join(filter(None, (named, device.mig_profile)))
 
 
