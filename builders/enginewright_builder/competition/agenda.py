@@ -25,6 +25,8 @@ SAFE = "fp32"
 BUILD_COST = {"onnxruntime": 0, "tensorrt": 1, "torch": 2}
 # Tuned engines that could bring less are no trial, and are not named: 1 %.
 WORTH_NAMING = 1.01
+# And no more than so many: status and report have little room.
+NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,10 @@ class Agenda:
         return next((plan for plan in plans.values() if not plan.wanted
                      and self._trial(plan, stand).seconds <= stand.seconds), None)
 
+    def seconds(self, plan: Plan, stand: Stand) -> float:
+        """What it is expected to take."""
+        return self._trial(plan, stand).seconds
+
     def ahead(self, stand: Stand) -> list[Plan]:
         """The rungs for every batch that are worth preparing for, the most promising first."""
         plans = {name: plan for name, plan in self._open(stand).items() if not (plan.of or plan.mends)}
@@ -93,13 +99,16 @@ class Agenda:
         return [plans[one.trial.name] for one in sorted(promises, key=lambda one: -one.gain)]
 
     def left(self, stand: Stand) -> list[tuple[Plan, Promise]]:
-        """What was not tried, with what it could bring: all that was asked for, and tuned ones that could be worth
-        it."""
+        """What was not tried, with what it could bring: all that was asked for, and the tuned ones that could bring
+        most."""
         plans = self._open(stand)
         trials = [self._trial(plan, stand) for plan in plans.values()]
         promises = Outlook(trials, stand.known, self.experience).promises()
-        return [(plan, promise) for plan, promise in zip(plans.values(), promises, strict=True)
-                if not (plan.of or plan.mends) or (promise.factor >= WORTH_NAMING and not promise.trial.needs)]
+        both = list(zip(plans.values(), promises, strict=True))
+        tuned = [(plan, promise) for plan, promise in both if (plan.of or plan.mends) and not promise.trial.needs
+                 and promise.factor >= WORTH_NAMING]
+        return [*((plan, promise) for plan, promise in both if not (plan.of or plan.mends)),
+                *sorted(tuned, key=lambda one: -one[1].gain)[:NAMED]]
 
     def _outlook(self, plans: Mapping[str, Plan], stand: Stand) -> Outlook:
         """On those that were asked for."""

@@ -80,6 +80,7 @@ class Ascent:
                 self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted))
         place, why = begin, ""
         while not (why := self._met()) and (following := self.agenda.next(self._stand())):
+            self._warn(following)
             ahead = self.agenda.ahead(self._stand())
             self._foresight.prepare([plan for plan in ahead if plan.rung != following.rung])
             width = (end - place) / _TRIALS_AHEAD
@@ -88,10 +89,18 @@ class Ascent:
         self._foresight.cancel()
         for late, promise in self.agenda.left(self._stand()):
             self.candidates.append(Candidate(rung=late.rung, wanted=late.wanted, kept=late.kept,
-                                             skipped=f"{why or self._why_not(promise.trial.seconds)}; {promise}"))
+                                             skipped=f"{promise}; {why or self._why_not(promise.trial.seconds)}"))
         named = {one.name for one in self.candidates}
         self.candidates += [Candidate(rung=plan.rung, wanted=False, skipped="not asked for, and others pass")
                             for plan in self.agenda.plans if plan.name not in named and not plan.wanted]
+
+    def _warn(self, plan: Plan) -> None:
+        """Of a budget below what one candidate takes, before the first is built."""
+        need = self.agenda.seconds(plan, self._stand()) + self.after_seconds
+        if not self._tried and need > self.budget.left:
+            self.workshop.context.progress(0.0, (
+                f"the time budget has {max(0.0, self.budget.left):.0f} s left, and {plan.name} with what follows takes "
+                f"about {need:.0f} s: no more than one candidate will be built in time"))
 
     def _try(self, plan: Plan, progress: Callable[[float, str], None]) -> None:
         """Builds and gates one, and has a glance at how fast it is. One that mends is nothing where nobody can tell

@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from enginewright_builder.competition import foresight
 from enginewright_builder.competition.attempt import WorstLayers
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.competition.measure import Stopwatch
@@ -573,7 +574,7 @@ class TestBudget:
         # 10 s a build, 5 s for the race and a fifth of the budget for what follows.
         assert verdicts["stub fp32"] != "Skipped"
         (skipped,) = (name for name, verdict in verdicts.items() if verdict == "Skipped")
-        why, _, promise = told(climbed)[skipped][1].partition("; ")
+        promise, _, why = told(climbed)[skipped][1].partition("; ")
         assert why == ("the time budget: 14 s of 44 s are left, of which this rung and what follows need about 24 s")
         assert re.fullmatch(r"could bring up to 1\.\d\d× at batch [14], would take about 10 s", promise)
         assert clock() <= 44.0
@@ -639,13 +640,17 @@ class TestBudget:
         assert {name: verdict for name, (verdict, _) in told(climbed).items()} == {
             "stub int8": "Shipped", "stub fp32": "Skipped"}
 
-    def test_the_first_is_built_as_long_as_there_is_time_at_all(
+    def test_the_first_is_built_as_long_as_there_is_time_at_all_and_that_is_told_before(
             self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
             perceptron: Path) -> None:
-        clock = Clock()
+        clock, said = Clock(), list[str]()
         engine = Variant(perceptron, clock, ["fp32", "fp16"])
-        climbed = climb([engine], "auto", exported, source, context,
+        climbed = climb([engine], "auto", exported, source,
+                        replace(context, progress=lambda fraction, detail: said.append(detail)),
                         gate(samples, clock=clock, budget=Budget(3.0, clock)))
+        warned = said.index("the time budget has 3 s left, and stub fp32 with what follows takes about 16 s: no more "
+                            "than one candidate will be built in time")
+        assert warned < said.index("building stub fp32")
         assert {name: verdict for name, (verdict, _) in told(climbed).items()} == {
             "stub fp32": "Shipped", "stub fp16": "Skipped"}
 
@@ -700,9 +705,9 @@ class TestStopWhen:
         verdicts = self.climb(4.0, parts, perceptron, stop_when="objectiveMet")
         assert {name: verdict for name, (verdict, _) in verdicts.items()} == {
             "stub fp32": "Shipped", "stub fp16": "Skipped", "stub int8": "Skipped"}
-        assert verdicts["stub fp16"][1].startswith(
-            "spec.engine.stopWhen is objectiveMet, and stub fp32 takes 2 ms at batch 1 where the latency objective is "
-            "4 ms; could bring up to 1.")
+        assert verdicts["stub fp16"][1].startswith("could bring up to 1.")
+        assert verdicts["stub fp16"][1].endswith("; spec.engine.stopWhen is objectiveMet, and stub fp32 takes 2 ms at "
+                                                 "batch 1 where the latency objective is 4 ms")
 
     def test_one_that_is_refused_or_needs_the_whole_objective_is_not_enough(self, parts: Parts,
                                                                             perceptron: Path) -> None:
@@ -712,6 +717,49 @@ class TestStopWhen:
 
     def test_without_the_wish_all_are_tried(self, parts: Parts, perceptron: Path) -> None:
         assert not any(verdict == "Skipped" for verdict, _ in self.climb(1000.0, parts, perceptron).values())
+
+
+class TestForesight:
+    def test_what_is_begun_beside_the_builds_stands_still_while_candidates_are_timed_and_ends_with_them(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(foresight, "LEAST_CPUS", 1)
+        monkeypatch.setattr(foresight, "LEAST_MEMORY_BYTES", 0)
+
+        class Beside:
+            running, still, told = True, False, list[str]()
+
+            def pause(self) -> None:
+                self.still = True
+
+            def resume(self) -> None:
+                self.still = False
+
+            def cancel(self) -> None:
+                self.running = False
+
+        begun: dict[str, Beside] = {}
+
+        class Foresighted(Variant):
+            def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside:
+                return begun.setdefault(rung.name, Beside())
+
+            def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
+                assert not any(one.still for one in begun.values())
+                return super().build(rung, model, context)
+
+        class Watched(Scripted):
+            def rounds(self, names: Sequence[str], batch: int, count: int) -> dict[str, list[float]]:
+                assert all(one.still or not one.running for one in begun.values())
+                return super().rounds(names, batch, count)
+
+        clock = Clock()
+        engine = Foresighted(perceptron, clock, ["fp32", "fp16", "int8"], name="tensorrt")
+        made = replace(gate(samples, clock=clock), stopwatch=lambda bind: Watched(bind, clock, lambda name, batch: 5.0))
+        climbed = climb([engine], "auto", exported, source, on_gpu(context), made)
+        assert list(begun) == ["tensorrt int8"]
+        assert not any(one.running for one in begun.values())
+        assert len(climbed.built) == 3
 
 
 class TestFallback:
@@ -863,4 +911,4 @@ def test_what_trials_took_is_kept_in_the_store_and_read_by_the_next_build(
                     replace(kept, workspace=tmp_path / "second"),
                     gate(samples, clock=clock, budget=Budget(60.0, clock)))
     assert told(climbed)["stub fp16"][0] == "Skipped"
-    assert told(climbed)["stub fp16"][1].endswith("would take about 25 s")  # 19 s, as far as fp32 alone tells
+    assert "would take about 25 s; the time budget" in told(climbed)["stub fp16"][1]  # 19 s, as far as fp32 alone tells
