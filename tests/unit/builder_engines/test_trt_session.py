@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from enginewright_builder.triton.python_model.trt_session import (
     HostTensor,
+    Lent,
     Profile,
     ShapeNotCoveredError,
     as_tensor,
@@ -132,3 +134,61 @@ def test_tensors_of_the_host_become_arrays(wrap: Any) -> None:
 
 def test_contexts_and_graphs_are_kept_by_profile() -> None:
     assert {ONE: "one", WIDE: "wide"}[ONE] == "one"
+
+
+class Heap:
+    """Memory of this process, in place of page-locked memory."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, Any] = {}
+        self.made = 0
+
+    def allocate(self, size: int) -> int:
+        block = (ctypes.c_uint8 * size)()
+        self.held[ctypes.addressof(block)] = block
+        self.made += 1
+        return ctypes.addressof(block)
+
+    def free(self, pointer: int) -> None:
+        del self.held[pointer]
+
+
+def test_memory_is_lent_again_once_no_view_of_it_is_left() -> None:
+    heap = Heap()
+    lent, kind = Lent(heap.allocate, heap.free), np.dtype(np.float32)
+    first = lent.lend((4, 8), kind)
+    first[...] = 1.0
+    row = first[2:3]
+    del first
+    second = lent.lend((4, 8), kind)
+    second[...] = 2.0
+    np.testing.assert_array_equal(row, np.ones((1, 8)), "a view keeps its memory")
+    del row
+    third = lent.lend((2, 8), kind)
+    third[...] = 3.0
+    assert heap.made == 2
+    np.testing.assert_array_equal(second, np.full((4, 8), 2.0))
+
+
+@pytest.mark.parametrize("rows", [(1, 8), (8, 1), (1, 8, 4), (4, 4)])
+def test_answers_of_several_sizes_find_their_memory_again(rows: tuple[int, ...]) -> None:
+    heap = Heap()
+    lent, kind = Lent(heap.allocate, heap.free), np.dtype(np.float32)
+    for _ in range(5):
+        arrays = [lent.lend((count, 8), kind) for count in rows]
+        assert len({array.__array_interface__["data"][0] for array in arrays}) == len(rows)
+        del arrays
+    assert heap.made == len(rows)
+
+
+def test_memory_that_is_too_small_is_given_back() -> None:
+    heap = Heap()
+    lent, kind = Lent(heap.allocate, heap.free), np.dtype(np.float32)
+    for rows in (1, 2, 4, 8):
+        assert lent.lend((rows, 8), kind).shape == (rows, 8)
+        assert len(heap.held) == 1
+    assert lent.lend((0, 8), kind).shape == (0, 8)
+    assert lent.lend((), kind).shape == ()
+    lent.close()
+    lent.close()
+    assert not heap.held

@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -118,12 +119,13 @@ class Session:
 
         Raises :class:`ShapeNotCoveredError`, and ``ValueError`` for a missing input or another type.
         """
-        return self.run_members([inputs])[0]
+        return {name: array.copy() for name, array in self.run_members([inputs])[0].items()}
 
     def run_members(self, batch: Sequence[Mapping[str, Any]]) -> list[dict[str, Array]]:
         """Answers of each member, all members run as one batch; their inputs differ in nothing but their rows.
 
-        Each input is as for :meth:`run`, or from :meth:`receive`. Raises as :meth:`run` does.
+        Each input is as for :meth:`run`, or from :meth:`receive`. Answers lie in page-locked memory that is theirs
+        until the session is closed. Raises as :meth:`run` does.
         """
         self._gpu.activate()
         members = [{name: self._tensor(name, inputs) for name in self.input_names} for inputs in batch]
@@ -268,11 +270,10 @@ class Session:
         return tensor
 
     def _fetch(self, shapes: Shapes) -> dict[str, Array]:
-        """Copies of their own: the pinned memory is written again by the next run."""
-        views = {name: self._gpu.download(self._memory[name], name, shape, self._types[name])
-                 for name, shape in shapes.items()}
+        arrays = {name: self._gpu.download(self._memory[name], shape, self._types[name])
+                  for name, shape in shapes.items()}
         self._gpu.wait()
-        return {name: view.copy() for name, view in views.items()}
+        return arrays
 
     def _size(self, name: str, shape: Shape) -> int:
         return prod(shape) * self._types[name].itemsize
@@ -409,6 +410,8 @@ class Gpu:
         self._pinned: dict[str, tuple[int, Array]] = {}
         self._registered: list[tuple[int, int]] = []
         self._own: list[int] = []
+        self._answers = Lent(lambda size: int(self._do(cuda.cudaMallocHost(size))),
+                             lambda pointer: self._do(cuda.cudaFreeHost(pointer)))
         self.activate()
         # Never the default stream: it cannot be captured.
         self._stream = self._do(cuda.cudaStreamCreateWithFlags(cuda.cudaStreamNonBlocking))
@@ -461,11 +464,12 @@ class Gpu:
         inside = any(low <= begin and begin + array.nbytes <= high for low, high in self._registered)
         return begin if inside else None
 
-    def download(self, address: int, name: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
-        """A view of pinned memory, filled after the next :meth:`wait`, valid until ``name`` is downloaded again."""
-        pointer, view = self._pin(name, shape, dtype)
-        self._copy(pointer, address, view.nbytes, self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost)
-        return view
+    def download(self, address: int, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        """Page-locked memory, filled after the next :meth:`wait`."""
+        array = self._answers.lend(shape, dtype)
+        self._copy(int(array.__array_interface__["data"][0]), address, array.nbytes,
+                   self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost)
+        return array
 
     def wait(self) -> None:
         self._do(self._cuda.cudaStreamSynchronize(self._stream))
@@ -500,6 +504,7 @@ class Gpu:
             self._do(self._cuda.cudaFree(pointer))
         for pointer, _ in self._pinned.values():
             self._do(self._cuda.cudaFreeHost(pointer))
+        self._answers.close()
         for address in self._own:
             self._do(self._cuda.cudaHostUnregister(address))
         self._memory.clear()
@@ -532,6 +537,44 @@ class Gpu:
         if error != self._cuda.cudaError_t.cudaSuccess:
             raise RuntimeError(f"CUDA: {self._cuda.cudaGetErrorString(error)[1].decode()}")
         return values[0] if values else None
+
+
+class Lent:
+    """Host memory that is lent as arrays: what an array lay in is lent again once its last view is gone, so that
+    answers need not be copied to outlive the next run. Where nothing free is large enough it is given back."""
+
+    def __init__(self, allocate: Callable[[int], int], free: Callable[[int], object]) -> None:
+        self._allocate, self._give_back = allocate, free
+        self._sizes: dict[int, int] = {}
+        self._free: list[int] = []
+
+    def lend(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        size = max(prod(shape) * dtype.itemsize, 1)
+        pointer = self._taken(size)
+        block = (ctypes.c_uint8 * size).from_address(pointer)
+        weakref.finalize(block, self._free.append, pointer).atexit = False
+        return np.ctypeslib.as_array(block)[:prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+
+    def _taken(self, size: int) -> int:
+        large = [pointer for pointer in self._free if self._sizes[pointer] >= size]
+        if large:
+            smallest = min(large, key=self._sizes.__getitem__)
+            self._free.remove(smallest)
+            return smallest
+        while self._free:
+            useless = self._free.pop()
+            del self._sizes[useless]
+            self._give_back(useless)
+        pointer = self._allocate(size)
+        self._sizes[pointer] = size
+        return pointer
+
+    def close(self) -> None:
+        """Whatever was lent is not to be read any more."""
+        for pointer in self._sizes:
+            self._give_back(pointer)
+        self._sizes.clear()
+        self._free.clear()
 
 
 def _profile(engine: Any, number: int, index: int, inputs: Iterable[str]) -> Profile:
