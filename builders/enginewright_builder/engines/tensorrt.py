@@ -57,11 +57,12 @@ class TensorRtEngine:
 
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
         """First an engine for batch 1 alone, which gains the most, then one with a profile for each bucket, then one
-        for each other bucket."""
+        for each other bucket. Only the second where the server's Python, which joins engines, cannot run these."""
         if len(context.buckets) < 2:
             return ()
         ranges = bucket_ranges(context.buckets)
-        tuned = [(ranges[0],), ranges, *((one,) for one in reversed(ranges[1:]))]
+        joinable = self.name in context.runtime.python_runtimes
+        tuned = [(ranges[0],), ranges, *((one,) for one in reversed(ranges[1:]))] if joinable else [ranges]
         return [Rung(backend=self.name, precision=rung.precision, ranges=tuple(each)) for each in tuned]
 
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:

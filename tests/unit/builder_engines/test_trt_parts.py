@@ -108,6 +108,12 @@ def test_specialised_rungs_begin_with_batch_one(buckets: tuple[int, ...], names:
         assert not found or any(rung.covers(size) for rung in found if len(rung.ranges) == 1)
 
 
+def test_what_could_not_be_joined_with_others_is_tuned_only_as_one_engine_for_all(context: BuildContext) -> None:
+    native = replace(context, buckets=(1, 8, 32), runtime=RuntimeRequest(backends=("python", "tensorrt")))
+    found = TensorRtEngine().specialised(Rung(backend="tensorrt", precision="fp16"), native)
+    assert [rung.name for rung in found] == ["tensorrt fp16 @1+8+32"]
+
+
 # Profiles
 
 def shapes(low: tuple[int, ...], best: tuple[int, ...], high: tuple[int, ...]) -> InputShapes:

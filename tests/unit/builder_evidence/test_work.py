@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.evidence.roofline import Work
-from enginewright_builder.evidence.work import count_work
+from enginewright_builder.evidence.work import count_work, look
 
 RESNET50_GFLOPS = 8.18  # 4.09 GMAC at 224 × 224, as published
 
@@ -128,3 +128,32 @@ def test_resnet50_as_published(tmp_path: Path) -> None:
     work = exported(model, inputs, tmp_path / "resnet.onnx")
     assert work.flops_at(1) / 1e9 == pytest.approx(RESNET50_GFLOPS, rel=0.002)
     assert work.flops_at(2) == pytest.approx(counted_by_pytorch(model, inputs), rel=0.001)
+
+
+@pytest.mark.parametrize(("operator", "shape", "weights", "attributes", "rank", "kind"), [
+    ("MatMul", ["b", 64, 64], [(64, 64)], {}, 3, "product"),
+    ("Conv", ["b", 16, 8, 8], [(32, 16, 3, 3)], {}, 4, "convolution"),
+    ("Conv", ["b", 16, 8, 8], [(16, 1, 3, 3)], {"group": 16}, 4, "depthwise"),
+    ("Conv", ["b", 1, 8, 8], [(16, 1, 3, 3)], {}, 4, "convolution"),
+    ("Softmax", ["b", 16, 8], [], {}, 3, "rest"),
+])
+def test_a_look_tells_kinds_of_operators_apart(operator: str, shape: list[int | str], weights: list[tuple[int, ...]],
+                                               attributes: dict[str, Any], rank: int, kind: str,
+                                               tmp_path: Path) -> None:
+    model = graph(tmp_path, operator, shape, *weights, rank=rank, **attributes)
+    found = look(model, {"x": np.ones((1, *(int(size) for size in shape[1:])), np.float32)}, 8)
+    assert (getattr(found, kind), found.operators) == (1.0, 1)
+
+
+def test_a_product_of_two_activations_is_attention_and_views_count_for_nothing(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), helper.make_node("MatMul", ["x", "t"], ["m"]),
+             helper.make_node("Shape", ["m"], ["s"]), helper.make_node("Reshape", ["m", "s"], ["y"])]
+    model = helper.make_model(helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", 32, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    found = look(tmp_path / "model.onnx", {"x": np.ones((1, 32, 64), np.float32)}, 4)
+    assert found.attention + found.rest == pytest.approx(1.0)
+    assert found.attention > 0.5
+    assert found.operators <= 2  # ONNX Runtime may fold the transposition into the product
