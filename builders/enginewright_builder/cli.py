@@ -24,6 +24,7 @@ from enginewright_builder.pipeline import failure, run_build, run_finalists, run
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import available_cpus, limit_threads
 from enginewright_builder.tracing import tracing
+from enginewright_builder.verify import leave_key
 
 TERMINATION_LOG = "/dev/termination-log"
 
@@ -54,10 +55,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _job(kind: str, path: Path, run: Run) -> int:
+def _job(kind: str, path: Path, run: Run, place: Path | None = None) -> int:
     with tracing(kind, JsonLines(own_stdout())) as sink:
         tracker = Tracker(sink)
-        with tempfile.TemporaryDirectory(prefix="enginewright-build-", ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(prefix="enginewright-build-", dir=place,
+                                         ignore_cleanup_errors=True) as scratch:
             try:
                 request = BuildRequest.from_json(path.read_text(encoding="utf-8"))
             except BaseException as error:
@@ -81,17 +83,24 @@ def _build(options: argparse.Namespace) -> int:
         return _job("build", Path(options.request), run_build)
 
     def finalists(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome | None:
+        if options.key_file:
+            leave_key(options.key_file)
+        if options.repository:  # by whoever writes there, before a server has it mounted
+            options.repository.mkdir(parents=True, exist_ok=True)
         return run_finalists(request, scratch, tracker, options.hand_over)
 
-    return _job("build", Path(options.request), finalists)
+    # In the same volume, where a link is as good as a copy.
+    return _job("build", Path(options.request), finalists, options.hand_over.parent)
 
 
 def _prove(options: argparse.Namespace) -> int:
     from enginewright_builder.proving import GivenServer
     from enginewright_builder.triton.client import Address
+    from enginewright_builder.triton.witness import Witness
 
     headers = {options.key_header: options.key_file.read_text().strip()} if options.key_file else {}
     servers = GivenServer(repository=options.repository, headers=headers, ready_seconds=options.ready_seconds,
+                          witness=Witness(options.witness) if options.witness else None,
                           address=Address(http=options.http, grpc=options.grpc, metrics=options.metrics))
     with tracing("build", JsonLines(own_stdout())) as sink:
         return _end(run_proof(options.hand_over, servers, Tracker(sink)), sink)
@@ -127,6 +136,9 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = _job_parser("build")
     parser.add_argument("--hand-over", type=Path, metavar="DIR",
                         help="only build, and leave there what `enginewright-build prove` goes on with")
+    parser.add_argument("--key-file", type=Path, metavar="FILE",
+                        help="make a key for the model control of the server that comes after, and write it there")
+    parser.add_argument("--repository", type=Path, metavar="DIR", help="make the folder of that server's models")
     return parser
 
 
@@ -144,6 +156,7 @@ def _prove_parser() -> argparse.ArgumentParser:
     parser.add_argument("--key-file", type=Path, metavar="FILE", help="key of the server's model control")
     parser.add_argument("--key-header", default="enginewright-model-control", metavar="NAME",
                         help="header that carries the key (default %(default)s)")
+    parser.add_argument("--witness", type=Path, metavar="DIR", help="where the server's container tells of itself")
     parser.add_argument("--ready-seconds", type=_seconds, default=180.0, metavar="S",
                         help="how long to wait for the server (default %(default)g)")
     return parser

@@ -98,9 +98,9 @@ class Counted:
 @dataclass(frozen=True, kw_only=True)
 class HandOver:
     """``request`` has all digests. ``served`` is one share where one engine answers every batch. ``shipped`` are the
-    names of the candidates that serve, ``name`` all of them in words. ``requests`` holds single samples of one shape as
-    rows, ``warmup`` one. ``steps`` are seconds of each step so far, ``spent`` of all of them. ``smoke`` is None where a
-    sample is too large to keep."""
+    names of the candidates that serve, ``name`` all of them in words. The server has as many cores as ``hardware``.
+    ``requests`` holds single samples of one shape as rows, ``warmup`` one. ``steps`` are seconds of each step so far,
+    ``spent`` of all of them. ``smoke`` is None where a sample is too large to keep."""
 
     request: BuildRequest
     source: ResolvedSource

@@ -31,12 +31,12 @@ from enginewright_builder.load import run_on_time
 from enginewright_builder.report import write_report
 from enginewright_builder.steps import SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
 from enginewright_builder.sweep import SweepResult, Task, sweep_on
-from enginewright_builder.system import available_cpus
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.client import Address, Server
 from enginewright_builder.triton.prove import Proof, prove_on
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
+from enginewright_builder.triton.witness import Witness
 
 
 class Servers(Protocol):
@@ -44,6 +44,11 @@ class Servers(Protocol):
 
     @property
     def repository(self) -> Path: ...
+
+    @property
+    def fresh(self) -> bool:
+        """Whether each that is opened is a process that has loaded nothing before."""
+        ...
 
     def open(self, gpus: tuple[int, ...]) -> Server:
         """One that has no model loaded: with :class:`OwnServers` a process that starts, else the one that is there."""
@@ -55,6 +60,7 @@ class OwnServers:
     """Each a process on this machine, which ends when it is left."""
 
     repository: Path
+    fresh = True
 
     def open(self, gpus: tuple[int, ...]) -> Server:
         return TritonServer(self.repository, gpus=gpus)
@@ -68,9 +74,12 @@ class GivenServer:
     address: Address
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
     ready_seconds: float = 120.0
+    witness: Witness | None = None
+    fresh = False
 
     def open(self, gpus: tuple[int, ...]) -> Server:
-        return Server(self.address, gpus=gpus, headers=self.headers, ready_seconds=self.ready_seconds)
+        return Server(self.address, gpus=gpus, headers=self.headers, ready_seconds=self.ready_seconds,
+                      witness=self.witness)
 
 
 def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budget) -> Outcome:
@@ -83,10 +92,12 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
     serving = _serving(told, swept)
     with steps.step("repository", "writing the model repository"):
         folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, handed.artifact, serving, gpus=gpus,
-                             warmup=handed.warmup)
+                             warmup=handed.warmup, cores=told.hardware.cores)
         config = (folder / "config.pbtxt").read_text()
     with steps.step("verify-load", "loading the finished repository in a tritonserver"):
         proof = run_on_time(_prove(handed, folder, servers, gpus))
+        if not servers.fresh:
+            proof = dataclasses.replace(proof, load_seconds=proof.load_seconds + backend_seconds(swept))
     outcome = Outcome(kind="build", ok=True, source=told.source, fingerprint=request.fingerprint(), built=now(),
                       build_seconds=round(budget.spent, 1), serving=serving,
                       engine=_summary(handed, swept, proof, performance), candidates=told.candidates)
@@ -113,13 +124,19 @@ def _task(handed: Handed, budget: Budget, gpus: tuple[int, ...], progress: Calla
     request = handed.told.request
     return Task(artifact=handed.artifact, model_name=request.model_name, inputs=handed.requests,
                 max_batch_size=request.engine.max_batch_size, objective=request.objective, batching=request.batching,
-                instances=request.instances, gpus=gpus, cores=available_cpus(),
+                instances=request.instances, gpus=gpus, cores=handed.told.hardware.cores,
                 budget_seconds=budget.share(SWEEP_SHARE, SWEEP_SECONDS), progress=progress)
 
 
 def _serving(told: HandOver, swept: SweepResult) -> ServingChoice:
     return dataclasses.replace(swept.serving, max_batch_size=min(swept.serving.max_batch_size or 1,
                                                                  told.request.engine.max_batch_size))
+
+
+def backend_seconds(swept: SweepResult) -> float:
+    """What the first load took beyond a later one: the backend's libraries, and the device's context. A replica has
+    them to do before its model, and a server that has loaded a model before has not."""
+    return max(0.0, swept.cold_start_seconds - swept.warm_load_seconds) if swept.warm_load_seconds else 0.0
 
 
 async def _prove(handed: Handed, folder: Path, servers: Servers, gpus: tuple[int, ...]) -> Proof:

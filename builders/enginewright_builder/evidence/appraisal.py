@@ -16,7 +16,6 @@ from enginewright_builder.evidence.roofline import Measured
 from enginewright_builder.hand_over import Counted, Handed
 from enginewright_builder.steps import Budget
 from enginewright_builder.sweep import SweepResult
-from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.client import Server
 
@@ -57,7 +56,7 @@ async def _before(server: Server, repository: Path, handed: Handed, swept: Sweep
     try:
         point = await serve_plainly_on(server, repository, artifact, request.model_name, handed.requests,
                                        concurrency=swept.best.concurrency, objective=request.objective,
-                                       cores=available_cpus(), gpus=gpus)
+                                       cores=handed.told.hardware.cores, gpus=gpus)
     except Exception as error:  # for the record alone: no finished build is lost for it
         log.warning("%s could not be served plainly", name, exc_info=error)
         return None, (f"{name} could not be served plainly for comparison: {classify(error).message[:200]}",)

@@ -121,7 +121,7 @@ async def _measure(server: Server, task: Task, meter: Meter | None) -> SweepResu
     result = SweepResult(
         serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
         objective_met=met(best, objective), best=best, service_curve=curve.points,
-        alone=curve.alone,
+        alone=curve.alone, warm_load_seconds=min(bench.loads[1:], default=0.0),
         points=tuple(best if point is found else point for point in search.points),
         cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=await server.memory_bytes(),
         server_version=server.version, seconds=time.monotonic() - began)

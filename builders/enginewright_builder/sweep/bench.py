@@ -45,6 +45,7 @@ class Bench:
     gpus: tuple[int, ...]
     point_seconds: float
     loaded: ServingChoice | None = None
+    loads: list[float] = field(default_factory=list)
     meter: Meter | None = None
     idle_watts: float | None = None
     windows: dict[tuple[ServingChoice, int], list[Window]] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Bench:
         model = served_model(self.model_name, self.artifact, serving, cores=self.cores, gpus=self.gpus)
         seconds = await self.server.load(self.model_name, model_config(model))
         self.loaded = serving
+        self.loads.append(seconds)
         return seconds
 
     def threads(self, serving: ServingChoice) -> int:

@@ -15,6 +15,7 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2 as schema
 
 from enginewright_builder.errors import BuilderError, UserError
+from enginewright_builder.triton.witness import Witness
 
 POLL_SECONDS = 0.05
 UNLOAD_SECONDS = 30
@@ -36,15 +37,17 @@ class Server:
 
     It is entered once the server is ready. A missing library makes Triton hang rather than fail, so every wait has a
     deadline. ``headers`` go with every request: they hold the key where the server's model control asks for one.
-    ``start_seconds`` is how long the server took from its start until it was ready; 0 where nobody knows.
+    ``witness`` tells what cannot be seen from here. ``start_seconds`` is how long the server took from its start until
+    it was ready; 0 where nobody knows.
     """
 
     def __init__(self, address: Address, *, ready_seconds: float = 120.0, gpus: tuple[int, ...] = (),
-                 headers: dict[str, str] | None = None) -> None:
+                 headers: dict[str, str] | None = None, witness: Witness | None = None) -> None:
         self.address, self.ready_seconds, self.gpus = address, ready_seconds, gpus
         self.start_seconds = 0.0
         self.version = ""
         self._headers = headers or {}
+        self._witness = witness
         self._client: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -74,6 +77,7 @@ class Server:
 
     async def _start(self) -> None:
         await self._connect(time.monotonic() + self.ready_seconds)
+        self.start_seconds = self._witness.start_seconds() if self._witness else 0.0
 
     async def _connect(self, deadline: float) -> None:
         self._client = httpx.AsyncClient(base_url=self.http_url, trust_env=False, timeout=10.0, headers=self._headers)
@@ -141,10 +145,11 @@ class Server:
         return answer.raise_for_status().text
 
     async def memory_bytes(self) -> int:
-        """Memory of its GPUs that is in use, as it reports: of the whole devices, so nobody else may be on them. 0
-        where it does not tell, and without a GPU, since Triton knows the memory of the machine alone."""
+        """Memory of its GPUs that is in use, as it reports: of the whole devices, so nobody else may be on them.
+        Without a GPU what its witness says, since Triton knows the memory of the machine alone. 0 where nobody
+        tells."""
         if not self.gpus:
-            return 0
+            return await self._witness.memory_bytes() if self._witness else 0
         return device_bytes(await self.metrics())
 
     async def stop(self) -> None:
