@@ -19,8 +19,8 @@ from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Runner
 from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
-from enginewright_builder.evidence.appraisal import count, plainest
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
+from enginewright_builder.evidence.finalists import count, plainest
 from enginewright_builder.evidence.performance import measured
 from enginewright_builder.export import export_model
 from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptCase, KeptSmoke, Plain

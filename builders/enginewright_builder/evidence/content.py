@@ -6,17 +6,21 @@ import re
 import shlex
 from collections.abc import Mapping
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 from enginewright_builder import fits
-from enginewright_builder.competition.ladder import Climb
 from enginewright_builder.contract import BuildRequest, DeviceRequest, EngineRequest, Outcome
-from enginewright_builder.data.sets import SYNTHETIC, SampleSet
+from enginewright_builder.data.sets import SYNTHETIC
 from enginewright_builder.evidence.performance import Performance
 from enginewright_builder.hand_over import HandOver
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
 from enginewright_builder.sweep import SweepResult
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from enginewright_builder.triton.prove import Proof
+
+if TYPE_CHECKING:  # the second half of a build needs none of the first
+    from enginewright_builder.competition.ladder import Climb
+    from enginewright_builder.data.sets import SampleSet
 
 _PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tensorrt", "numpy", "enginewright")
 

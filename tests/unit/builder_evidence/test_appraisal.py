@@ -11,7 +11,7 @@ import pytest
 
 from enginewright_builder.contract import BuildRequest, SourceRequest
 from enginewright_builder.errors import TransientError
-from enginewright_builder.evidence import appraisal
+from enginewright_builder.evidence import appraisal, finalists
 from enginewright_builder.steps import Budget
 
 REQUEST = BuildRequest(model_name="m", source=SourceRequest(uri="pvc://models/m"))
@@ -20,7 +20,8 @@ SWEPT: Any = SimpleNamespace(best=SimpleNamespace(concurrency=1))
 
 
 def handed(plain: Any) -> Any:
-    return SimpleNamespace(plain=plain, requests=[], told=SimpleNamespace(request=REQUEST))
+    told = SimpleNamespace(request=REQUEST, hardware=SimpleNamespace(cores=2))
+    return SimpleNamespace(plain=plain, requests=[], told=told)
 
 
 @pytest.mark.asyncio
@@ -47,5 +48,5 @@ async def test_without_time_or_an_engine_to_compare_with_it_says_so(tmp_path: Pa
 
 
 def test_without_time_the_roofline_is_left_out() -> None:
-    found = appraisal.count(REQUEST, SERVER, {}, [], Budget(0))
+    found = finalists.count(REQUEST, SERVER, {}, [], Budget(0))
     assert (found.work, found.notes) == (None, ("Of the time budget 0 s were left: the roofline was not measured.",))
