@@ -1,10 +1,9 @@
-"""The heavy part of a build, once it is clear that there is something to build. Imports PyTorch where the source needs
-it."""
+"""The first half of a build, once it is clear that there is something to build: on the device, from the source to the
+engines that may ship. Imports PyTorch where the source needs it. ``proving`` is the second half."""
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,38 +14,27 @@ from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.competition.buckets import batch_buckets
 from enginewright_builder.competition.ladder import Climb, Gate, climb
-from enginewright_builder.contract import (
-    MODEL_FOLDER,
-    MODEL_REPOSITORY,
-    SMOKE_FILE,
-    BatchTime,
-    BuildRequest,
-    EngineSummary,
-    Outcome,
-    ServingChoice,
-)
+from enginewright_builder.contract import BuildRequest, Outcome
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Runner
 from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
-from enginewright_builder.evidence.appraisal import appraise
-from enginewright_builder.evidence.content import build_report, device_name
+from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
+from enginewright_builder.evidence.finalists import count, plainest
 from enginewright_builder.evidence.look import Look
-from enginewright_builder.evidence.performance import Performance, device_class
+from enginewright_builder.evidence.performance import measured
 from enginewright_builder.evidence.work import look
 from enginewright_builder.export import export_model
+from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptCase, KeptSmoke, Plain
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.proving import OwnServers, prove_finalists
 from enginewright_builder.quality.reference import keep_reference
-from enginewright_builder.report import write_report
 from enginewright_builder.resolve import Resolved
 from enginewright_builder.signing import read_keys
-from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
-from enginewright_builder.sweep import SweepResult, sweep
-from enginewright_builder.system import available_cpus
+from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, Budget, Steps
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton import smoke_record
-from enginewright_builder.triton.prove import Case, Proof, prove
-from enginewright_builder.triton.repository import write_model
+from enginewright_builder.triton.prove import Case
 
 # Single requests that the sweep sends round and round.
 SWEEP_REQUESTS = 16
@@ -65,11 +53,19 @@ class Prepared:
 
 
 def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engines: Sequence[Engine] = ()) -> Outcome:
-    """Raises :class:`BuilderError`, or anything for a bug; nothing is published then."""
+    """Builds, proves and publishes on this machine. Raises :class:`BuilderError`, or anything for a bug; nothing is
+    published then."""
+    folder = scratch / "hand-over"
+    build_finalists(resolved, scratch, folder, steps, budget, engines)
+    return prove_finalists(Handed(folder), OwnServers(scratch / "served"), steps, budget)
+
+
+def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Steps, budget: Budget,
+                    engines: Sequence[Engine] = ()) -> None:
+    """Leaves in ``folder`` what :func:`prove_finalists` goes on with. Raises as :func:`build` does."""
     request = resolved.request
     shelf = engine_store.of(request, steps.tracker.note)
     shelf.bring_timings()
-    gpus = tuple(range(request.device.gpu_count)) if request.device.accelerator == "gpu" else ()
     every = engines or all_engines()
     chosen = engines_for(request.engine.backend, every)
     prepared = _prepare(resolved, scratch, steps)
@@ -78,32 +74,36 @@ def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engin
                          steps, budget)
     finally:  # what was timed counts for the next build, whatever becomes of this one
         shelf.keep_timings()
-    swept = _sweep(request, prepared, climbed, scratch, steps, budget, gpus)
-    with steps.step("appraise", "comparing with plain serving and with what the device could do"):
-        performance = appraise(request, prepared.exported, climbed, swept, _requests(prepared.evaluation),
-                               scratch / "appraisal", budget, gpus)
-    staging = scratch / "staging"
-    shutil.rmtree(staging, ignore_errors=True)
-    serving = _serving(request, swept)
-    with steps.step("repository", "writing the model repository"):
-        folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, climbed.artifact, serving, gpus=gpus,
-                             warmup=prepared.evaluation.request(1))
-        config = (folder / "config.pbtxt").read_text()
-    if request.keep_reference:
-        keep_reference(staging, prepared.exported, request.accuracy, resolved.metric_graph,
-                       map(prepared.source.run, prepared.evaluation.batches))
-    with steps.step("verify-load", "loading the finished repository in a fresh tritonserver"):
-        proof = _prove(staging, every, prepared, climbed, serving, gpus)
-    outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(),
-                      built=now(), build_seconds=round(budget.spent, 1), serving=serving,
-                      engine=_summary(request, prepared, climbed, swept, proof, performance),
-                      candidates=climbed.candidates)
-    with steps.step("publish", "writing the report and publishing"):
-        write_report(build_report(request, outcome, climbed, swept, proof, prepared.source.name, prepared.evaluation,
-                                  config, resolved, steps.seconds, performance, prepared.drifts.reports), staging)
-        manifest = shelf.publish(staging, request.fingerprint(), outcome=outcome)
-    steps.tracker.step("done", "published")
-    return dataclasses.replace(manifest.outcome, manifest_digest=store.manifest_digest(manifest))
+    with steps.step("finalists", f"keeping {climbed.name}, and answers to prove it with"):
+        keeper = Keeper(folder)
+        if request.keep_reference:
+            keep_reference(keeper.staging, prepared.exported, request.accuracy, resolved.metric_graph,
+                           map(prepared.source.run, prepared.evaluation.batches))
+        document = _hand_over(keeper, resolved, prepared, climbed, every, budget)
+    keeper.write(dataclasses.replace(document, steps=dict(steps.seconds), spent=budget.spent))
+
+
+def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: Climb, engines: Sequence[Engine],
+               budget: Budget) -> HandOver:
+    request, samples = resolved.request, _requests(prepared.evaluation)
+    figures, plain = measured(climbed.built), plainest(climbed.built)
+    largest = request.engine.max_batch_size
+    smoke = smoke_record.choose(prepared.evaluation.typical, prepared.source.run, largest)
+    return HandOver(
+        request=request, source=resolved.source, name=climbed.name,
+        shipped=tuple(sorted(set(climbed.shipped.values()))), speedup=climbed.speedup, fallback=climbed.fallback,
+        served=keeper.served(climbed.artifact, largest),
+        plain=Plain(name=plain[0], engine=keeper.engine(plain[1])) if plain else None, engines=keeper.engines,
+        candidates=climbed.candidates, accuracy=accuracy_evidence(request, climbed, prepared.evaluation),
+        reference=reference_figures(prepared.source.name, climbed), hardware=hardware(request.device),
+        figures=tuple(figures), counted=count(request, prepared.exported, _first(samples), figures, budget),
+        drift=prepared.drifts.reports, notes=resolved.notes, requests=keeper.tensors(samples),
+        warmup=keeper.tensors(prepared.evaluation.request(1)),
+        cases=tuple(KeptCase(inputs=keeper.tensors(case.inputs), expected=keeper.tensors(case.expected))
+                    for case in _cases(engines, prepared, climbed, largest)),
+        smoke=KeptSmoke(inputs=keeper.tensors(smoke.inputs), reference=keeper.tensors(smoke.reference),
+                        batches=smoke.batches) if smoke else None,
+        steps={}, spent=0.0)
 
 
 def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
@@ -162,37 +162,14 @@ def _look(request: BuildRequest, prepared: Prepared, report: Callable[[float, st
         return None
 
 
-def _sweep(request: BuildRequest, prepared: Prepared, climbed: Climb, scratch: Path, steps: Steps, budget: Budget,
-           gpus: tuple[int, ...]) -> SweepResult:
-    with steps.step("sweep", f"serving {climbed.name} on tritonserver") as report:
-        return sweep(climbed.artifact, request.model_name, _requests(prepared.evaluation), scratch / "sweep",
-                     max_batch_size=request.engine.max_batch_size, objective=request.objective,
-                     batching=request.batching, instances=request.instances, gpus=gpus, cores=available_cpus(),
-                     budget_seconds=budget.share(SWEEP_SHARE, SWEEP_SECONDS), progress=report)
+def _requests(evaluation: SampleSet) -> Tensors:
+    """Single samples of one shape, as clients that pad to a common length send them, a row each: Triton joins equal
+    shapes only."""
+    return {name: array[:SWEEP_REQUESTS] for name, array in evaluation.typical.items()}
 
 
-def _requests(evaluation: SampleSet) -> list[Tensors]:
-    """Single samples of one shape, as clients that pad to a common length send them: Triton joins equal shapes only."""
-    typical = evaluation.typical
-    count = min(SWEEP_REQUESTS, len(next(iter(typical.values()))))
-    return [{name: array[index:index + 1] for name, array in typical.items()} for index in range(count)]
-
-
-def _serving(request: BuildRequest, swept: SweepResult) -> ServingChoice:
-    return dataclasses.replace(swept.serving, max_batch_size=min(swept.serving.max_batch_size or 1,
-                                                                 request.engine.max_batch_size))
-
-
-def _prove(staging: Path, engines: Sequence[Engine], prepared: Prepared, climbed: Climb, serving: ServingChoice,
-           gpus: tuple[int, ...]) -> Proof:
-    """Also leaves what replicas are to be tried with beside the repository."""
-    smoke = smoke_record.choose(prepared.evaluation.typical, prepared.source.run, serving.max_batch_size)
-    repeated = [smoke.request(batch) for batch in smoke.batches] if smoke else []
-    proof = prove(staging / MODEL_REPOSITORY, MODEL_FOLDER, _cases(engines, prepared, climbed, serving.max_batch_size),
-                  gpus=gpus, repeated=repeated)
-    if smoke:
-        (staging / SMOKE_FILE).write_text(smoke_record.record(smoke, proof.answers), encoding="utf-8")
-    return proof
+def _first(samples: Tensors) -> Tensors:
+    return {name: array[:1] for name, array in samples.items()}
 
 
 def _cases(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, max_batch_size: int) -> list[Case]:
@@ -211,19 +188,3 @@ def _runner(artifact: Artifact, engines: Sequence[Engine]) -> Runner:
     if artifact.members:
         return CompositeRunner(artifact, engines)
     return next(engine for engine in engines if engine.name == artifact.rung.backend).load(artifact)
-
-
-def _summary(request: BuildRequest, prepared: Prepared, climbed: Climb, swept: SweepResult, proof: Proof,
-             performance: Performance) -> EngineSummary:
-    artifact, best = climbed.artifact, swept.best
-    devices, count = device_class(request.device)
-    return EngineSummary(
-        backend=artifact.rung.backend, precision=artifact.rung.precision, triton_backend=artifact.triton_backend,
-        size_bytes=artifact.size_bytes, speedup=round(climbed.speedup, 3), p50_ms=best.p50_ms, p95_ms=best.p95_ms,
-        p99_ms=best.p99_ms, throughput=best.throughput, accuracy=climbed.accuracy.value,
-        accuracy_low=climbed.accuracy.low, device=device_name(request.device), runtime_version=artifact.runtime_version,
-        load_seconds=round(proof.load_seconds, 3), memory_bytes=proof.memory_bytes, objective_met=swept.objective_met,
-        evaluation=prepared.evaluation.origin, throughput_at_objective=performance.throughput_at_objective,
-        device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
-        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound, fallback=climbed.fallback,
-        service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve))

@@ -20,14 +20,15 @@ from enginewright_builder.by_hand import build_by_hand, parse_by_hand
 from enginewright_builder.contract import EXIT_OK, BuildRequest, Outcome, dumps
 from enginewright_builder.doctor import doctor
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
-from enginewright_builder.pipeline import failure, run_build, run_resolve
-from enginewright_builder.progress import JsonLines, Tracker, own_stdout
+from enginewright_builder.pipeline import failure, run_build, run_finalists, run_proof, run_resolve
+from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import available_cpus, limit_threads
 from enginewright_builder.tracing import tracing
+from enginewright_builder.verify import leave_key
 
 TERMINATION_LOG = "/dev/termination-log"
 
-Run = Callable[[BuildRequest, Path, Tracker], Outcome]
+Run = Callable[[BuildRequest, Path, Tracker], Outcome | None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,9 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     # Before any numeric library is imported.
     limit_threads(available_cpus())
-    if words[:1] in (["build"], ["resolve"]):
-        options = _job_parser(words[0]).parse_args(words[1:])
-        return _job(words[0], Path(options.request), run_build if words[0] == "build" else run_resolve)
+    if words[:1] == ["resolve"]:
+        return _job("resolve", Path(_job_parser("resolve").parse_args(words[1:]).request), run_resolve)
+    if words[:1] == ["build"]:
+        return _build(_build_parser().parse_args(words[1:]))
+    if words[:1] == ["prove"]:
+        return _prove(_prove_parser().parse_args(words[1:]))
     if words[:1] == ["gc"]:
         return _collect(_gc_parser().parse_args(words[1:]))
     if words[:1] == ["doctor"]:
@@ -51,19 +55,55 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _job(kind: str, path: Path, run: Run) -> int:
+def _job(kind: str, path: Path, run: Run, place: Path | None = None) -> int:
     with tracing(kind, JsonLines(own_stdout())) as sink:
         tracker = Tracker(sink)
-        with tempfile.TemporaryDirectory(prefix="enginewright-build-", ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(prefix="enginewright-build-", dir=place,
+                                         ignore_cleanup_errors=True) as scratch:
             try:
                 request = BuildRequest.from_json(path.read_text(encoding="utf-8"))
             except BaseException as error:
                 outcome = failure(kind, error, tracker)
             else:
-                outcome = run(request, Path(scratch), tracker)
-        sink.outcome(outcome)
-        _write_termination_message(outcome)
+                ended = run(request, Path(scratch), tracker)
+                if ended is None:  # another program goes on
+                    return EXIT_OK
+                outcome = ended
+        return _end(outcome, sink)
+
+
+def _end(outcome: Outcome, sink: Sink) -> int:
+    sink.outcome(outcome)
+    _write_termination_message(outcome)
     return exit_code(outcome)
+
+
+def _build(options: argparse.Namespace) -> int:
+    if options.hand_over is None:
+        return _job("build", Path(options.request), run_build)
+
+    def finalists(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome | None:
+        if options.key_file:
+            leave_key(options.key_file)
+        if options.repository:  # by whoever writes there, before a server has it mounted
+            options.repository.mkdir(parents=True, exist_ok=True)
+        return run_finalists(request, scratch, tracker, options.hand_over)
+
+    # In the same volume, where a link is as good as a copy.
+    return _job("build", Path(options.request), finalists, options.hand_over.parent)
+
+
+def _prove(options: argparse.Namespace) -> int:
+    from enginewright_builder.proving import GivenServer
+    from enginewright_builder.triton.client import Address
+    from enginewright_builder.triton.witness import Witness
+
+    headers = {options.key_header: options.key_file.read_text().strip()} if options.key_file else {}
+    servers = GivenServer(repository=options.repository, headers=headers, ready_seconds=options.ready_seconds,
+                          witness=Witness(options.witness) if options.witness else None,
+                          address=Address(http=options.http, grpc=options.grpc, metrics=options.metrics))
+    with tracing("build", JsonLines(own_stdout())) as sink:
+        return _end(run_proof(options.hand_over, servers, Tracker(sink)), sink)
 
 
 def _collect(options: argparse.Namespace) -> int:
@@ -89,6 +129,36 @@ def _write_termination_message(outcome: Outcome) -> None:
 def _job_parser(kind: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"enginewright-build {kind}")
     parser.add_argument("--request", required=True, metavar="FILE", help="build request, JSON (contract version 1)")
+    return parser
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _job_parser("build")
+    parser.add_argument("--hand-over", type=Path, metavar="DIR",
+                        help="only build, and leave there what `enginewright-build prove` goes on with")
+    parser.add_argument("--key-file", type=Path, metavar="FILE",
+                        help="make a key for the model control of the server that comes after, and write it there")
+    parser.add_argument("--repository", type=Path, metavar="DIR", help="make the folder of that server's models")
+    return parser
+
+
+def _prove_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="enginewright-build prove",
+        description="Serve, measure and publish what a build left, on a tritonserver that runs with "
+                    "--model-control-mode=explicit.")
+    parser.add_argument("--hand-over", required=True, type=Path, metavar="DIR", help="what the build left")
+    parser.add_argument("--repository", required=True, type=Path, metavar="DIR",
+                        help="the server's model repository, as this program sees it; this program writes there")
+    for name, port in (("http", 8000), ("grpc", 8001), ("metrics", 8002)):
+        parser.add_argument(f"--{name}", default=f"127.0.0.1:{port}", metavar="HOST:PORT",
+                            help="where the server answers (default %(default)s)")
+    parser.add_argument("--key-file", type=Path, metavar="FILE", help="key of the server's model control")
+    parser.add_argument("--key-header", default="enginewright-model-control", metavar="NAME",
+                        help="header that carries the key (default %(default)s)")
+    parser.add_argument("--witness", type=Path, metavar="DIR", help="where the server's container tells of itself")
+    parser.add_argument("--ready-seconds", type=_seconds, default=180.0, metavar="S",
+                        help="how long to wait for the server (default %(default)g)")
     return parser
 
 

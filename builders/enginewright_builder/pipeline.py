@@ -1,12 +1,14 @@
-"""The build, from request to published engine: resolve, fetch, export, ladder, sweep, repository, verify-load,
-publish."""
+"""The build, from request to published engine: resolve, fetch, export, ladder, finalists; then, in the same program or
+in another one, sweep, appraise, repository, verify-load, publish."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from enginewright_builder import engine_store, store
 from enginewright_builder.contract import BuildRequest, CandidateSummary, Manifest, Outcome
@@ -16,7 +18,15 @@ from enginewright_builder.resolve import Resolved, resolve
 from enginewright_builder.sources.places import as_written
 from enginewright_builder.steps import Budget, Steps
 
+if TYPE_CHECKING:
+    from enginewright_builder.proving import Servers
+
 log = logging.getLogger(__name__)
+
+# In a hand-over: how a build ended that has nothing to prove.
+OUTCOME_FILE = "outcome.json"
+Make = Callable[[Resolved, Path, Steps, Budget], Outcome | None]
+
 
 def run_resolve(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome:
     """Never raises for what goes wrong in the request or the world: that is the outcome."""
@@ -33,7 +43,61 @@ def run_resolve(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outco
 def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome:
     """Builds, proves and publishes. Never raises for what goes wrong in the request or the world: that is the
     outcome."""
+    def make(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget) -> Outcome:
+        from enginewright_builder.building import build  # PyTorch and all else: only where there is something to build
+
+        return build(resolved, scratch, steps, budget)
+
     begin = time.monotonic()
+    outcome = _run(request, scratch, tracker, make)
+    assert outcome is not None
+    if outcome.cache_hit:
+        return outcome
+    return dataclasses.replace(outcome, build_seconds=_seconds(time.monotonic() - begin))
+
+
+def run_finalists(request: BuildRequest, scratch: Path, tracker: Tracker, folder: Path) -> Outcome | None:
+    """The first half of :func:`run_build`, on the device: leaves in ``folder`` what :func:`run_proof` goes on with, and
+    returns None, or how it ended where nothing is left to do. Never raises either."""
+    def make(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget) -> None:
+        from enginewright_builder.building import build_finalists
+
+        build_finalists(resolved, scratch, folder, steps, budget)
+
+    begin = time.monotonic()
+    outcome = _run(request, scratch, tracker, make)
+    if outcome is not None and outcome.ok:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / OUTCOME_FILE).write_text(outcome.to_json(), encoding="utf-8")
+    elif outcome is not None:
+        return dataclasses.replace(outcome, build_seconds=_seconds(time.monotonic() - begin))
+    return outcome
+
+
+def run_proof(folder: Path, servers: Servers, tracker: Tracker) -> Outcome:
+    """The second half. Never raises either."""
+    from enginewright_builder.hand_over import Handed
+    from enginewright_builder.proving import prove_finalists
+
+    handed: Handed | None = None
+    try:
+        if (folder / OUTCOME_FILE).exists():
+            tracker.step("done", "nothing to prove: the store has this engine already")
+            return Outcome.from_json((folder / OUTCOME_FILE).read_text(encoding="utf-8"))
+        handed = Handed(folder)
+        budget = Budget(handed.told.request.engine.build_budget_seconds, already=handed.told.spent)
+        outcome = prove_finalists(handed, servers, Steps(tracker), budget)
+        return dataclasses.replace(outcome, build_seconds=_seconds(budget.spent))
+    except BaseException as error:
+        outcome = failure("build", error, tracker)
+        if handed is None:
+            return outcome
+        request = handed.told.request
+        return dataclasses.replace(_told(outcome, request, folder), build_seconds=_seconds(budget.spent),
+                                   source=handed.told.source, fingerprint=request.fingerprint())
+
+
+def _run(request: BuildRequest, scratch: Path, tracker: Tracker, make: Make) -> Outcome | None:
     resolved: Resolved | None = None
     try:
         steps = Steps(tracker)
@@ -46,15 +110,15 @@ def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome
         engines.mark_used(resolved.request.fingerprint())
         if found := engines.lookup(resolved.request.fingerprint()):
             return _hit(found, resolved, tracker)
-        from enginewright_builder.building import build  # PyTorch and all else: only where there is something to build
-
-        outcome = build(resolved, scratch, steps, Budget(request.engine.build_budget_seconds))
-        return dataclasses.replace(outcome, build_seconds=round(time.monotonic() - begin, 1))
+        return make(resolved, scratch, steps, Budget(request.engine.build_budget_seconds))
     except BaseException as error:
         outcome = _told(failure("build", error, tracker), request, scratch)
-        return dataclasses.replace(outcome, build_seconds=round(time.monotonic() - begin, 1),
-                                   source=resolved.source if resolved else None,
+        return dataclasses.replace(outcome, source=resolved.source if resolved else None,
                                    fingerprint=resolved.request.fingerprint() if resolved else "")
+
+
+def _seconds(seconds: float) -> float:
+    return round(seconds, 1)
 
 
 def _hit(found: Manifest, resolved: Resolved, tracker: Tracker) -> Outcome:

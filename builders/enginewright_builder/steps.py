@@ -18,8 +18,9 @@ SWEEP_SHARE, SWEEP_SECONDS = 0.40, (8.0, 25.0)
 class Budget:
     """Time left of the request's ``build_budget_seconds``. It shrinks measurements; the gate is never shortened."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds, self._clock, self._begin = seconds, clock, clock()
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic, *, already: float = 0.0) -> None:
+        """``already`` seconds were spent before."""
+        self._seconds, self._clock, self._begin = seconds, clock, clock() - already
 
     @property
     def spent(self) -> float:

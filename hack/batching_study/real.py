@@ -33,6 +33,7 @@ from enginewright.core.batching import SafeSet, Setting
 from enginewright.core.batching.safe import MICROSECONDS
 from enginewright_builder.load import Channels, Request, closed_loop, encode
 from enginewright_builder.sweep.curve import curve_batches
+from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.ports import HOST
 from enginewright_builder.triton.server import TritonServer
 
@@ -152,7 +153,7 @@ def table(pieces: dict[tuple[str, Setting, int], Calls], default: Setting) -> di
 
 
 class Bench:
-    def __init__(self, server: TritonServer, channels: Channels, control: ModelControl, metrics: TritonClient,
+    def __init__(self, server: Server, channels: Channels, control: ModelControl, metrics: TritonClient,
                  width: int) -> None:
         self._channels, self._control, self._metrics = channels, control, metrics
         self._http, self._scraped = (int(url.rsplit(":", 1)[1]) for url in (server.http_url, server.metrics_address))

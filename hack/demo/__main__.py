@@ -100,7 +100,8 @@ def registry_to_push_to() -> str:
 
 def install(kube: Kube, images: dict[str, str]) -> None:
     say("Operator: helm upgrade --install enginewright")
-    values = {"images": {name: {"reference": images[name]} for name in ALL_IMAGES}}
+    values = {"images": {name: {"reference": images[name]} for name in ALL_IMAGES},
+              "config": {"proveInServerImage": True}}
     kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, ROOT / "charts" / "enginewright", values)
 
 

@@ -23,6 +23,7 @@ from tritonclient.grpc import model_config_pb2 as schema
 from enginewright_builder.load import Request, encode, run_on_time
 from enginewright_builder.sweep.bench import window
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
+from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.model_config import to_text
 from enginewright_builder.triton.repository import CONFIG_FILE, threads_per_instance
 from enginewright_builder.triton.server import TritonServer
@@ -80,7 +81,7 @@ async def _record(model: Path, scratch: Path, axes: Axes, settings: Settings, ti
                 missing=wanted - sum(map(len, repeats.values())))
 
 
-async def _record_part(server: TritonServer, configs: Sequence[Config], axes: Axes,
+async def _record_part(server: Server, configs: Sequence[Config], axes: Axes,
                        inputs: Mapping[str, NDArray[Any]], settings: Settings, ends: float,
                        repeats: dict[Cell, list[Mapping[str, float]]], say: Any) -> None:
     gate = asyncio.Semaphore(LOADING)
@@ -110,13 +111,13 @@ async def _record_part(server: TritonServer, configs: Sequence[Config], axes: Ax
     await asyncio.gather(*(server.unload(variant_name(config)) for config in configs))
 
 
-async def measure(server: TritonServer, cell: Cell, requests: Sequence[Request], seconds: float) -> dict[str, float]:
+async def measure(server: Server, cell: Cell, requests: Sequence[Request], seconds: float) -> dict[str, float]:
     seen = await window(server, variant_name(cell.config), requests, concurrency=cell.concurrency, seconds=seconds,
                         warmup_seconds=WARMUP_SECONDS)
     load, layers = seen.load, seen.layers
     if load.failed or not load.measured:
         raise RuntimeError(f"{cell}: {load.failed} of {load.requests} requests failed: {dict(load.errors)}\n"
-                           f"{server.log_tail()}")
+                           f"{server.last_words()}")
     # By Little's law: a count of completions in a short window jumps by whole batches.
     return {"throughput": cell.concurrency / (load.mean_ms / 1e3), "throughput_low": load.throughput_low,
             "throughput_high": min(load.throughput_high, 1e12), "mean_ms": load.mean_ms, "p50_ms": load.p50_ms,

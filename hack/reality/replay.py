@@ -21,6 +21,7 @@ from enginewright.simulation.curve import Service, levelled, of_points
 from enginewright_builder.contract import MODEL_REPOSITORY, SMOKE_FILE, ServingChoice
 from enginewright_builder.load import Channels, LoadResult, Request, encode, open_loop
 from enginewright_builder.sweep.curve import service_curve
+from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.server import TritonServer
 from reality.places import Places, put_replica_first
 
@@ -68,7 +69,7 @@ class Replicas:
 
     engine: Engine
     service: Service
-    servers: Sequence[TritonServer]
+    servers: Sequence[Server]
     channels: Sequence[Channels]
 
     async def measured(self) -> Service:

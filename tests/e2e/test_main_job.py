@@ -26,10 +26,27 @@ def test_a_model_is_built_proven_served_and_right(bench: Bench) -> None:
     pod = bench.get("pod", "app.kubernetes.io/component=server")[0]
     assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
     built = {job["metadata"]["name"] for job in bench.get("job", "app.kubernetes.io/component=build")}
+    [built_in] = bench.get("pod", "app.kubernetes.io/component=build")
+    ended = {one["name"]: one["state"]["terminated"] for one in [*built_in["status"]["initContainerStatuses"],
+                                                                 *built_in["status"]["containerStatuses"]]}
+    assert (set(ended), ended["build"]["exitCode"], ended["prove"]["exitCode"]) == ({"build", "server", "prove"}, 0, 0)
+    assert {one["name"]: one["image"] for one in built_in["spec"]["initContainers"]}["server"] == bench.images["server"]
+    summary = model["status"]["engine"]
+    assert summary["memoryBytes"] > 30 << 20
+    assert 0 < summary["loadSeconds"] < 60
     bench.apply("again")
     again = bench.wait("again", "condition=Ready")["status"]
     assert (again["fingerprint"], again["engine"]["cacheHit"]) == (model["status"]["fingerprint"], True)
     assert {job["metadata"]["name"] for job in bench.get("job", "app.kubernetes.io/component=build")} == built
+
+
+def test_a_server_image_that_cannot_serve_is_told_before_anything_is_published(bench: Bench) -> None:
+    """The operator's image runs its own program, whatever it is asked."""
+    bench.apply("serverless", serving={"image": bench.images["operator"]})
+    told = bench.wait_reason("serverless", "EngineBuilt", "ServerDidNotStart")
+    assert "spec.serving.image" in told["message"]
+    assert "The server's last line: enginewright: error:" in told["message"]
+    assert bench.model("serverless")["status"].get("engine") is None
 
 
 def test_what_a_store_has_is_a_cache_hit_and_deletion_leaves_no_orphan(stocked_bench: Bench) -> None:

@@ -12,6 +12,7 @@ from enginewright_builder.load import run_on_time
 from enginewright_builder.sweep.bench import Bench, make_requests
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
@@ -22,13 +23,12 @@ SECONDS = 2.0
 
 def serve_plainly(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], workspace: Path, *, concurrency: int,
                   objective: ObjectiveRequest, cores: int, gpus: tuple[int, ...] = ()) -> Point:
-    """One point at ``concurrency`` requests in flight. ``inputs`` are single samples.
+    """One point on a server of its own, at ``concurrency`` requests in flight. ``inputs`` are single samples.
 
     Raises :class:`UserError` ``ServerLoadFailed``.
     """
     root = workspace / "plain-repository"
-    shutil.rmtree(root, ignore_errors=True)
-    write_model(root, model_name, artifact, PLAIN, cores=cores, gpus=gpus)
+    root.mkdir(parents=True, exist_ok=True)
     try:
         return run_on_time(_point(artifact, model_name, inputs, root, concurrency, objective, cores, gpus))
     finally:
@@ -38,6 +38,21 @@ def serve_plainly(artifact: Artifact, model_name: str, inputs: Sequence[Tensors]
 async def _point(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], root: Path, concurrency: int,
                  objective: ObjectiveRequest, cores: int, gpus: tuple[int, ...]) -> Point:
     async with TritonServer(root, gpus=gpus) as server:
+        return await serve_plainly_on(server, root, artifact, model_name, inputs, concurrency=concurrency,
+                                      objective=objective, cores=cores, gpus=gpus)
+
+
+async def serve_plainly_on(server: Server, root: Path, artifact: Artifact, model_name: str, inputs: Sequence[Tensors],
+                           *, concurrency: int, objective: ObjectiveRequest, cores: int,
+                           gpus: tuple[int, ...] = ()) -> Point:
+    """``root`` is where the server finds models; it has none of this one's afterwards."""
+    shutil.rmtree(root / model_name, ignore_errors=True)
+    folder = write_model(root, model_name, artifact, PLAIN, cores=cores, gpus=gpus)
+    try:
         bench = Bench(server=server, artifact=artifact, model_name=model_name, objective=objective, cores=cores,
                       gpus=gpus, point_seconds=SECONDS, requests=make_requests(model_name, inputs, 1))
-        return await bench.point(PLAIN, concurrency)
+        point = await bench.point(PLAIN, concurrency)
+        await server.unload(model_name)
+        return point
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

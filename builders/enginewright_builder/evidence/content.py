@@ -6,45 +6,56 @@ import re
 import shlex
 from collections.abc import Mapping
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 from enginewright_builder import fits
-from enginewright_builder.accuracy.drift_report import DriftReport
-from enginewright_builder.competition.ladder import Climb
 from enginewright_builder.contract import BuildRequest, DeviceRequest, EngineRequest, Outcome
-from enginewright_builder.data.sets import SYNTHETIC, SampleSet
+from enginewright_builder.data.sets import SYNTHETIC
 from enginewright_builder.evidence.performance import Performance
+from enginewright_builder.hand_over import HandOver
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
-from enginewright_builder.resolve import Resolved
 from enginewright_builder.sweep import SweepResult
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from enginewright_builder.triton.prove import Proof
 
+if TYPE_CHECKING:  # the second half of a build needs none of the first
+    from enginewright_builder.competition.ladder import Climb
+    from enginewright_builder.data.sets import SampleSet
+
 _PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tensorrt", "numpy", "enginewright")
 
 
-def build_report(request: BuildRequest, outcome: Outcome, climbed: Climb, swept: SweepResult, proof: Proof,
-                 reference: str, evaluation: SampleSet, config_pbtxt: str, resolved: Resolved,
-                 steps: Mapping[str, float], performance: Performance,
-                 drift: Mapping[str, DriftReport]) -> BuildReport:
+def build_report(told: HandOver, outcome: Outcome, swept: SweepResult, proof: Proof, config_pbtxt: str,
+                 steps: Mapping[str, float], performance: Performance) -> BuildReport:
     if outcome.engine is None or outcome.serving is None:
         raise ValueError("only a build that ended well has a report")
-    timing = climbed.reference
+    request = told.request
     return BuildReport(
         model_name=request.model_name, fingerprint=outcome.fingerprint, created=outcome.built,
         command=command(request), source_uri=request.source.uri, source_digest=request.source.digest,
-        source_format=resolved.source.format, interface=climbed.artifact.interface,
-        reference=Reference(name=reference, batch=climbed.batch, p50_ms=timing.percentile(50),
-                            p95_ms=timing.percentile(95), p99_ms=timing.percentile(99), throughput=timing.throughput),
-        candidates=outcome.candidates, engine=outcome.engine,
-        accuracy=AccuracyEvidence(metric=climbed.accuracy.metric, value=climbed.accuracy.value,
-                                  low=climbed.accuracy.low,
-                                  tolerance=request.accuracy.tolerance, samples=climbed.accuracy.samples,
-                                  evaluation=evaluation.origin),
+        source_format=told.source.format, interface=told.engines[told.served[0].engine].interface,
+        reference=told.reference, candidates=outcome.candidates, engine=outcome.engine, accuracy=told.accuracy,
         objective=request.objective, serving=outcome.serving, config_pbtxt=config_pbtxt, sweep=swept,
-        performance=performance, drift=dict(drift),
-        hardware=Hardware(device=device_name(request.device), cores=available_cpus(), memory_bytes=memory_bytes(),
-                          architecture=request.device.architecture, gpus=request.device.products),
-        versions=versions(proof), steps=dict(steps), notes=_notes(resolved, evaluation, proof))
+        performance=performance, drift=dict(told.drift), hardware=told.hardware, versions=versions(proof),
+        steps=dict(steps), notes=_notes(told, proof))
+
+
+def accuracy_evidence(request: BuildRequest, climbed: Climb, evaluation: SampleSet) -> AccuracyEvidence:
+    found = climbed.accuracy
+    return AccuracyEvidence(metric=found.metric, value=found.value, low=found.low,
+                            tolerance=request.accuracy.tolerance, samples=found.samples, evaluation=evaluation.origin)
+
+
+def reference_figures(name: str, climbed: Climb) -> Reference:
+    timing = climbed.reference
+    return Reference(name=name, batch=climbed.batch, p50_ms=timing.percentile(50), p95_ms=timing.percentile(95),
+                     p99_ms=timing.percentile(99), throughput=timing.throughput)
+
+
+def hardware(device: DeviceRequest) -> Hardware:
+    """Of this machine, and the device that this process has."""
+    return Hardware(device=device_name(device), cores=available_cpus(), memory_bytes=memory_bytes(),
+                    architecture=device.architecture, gpus=device.products)
 
 
 def device_name(device: DeviceRequest) -> str:
@@ -83,9 +94,9 @@ def command(request: BuildRequest) -> str:
     return f"{shlex.join(words)} --output DIR"
 
 
-def _notes(resolved: Resolved, evaluation: SampleSet, proof: Proof) -> tuple[str, ...]:
-    notes = list(resolved.notes)
-    if evaluation.origin == SYNTHETIC:
+def _notes(told: HandOver, proof: Proof) -> tuple[str, ...]:
+    notes = list(told.notes)
+    if told.accuracy.evaluation == SYNTHETIC:
         notes.append("Accuracy was measured on synthetic inputs: give evaluation data like production's for a real "
                      "proof.")
     worst = proof.worst_difference

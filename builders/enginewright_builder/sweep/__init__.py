@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
@@ -21,10 +22,11 @@ from enginewright_builder.sweep.search import Search, run
 from enginewright_builder.sweep.space import Space, Trial
 from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
-__all__ = ["Layers", "Point", "ServicePoint", "SweepResult", "sweep"]
+__all__ = ["Layers", "Point", "ServicePoint", "SweepResult", "Task", "sweep", "sweep_on"]
 
 # Shares of the budget: points themselves (loads and warm-up lie between them), and the service curve after them.
 # A search seldom needs all the measurements it may take.
@@ -33,65 +35,98 @@ SEARCH_SHARE, CURVE_SHARE = 0.85, 0.15
 MOST_POINT_SECONDS = 5.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """``inputs`` are evaluation-like requests, each with its batch in front (of at most ``max_batch_size``).
+    ``batching`` and ``instances`` hold what the user fixed; the rest is searched for. ``cores`` are the server's.
+    ``progress`` gets the share of the sweep done, 0 to 1."""
+
+    artifact: Artifact
+    model_name: str
+    inputs: Sequence[Tensors]
+    max_batch_size: int
+    objective: ObjectiveRequest
+    batching: BatchingRequest
+    instances: InstancesRequest
+    cores: int
+    gpus: tuple[int, ...] = ()
+    budget_seconds: float = 90.0
+    max_measurements: int = 12
+    progress: Callable[[float, str], None] = lambda fraction, detail: None
+
+    @property
+    def space(self) -> Space:
+        return Space.of(max_batch_size=self.max_batch_size, batching=self.batching, instances=self.instances,
+                        cores=self.cores, gpus=len(self.gpus))
+
+
 def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], workspace: Path, *, max_batch_size: int,
           objective: ObjectiveRequest, batching: BatchingRequest, instances: InstancesRequest,
           budget_seconds: float = 90.0, max_measurements: int = 12, cores: int = 0, gpus: tuple[int, ...] = (),
           progress: Callable[[float, str], None] = lambda fraction, detail: None) -> SweepResult:
-    """``inputs`` are evaluation-like requests, each with its batch in front (of at most ``max_batch_size``).
-
-    ``batching`` and ``instances`` hold what the user fixed; the rest is searched for. ``progress`` gets the share of
-    the sweep done, 0 to 1. Raises :class:`UserError` ``ServerLoadFailed``, or ``ServerMissing`` when there is no
-    tritonserver on this machine.
-    """
-    space = Space.of(max_batch_size=max_batch_size, batching=batching, instances=instances,
-                     cores=cores or available_cpus(), gpus=len(gpus))
+    """On a server of its own. Raises :class:`UserError` ``ServerLoadFailed``, or ``ServerMissing`` when there is no
+    tritonserver on this machine."""
+    task = Task(artifact=artifact, model_name=model_name, inputs=inputs, max_batch_size=max_batch_size,
+                objective=objective, batching=batching, instances=instances, budget_seconds=budget_seconds,
+                max_measurements=max_measurements, cores=cores or available_cpus(), gpus=gpus, progress=progress)
     root = workspace_repository(workspace)
-    first = ServingChoice(max_batch_size=max_batch_size, instance_count=space.instances[0])
-    shutil.rmtree(root / model_name, ignore_errors=True)  # of an attempt that was cut off
-    write_model(root, model_name, artifact, first, cores=cores, gpus=gpus)
-    meter = open_meter(gpus)
     try:
-        return run_on_time(_sweep(artifact, model_name, inputs, root, space, objective, budget_seconds,
-                                  max_measurements, cores, gpus, meter, progress))
+        return run_on_time(_sweep(task, root))
     finally:
-        if meter is not None:
-            meter.close()
         shutil.rmtree(root, ignore_errors=True)
 
 
-async def _sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], root: Path, space: Space,
-                 objective: ObjectiveRequest, budget_seconds: float, max_measurements: int, cores: int,
-                 gpus: tuple[int, ...], meter: Meter | None, progress: Callable[[float, str], None]) -> SweepResult:
-    began = time.monotonic()
-    usual = USUAL_SHARE_OF_MEASUREMENTS * max_measurements
-    point_seconds = min(MOST_POINT_SECONDS, MEASURING_SHARE * budget_seconds / usual)
-    async with TritonServer(root, gpus=gpus) as server:
-        bench = Bench(server=server, artifact=artifact, model_name=model_name, objective=objective, cores=cores,
-                      gpus=gpus, point_seconds=point_seconds,
-                      requests=make_requests(model_name, inputs, space.max_batch_size), meter=meter)
-        progress(0.02, "cold start")
-        cold_start, first_ms = await _cold_start(bench, space)
-        await bench.measure_idle()
+async def _sweep(task: Task, root: Path) -> SweepResult:
+    async with TritonServer(root, gpus=task.gpus) as server:
+        return await sweep_on(server, root, task)
 
-        search = Search(space=space, objective=objective, left=max_measurements)
 
-        async def measure(trial: Trial, rival: Point | None) -> Point:
-            point = await bench.point(trial.serving, trial.concurrency, rival)
-            progress(min(0.9, 0.05 + 0.85 * len(search.steps) / max_measurements), _describe(point))
-            return point
+async def sweep_on(server: Server, root: Path, task: Task) -> SweepResult:
+    """``root`` is where the server finds models; it has none of this one's afterwards. Raises :class:`UserError`
+    ``ServerLoadFailed``."""
+    first = ServingChoice(max_batch_size=task.max_batch_size, instance_count=task.space.instances[0])
+    shutil.rmtree(root / task.model_name, ignore_errors=True)  # of an attempt that was cut off
+    folder = write_model(root, task.model_name, task.artifact, first, cores=task.cores, gpus=task.gpus)
+    meter = open_meter(task.gpus)
+    try:
+        return await _measure(server, task, meter)
+    finally:
+        if meter is not None:
+            meter.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
-        best = await run(search, measure, lambda: began + SEARCH_SHARE * budget_seconds - time.monotonic())
-        found, best = best, await bench.metered(best)
-        progress(0.92, "service curve")
-        curve = await bench.service_curve(best, inputs[0], CURVE_SHARE * budget_seconds)
-        result = SweepResult(
-            serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
-            objective_met=met(best, objective), best=best, service_curve=curve.points,
-            alone=curve.alone,
-            points=tuple(best if point is found else point for point in search.points),
-            cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=server.memory_bytes(),
-            server_version=server.version, seconds=time.monotonic() - began)
+
+async def _measure(server: Server, task: Task, meter: Meter | None) -> SweepResult:
+    began, space, objective, progress = time.monotonic(), task.space, task.objective, task.progress
+    usual = USUAL_SHARE_OF_MEASUREMENTS * task.max_measurements
+    point_seconds = min(MOST_POINT_SECONDS, MEASURING_SHARE * task.budget_seconds / usual)
+    bench = Bench(server=server, artifact=task.artifact, model_name=task.model_name, objective=objective,
+                  cores=task.cores, gpus=task.gpus, point_seconds=point_seconds,
+                  requests=make_requests(task.model_name, task.inputs, space.max_batch_size), meter=meter)
+    progress(0.02, "cold start")
+    cold_start, first_ms = await _cold_start(bench, space)
+    await bench.measure_idle()
+
+    search = Search(space=space, objective=objective, left=task.max_measurements)
+
+    async def measure(trial: Trial, rival: Point | None) -> Point:
+        point = await bench.point(trial.serving, trial.concurrency, rival)
+        progress(min(0.9, 0.05 + 0.85 * len(search.steps) / task.max_measurements), _describe(point))
+        return point
+
+    best = await run(search, measure, lambda: began + SEARCH_SHARE * task.budget_seconds - time.monotonic())
+    found, best = best, await bench.metered(best)
+    progress(0.92, "service curve")
+    curve = await bench.service_curve(best, task.inputs[0], CURVE_SHARE * task.budget_seconds)
+    result = SweepResult(
+        serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
+        objective_met=met(best, objective), best=best, service_curve=curve.points,
+        alone=curve.alone, warm_load_seconds=min(bench.loads[1:], default=0.0),
+        points=tuple(best if point is found else point for point in search.points),
+        cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=await server.memory_bytes(),
+        server_version=server.version, seconds=time.monotonic() - began)
     progress(1.0, result.reason)
+    await server.unload(task.model_name)
     return result
 
 

@@ -20,9 +20,9 @@ from enginewright_builder.load import Channels, LoadResult, Request, closed_loop
 from enginewright_builder.sweep.curve import CALL_TIMEOUT, Curve, service_curve
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.model_config import model_config
 from enginewright_builder.triton.repository import served_model
-from enginewright_builder.triton.server import TritonServer
 
 WARMUP_SECONDS = 0.4
 LEAST_SECONDS = 1.0
@@ -36,7 +36,7 @@ IDLE_SECONDS, METERED_SECONDS = 1.0, 3.0
 class Bench:
     """One server, one model, one configuration loaded at a time."""
 
-    server: TritonServer
+    server: Server
     artifact: Artifact
     model_name: str
     requests: Sequence[Request]
@@ -45,6 +45,7 @@ class Bench:
     gpus: tuple[int, ...]
     point_seconds: float
     loaded: ServingChoice | None = None
+    loads: list[float] = field(default_factory=list)
     meter: Meter | None = None
     idle_watts: float | None = None
     windows: dict[tuple[ServingChoice, int], list[Window]] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Bench:
         model = served_model(self.model_name, self.artifact, serving, cores=self.cores, gpus=self.gpus)
         seconds = await self.server.load(self.model_name, model_config(model))
         self.loaded = serving
+        self.loads.append(seconds)
         return seconds
 
     def threads(self, serving: ServingChoice) -> int:
@@ -82,9 +84,9 @@ class Bench:
                             seconds=self.point_seconds, warmup_seconds=WARMUP_SECONDS, enough=enough,
                             meter=self.meter, idle_watts=self.idle_watts)
         if not seen.load.measured:
-            raise UserError("ServerLoadFailed", f"no request was answered: {dict(seen.load.errors)}. Last lines of the "
-                                                f"server's log:\n{self.server.log_tail()}", field="spec.serving",
-                            value=self.model_name, remedy="read the log lines")
+            raise UserError("ServerLoadFailed", f"no request was answered: {dict(seen.load.errors)}. "
+                            f"{self.server.last_words()}", field="spec.serving", value=self.model_name,
+                            remedy="read the log lines")
         windows = self.windows.setdefault((serving, concurrency), [])
         windows.append(dataclasses.replace(seen, load=outlasting(seen.load, self._batch)))
         return self._point(serving, concurrency, together(windows))
@@ -163,7 +165,7 @@ def together(windows: Sequence[Window]) -> Window:
                   layers=layers, use=windows[-1].use)
 
 
-async def window(server: TritonServer, model_name: str, requests: Sequence[Request], *, concurrency: int,
+async def window(server: Server, model_name: str, requests: Sequence[Request], *, concurrency: int,
                  seconds: float, warmup_seconds: float, enough: Callable[[LoadResult], bool] | None = None,
                  meter: Meter | None = None, idle_watts: float | None = None) -> Window:
     """Closed loop of ``concurrency`` for ``seconds`` after a warm-up, with Triton's counters read on both sides and the

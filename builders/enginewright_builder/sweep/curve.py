@@ -18,7 +18,7 @@ from enginewright_builder.evidence.layers import split
 from enginewright_builder.load import Channels, Request, closed_loop, encode
 from enginewright_builder.sweep.result import ServicePoint
 from enginewright_builder.tensors import Tensors
-from enginewright_builder.triton.server import TritonServer
+from enginewright_builder.triton.client import Server
 
 CURVE_SECONDS = 0.5
 CALL_TIMEOUT = 60.0
@@ -43,7 +43,7 @@ class Curve:
         return max((1e3 * point.batch * instances / _compute_ms(point) for point in self.points), default=0.0)
 
 
-async def service_curve(server: TritonServer, model_name: str, sample: Tensors, serving: ServingChoice, *,
+async def service_curve(server: Server, model_name: str, sample: Tensors, serving: ServingChoice, *,
                         seconds: float, each: float = CURVE_SECONDS, shown: float = 0.0) -> Curve:
     """Batches of 1, 2, 4, … up to the maximum for ``each`` seconds, one in flight for each instance.
 
@@ -80,7 +80,7 @@ def _compute_ms(point: ServicePoint) -> float:
     return point.compute_ms or math.inf
 
 
-async def _curve(server: TritonServer, model_name: str, sample: Tensors, serving: ServingChoice,
+async def _curve(server: Server, model_name: str, sample: Tensors, serving: ServingChoice,
                  batches: Sequence[int], seconds: float, each: float) -> Curve:
     points: list[ServicePoint] = []
     deadline = time.monotonic() + seconds
@@ -100,7 +100,7 @@ async def _curve(server: TritonServer, model_name: str, sample: Tensors, serving
         return Curve(tuple(points), await _alone(server, channels, model_name, one, points[0].p50_ms / 1e3))
 
 
-async def _point(server: TritonServer, channels: Channels, model_name: str, request: Request, instances: int,
+async def _point(server: Server, channels: Channels, model_name: str, request: Request, instances: int,
                  seconds: float) -> ServicePoint | None:
     await closed_loop(channels, [request], concurrency=instances, seconds=seconds / 5, timeout=CALL_TIMEOUT)
     before = await server.statistics(model_name)
@@ -111,7 +111,7 @@ async def _point(server: TritonServer, channels: Channels, model_name: str, requ
     return _service_point(request.batch, instances, result.p50_ms, result.mean_ms, before, after)
 
 
-async def _alone(server: TritonServer, channels: Channels, model_name: str, request: Request, seconds: float
+async def _alone(server: Server, channels: Channels, model_name: str, request: Request, seconds: float
                  ) -> ServicePoint | None:
     """In a closed loop the next request comes at once; here processors have gone to sleep, as they do at a low rate,
     and take longer to answer."""
@@ -131,7 +131,7 @@ async def _alone(server: TritonServer, channels: Channels, model_name: str, requ
     return _service_point(1, 1, statistics.median(found), statistics.fmean(found), before, after)
 
 
-async def _settled(server: TritonServer, model_name: str, pause: float) -> dict[str, Any]:
+async def _settled(server: Server, model_name: str, pause: float) -> dict[str, Any]:
     """Statistics once they stand still: those of the load before belong to larger batches."""
     deadline = time.monotonic() + COUNT_SECONDS
     latest = await server.statistics(model_name)
@@ -144,7 +144,7 @@ async def _settled(server: TritonServer, model_name: str, pause: float) -> dict[
     return latest
 
 
-async def _counted(server: TritonServer, model_name: str, before: Mapping[str, Any], requests: int) -> dict[str, Any]:
+async def _counted(server: Server, model_name: str, before: Mapping[str, Any], requests: int) -> dict[str, Any]:
     """Statistics with ``requests`` more than ``before``, or the newest where Triton does not count them in time."""
     deadline = time.monotonic() + COUNT_SECONDS
     while True:

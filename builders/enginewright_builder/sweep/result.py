@@ -70,6 +70,7 @@ class SweepResult:
     server_version: str
     seconds: float
     alone: ServicePoint | None = None  # one request that finds the replica idle
+    warm_load_seconds: float = 0.0  # the quickest of the loads that came later; 0: there was none
 
     @property
     def capacity(self) -> float:

@@ -1,4 +1,4 @@
-"""Loads a finished repository once in a fresh tritonserver and compares its answers, before it is published."""
+"""Loads a finished repository in a tritonserver and compares its answers, before it is published."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, encode
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.triton.client import LOAD_REMEDY, Server
 from enginewright_builder.triton.server import TritonServer
 
 # How often each request whose answers are recorded is asked: enough to see whether they differ from run to run.
@@ -35,8 +36,9 @@ class Case:
 class Proof:
     """``worst_difference`` is the largest ``max|served − expected| / max|expected|`` over all cases and outputs.
 
-    ``load_seconds`` counts from the start of the server process to model ready, warm-up included. ``memory_bytes`` is
-    the resident memory of the server's process tree, or its device memory on a GPU, with the model loaded and used.
+    ``load_seconds`` is the server's start and the load of the model together, warm-up included, as a replica has them
+    one after another. ``memory_bytes`` is the resident memory of the server's process tree, or its device memory on a
+    GPU, with the model loaded and used; 0 where nobody can tell.
     ``answers`` are those to each of the ``repeated`` requests, :data:`REPEATS` times over.
     """
 
@@ -52,42 +54,44 @@ def prove(repository: Path, model_name: str, cases: Sequence[Case], *, tolerance
           deadline_seconds: float = 120.0, gpus: tuple[int, ...] = (), repeated: Sequence[Tensors] = ()) -> Proof:
     """Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the server does not get ready
     in time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
+    async def fresh() -> Proof:
+        async with TritonServer(repository, ready_seconds=deadline_seconds, gpus=gpus) as server:
+            return await prove_on(server, model_name, cases, tolerance=tolerance, deadline_seconds=deadline_seconds,
+                                  repeated=repeated)
+
+    return asyncio.run(fresh())
+
+
+async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, tolerance: float = 0.01,
+                   deadline_seconds: float = 120.0, repeated: Sequence[Tensors] = ()) -> Proof:
+    """Of a model in the repository of ``server``, which has loaded nothing before. Raises as :func:`prove` does."""
     if not cases:
         raise ValueError("a proof needs at least one case")
-    return asyncio.run(_prove(repository, model_name, cases, tolerance, deadline_seconds, gpus, repeated))
+    loaded = await server.load(model_name, deadline_seconds=deadline_seconds)
+    worst, first_ms = 0.0, 0.0
+    async with Channels(server.grpc_url, count=1) as channels:
+        for number, case in enumerate(cases):
+            began = time.monotonic()
+            served = await _infer(channels, server, model_name, case.inputs, deadline_seconds)
+            first_ms = first_ms or (time.monotonic() - began) * 1e3
+            for name, expected in case.expected.items():
+                off = difference(served.get(name), expected)
+                worst = max(worst, off)
+                if not off <= tolerance:
+                    raise _differs(model_name, name, number, off, tolerance)
+        answers = tuple([tuple([await _infer(channels, server, model_name, inputs, deadline_seconds)
+                                for _ in range(REPEATS)]) for inputs in repeated])
+    return Proof(load_seconds=server.start_seconds + loaded, memory_bytes=await server.memory_bytes(),
+                 worst_difference=worst, first_inference_ms=first_ms, server_version=server.version, answers=answers)
 
 
-async def _prove(repository: Path, model_name: str, cases: Sequence[Case], tolerance: float, deadline_seconds: float,
-                 gpus: tuple[int, ...], repeated: Sequence[Tensors]) -> Proof:
-    # Loaded by the server at its start, as a replica does it.
-    async with TritonServer(repository, models=(model_name,), ready_seconds=deadline_seconds, gpus=gpus) as server:
-        worst, first_ms = 0.0, 0.0
-        async with Channels(server.grpc_url, count=1) as channels:
-            for number, case in enumerate(cases):
-                began = time.monotonic()
-                served = await _infer(channels, server, model_name, case.inputs, deadline_seconds)
-                first_ms = first_ms or (time.monotonic() - began) * 1e3
-                for name, expected in case.expected.items():
-                    off = difference(served.get(name), expected)
-                    worst = max(worst, off)
-                    if not off <= tolerance:
-                        raise _differs(model_name, name, number, off, tolerance)
-            answers = tuple([tuple([await _infer(channels, server, model_name, inputs, deadline_seconds)
-                                    for _ in range(REPEATS)]) for inputs in repeated])
-        return Proof(load_seconds=server.start_seconds, memory_bytes=server.memory_bytes(),
-                     worst_difference=worst, first_inference_ms=first_ms, server_version=server.version,
-                     answers=answers)
-
-
-async def _infer(channels: Channels, server: TritonServer, model: str, inputs: Tensors, limit: float) -> Tensors:
+async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors, limit: float) -> Tensors:
     try:
         return decode(await channels.call(encode(model, inputs).payload, limit))
     except grpc.aio.AioRpcError as error:
         raise UserError("ServerLoadFailed", f"model {model!r} loads but does not answer: {error.code().name}: "
-                                            f"{error.details()}. Last lines of its log:\n{server.log_tail()}",
-                        field="spec.serving", value=model,
-                        remedy="read the log lines: most often a library or a backend is missing in the server image"
-                        ) from None
+                                            f"{error.details()}. {server.last_words()}",
+                        field="spec.serving", value=model, remedy=LOAD_REMEDY) from None
     except TruncatedAnswerError as error:
         raise UserError("ServedAnswersDiffer", f"{error} as {model!r} is served", field="spec.serving", value=model,
                         remedy="before release 24.11 Triton's Python backend sends arrays of NumPy 2 away empty: use a "

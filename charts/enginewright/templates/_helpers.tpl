@@ -155,6 +155,8 @@ observe_nodes: {{ and $.Values.rbac.nodes (not $.Values.watchNamespaces) }}
 resolve_resources: {{ .resolveResources | toJson }}
 build_resources: {{ .buildResources | toJson }}
 server_resources: {{ .serverResources | toJson }}
+prove_in_server_image: {{ .proveInServerImage }}
+prove_resources: {{ .proveResources | toJson }}
 verify_resources: {{ .verifyResources | toJson }}
 quality_resources: {{ .qualityResources | toJson }}
 batcher_resources: {{ .batcherResources | toJson }}

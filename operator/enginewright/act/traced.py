@@ -8,6 +8,10 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.plan import Manifest
 
+# Containers that run the builder, wherever they stand in the pod.
+OURS = (labels.CONTAINER_RESOLVE, labels.CONTAINER_BUILD, labels.CONTAINER_PROVE)
+KINDS = ("initContainers", "containers")
+
 
 def traced(manifest: Manifest, environment: Mapping[str, str]) -> Manifest:
     """A resolve or build Job with ``environment`` in its containers; anything else, and all where that is empty, as it
@@ -17,8 +21,8 @@ def traced(manifest: Manifest, environment: Mapping[str, str]) -> Manifest:
     if not environment or kind != "Job" or step not in (labels.COMPONENT_RESOLVE, labels.COMPONENT_BUILD):
         return manifest
     template = manifest["spec"]["template"]
-    containers: list[Mapping[str, Any]] = template["spec"]["containers"]
-    pod = {**template["spec"], "containers": [_with(one, environment) for one in containers]}
+    pod = {**template["spec"], **{kind: [_with(one, environment) if one["name"] in OURS else one for one in containers]
+                                  for kind, containers in template["spec"].items() if kind in KINDS}}
     return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
 
 

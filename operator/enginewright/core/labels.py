@@ -62,6 +62,7 @@ COMPONENT_SIGNING = "signing"
 
 CONTAINER_RESOLVE = "resolve"
 CONTAINER_BUILD = "build"
+CONTAINER_PROVE = "prove"
 CONTAINER_SERVER = "server"
 CONTAINER_VERIFY = "verify"
 VERIFY_FROM = "--from"  # before the bucket, or the folder on a volume, that it copies the engine from

@@ -44,10 +44,16 @@ class PodView:
     ``terminated_reason`` (``OOMKilled``…) the last termination of its main or init container, ``failed_container``
     its name. ``restarts`` are those of all containers, ``side_restarts`` those of them that are not of the main one.
     ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty.
-    ``manifest_digest`` is that of the engine it is to serve, empty where it serves none."""
+    ``manifest_digest`` is that of the engine it is to serve, empty where it serves none. Of a build whose engine the
+    server image proves, ``phase`` is ``Running`` as soon as it builds, ``server_end`` is how the server ended by itself
+    (``OOMKilled``, ``Error``…), ``server_said`` the end of its log then, and ``server_restarts`` how often it was
+    started again; empty and 0 while it runs well."""
 
     name: str
     phase: str
+    server_end: str = ""
+    server_said: str = ""
+    server_restarts: int = 0
     revision: str = ""
     ready: bool = False
     deleting: bool = False

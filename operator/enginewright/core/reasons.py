@@ -51,6 +51,7 @@ class Reason(StrEnum):
     VOLUME_MISSING = "VolumeMissing"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     OUT_OF_MEMORY = "OutOfMemory"
+    SERVER_DID_NOT_START = "ServerDidNotStart"
     EVICTED = "Evicted"
     NODE_LOST = "NodeLost"
     UNSCHEDULABLE = "Unschedulable"

@@ -26,15 +26,19 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 
 
 def pod_view(raw: Raw) -> PodView:
-    before = map(_without_history, entries(raw, "status", "initContainerStatuses"))
-    statuses = [*before, *entries(raw, "status", "containerStatuses")]
+    statuses = _statuses(raw)
+    server = _server_end(raw)
     waiting = _waiting(statuses)
     failed, terminated = _termination(statuses)
     scheduled = condition(raw, "PodScheduled")
     unschedulable = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
     return PodView(
         name=name_of(raw),
-        phase=str(section(raw, "status").get("phase") or "Pending"),
+        phase=phase_of(raw),
+        server_end=str(server.get("reason") or ""),
+        server_said=str(server.get("message") or ""),
+        server_restarts=_restarts(one for one in entries(raw, "status", "initContainerStatuses")
+                                  if one.get("name") in _sidecars(raw)),
         revision=labels_of(raw).get(labels.REVISION, ""),
         ready=has_condition(raw, "Ready"),
         deleting=is_deleting(raw),
@@ -59,7 +63,9 @@ def pod_view(raw: Raw) -> PodView:
 
 def termination_messages(raw: Raw) -> Iterable[str]:
     """What the pod's containers said when they ended, the newest attempt of the main container first."""
-    for status in [*entries(raw, "status", "containerStatuses"), *entries(raw, "status", "initContainerStatuses")]:
+    sidecars = _sidecars(raw)
+    before = [one for one in entries(raw, "status", "initContainerStatuses") if one.get("name") not in sidecars]
+    for status in [*entries(raw, "status", "containerStatuses"), *before]:
         for state in ("state", "lastState"):
             message = section(status, state, "terminated").get("message")
             if message:
@@ -80,7 +86,9 @@ def out_of_reach(raw: Raw) -> bool:
     """Whether the pod goes, or its node does not answer. Of such a node Kubernetes says that its pods are not ready,
     and leaves their containers as the kubelet saw them last: ready."""
     lost = is_deleting(raw) or section(raw, "status").get("reason") == "NodeLost"
-    containers = entries(raw, "status", "containerStatuses")
+    sidecars = _sidecars(raw)
+    containers = [*entries(raw, "status", "containerStatuses"),
+                  *(one for one in entries(raw, "status", "initContainerStatuses") if one.get("name") in sidecars)]
     running = section(raw, "status").get("phase") == "Running" and bool(containers)
     return lost or (running and condition(raw, "Ready").get("status") == "False"
                     and all(status.get("ready") for status in containers))
@@ -89,6 +97,60 @@ def out_of_reach(raw: Raw) -> bool:
 def main_container(raw: Raw) -> str:
     containers = entries(raw, "spec", "containers")
     return str(containers[0].get("name")) if containers else ""
+
+
+def phase_of(raw: Raw) -> str:
+    """Kubernetes calls a pod pending until its init containers have ended. One that builds in such a container runs,
+    unless it waits for something that needs telling."""
+    phase = str(section(raw, "status").get("phase") or "Pending")
+    if phase != "Pending":
+        return phase
+    for status in entries(raw, "status", "initContainerStatuses"):
+        begun = section(status, "state", "running") or section(status, "state", "terminated")
+        if status.get("name") == labels.CONTAINER_BUILD and begun:
+            wait = str(_waiting(_statuses(raw)).get("reason") or "")
+            return "Running" if wait in _ORDINARY_WAITS else phase
+    return phase
+
+
+def working_container(raw: Raw) -> str:
+    """Whose log tells how far the pod is: that of the init container that builds, until it has ended well."""
+    for status in entries(raw, "status", "initContainerStatuses"):
+        if status.get("name") == labels.CONTAINER_BUILD and (
+                section(status, "state", "running") or section(status, "state", "terminated").get("exitCode")):
+            return labels.CONTAINER_BUILD
+    return main_container(raw)
+
+
+def _sidecars(raw: Raw) -> frozenset[str]:
+    """Init containers that run as long as the pod does."""
+    return frozenset(str(one.get("name")) for one in entries(raw, "spec", "initContainers")
+                     if one.get("restartPolicy") == "Always")
+
+
+def _statuses(raw: Raw) -> list[Raw]:
+    """Of all containers in their order, without the ends of sidecars: the kubelet ends them with the pod."""
+    sidecars = _sidecars(raw)
+    before = [_without_ends(one) if one.get("name") in sidecars else _without_history(one)
+              for one in entries(raw, "status", "initContainerStatuses")]
+    return [*before, *entries(raw, "status", "containerStatuses")]
+
+
+def _server_end(raw: Raw) -> Raw:
+    """How the sidecar that serves ended by itself: it was started again since, or the kernel killed it."""
+    for status in entries(raw, "status", "initContainerStatuses"):
+        if status.get("name") not in _sidecars(raw):
+            continue
+        ends = [section(status, state, "terminated") for state in ("lastState", "state")]
+        own = [end for end in ends if end and (end is ends[0] or end.get("reason") == "OOMKilled")]
+        if own:
+            return own[0]
+    return {}
+
+
+def _without_ends(status: Raw) -> Raw:
+    state = {"state": {"waiting": wait}} if (wait := section(status, "state", "waiting")) else {}
+    return {"name": status.get("name"), **state}
 
 
 def _without_history(status: Raw) -> Raw:

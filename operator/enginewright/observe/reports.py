@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from enginewright.observe.fields import Raw, created, name_of, section, uid_of
 from enginewright.observe.keys import Key
-from enginewright.observe.pods import has_ended, main_container, out_of_reach, termination_messages
+from enginewright.observe.pods import has_ended, out_of_reach, phase_of, termination_messages, working_container
 from enginewright_builder.contract import ContractError, Outcome, Progress, load
 
 # Of a log, how much is parsed at most: whoever makes a pod with our labels chooses what it prints.
@@ -97,8 +97,7 @@ class _Pods:
     @classmethod
     def of(cls, pods: Sequence[Raw]) -> _Pods:
         ended = max(filter(has_ended, pods), key=created, default=None)
-        running = max((pod for pod in pods if section(pod, "status").get("phase") == "Running"), key=created,
-                      default=None)
+        running = max((pod for pod in pods if phase_of(pod) == "Running"), key=created, default=None)
         outcome = newest(Outcome, "outcome", termination_messages(ended)) if ended else None
         asked = [running, None if outcome else ended]
         return cls(ended=ended, running=running, outcome=outcome,
@@ -107,7 +106,7 @@ class _Pods:
 
 def _log(pod: Raw) -> PodLog:
     return PodLog(namespace=str(section(pod, "metadata").get("namespace") or ""), pod=name_of(pod),
-                  container=main_container(pod), ended=has_ended(pod))
+                  container=working_container(pod), ended=has_ended(pod))
 
 
 def newest(kind: type[T], event: str, lines: Iterable[str]) -> T | None:

@@ -227,6 +227,13 @@ def test_a_source_that_wants_credentials(step: str) -> None:
     assert children.fingerprint == OBJECTS["cpu"].fingerprint, "where it lies and who may read it make no other engine"
 
 
+@pytest.mark.parametrize("kind", ["cpu", "gpu", "dra"])
+def test_a_build_that_the_server_image_proves(kind: str) -> None:
+    children = children_of(NAMES[kind], SPECS[kind], replace(CONFIGS[kind], prove_in_server_image=True))
+    check_golden(HERE / kind / "build_job_in_server_image.yaml", children.all()["build_job"])
+    assert children.fingerprint == OBJECTS[kind].fingerprint, "who proves it makes no other engine"
+
+
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -251,5 +258,6 @@ def test_no_golden_is_left_over() -> None:
                "cpu/deployment_with_batcher.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",
                "cpu/resolve_job_with_credentials.yaml", "cpu/build_job_with_credentials.yaml",
+               *(f"{kind}/build_job_in_server_image.yaml" for kind in ("cpu", "gpu", "dra")),
                "fleet/member_cpu.yaml", "fleet/service.yaml", "fleet/deployment.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

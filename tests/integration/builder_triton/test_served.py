@@ -128,7 +128,7 @@ async def test_warmed_before_ready(server: TritonServer, repository: Path, artif
 async def test_figures_of_the_server(server: TritonServer) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", server.version)
     assert server.start_seconds > 0
-    assert server.memory_bytes() > 30 << 20
+    assert await server.memory_bytes() > 30 << 20
     assert 'nv_inference_pending_request_count{model="multiply"' in await server.metrics()
 
 
@@ -174,9 +174,9 @@ async def test_of_gpus_what_the_server_took_counts(repository: Path, monkeypatch
     monkeypatch.setattr(device_memory, "free_bytes", lambda gpus: free[0])
     async with TritonServer(repository, models=("multiply",), gpus=(0,)) as running:
         free[0] = 57 << 30
-        assert running.memory_bytes() == 3 << 30
+        assert await running.memory_bytes() == 3 << 30
         free[0] = 61 << 30
-        assert running.memory_bytes() == 0
+        assert await running.memory_bytes() == 0
 
 
 async def test_killed_server_leaves_nothing_either(repository: Path) -> None:

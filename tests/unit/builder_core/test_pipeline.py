@@ -113,7 +113,7 @@ class TestOnTriton:
         assert outcome.serving.max_batch_size == 4
         assert "Shipped" in [one.verdict for one in outcome.candidates]
         steps = [line["step"] for line in lines]
-        assert list(dict.fromkeys(steps)) == ["resolve", "fetch", "export", "ladder", "sweep", "appraise",
+        assert list(dict.fromkeys(steps)) == ["resolve", "fetch", "export", "ladder", "finalists", "sweep", "appraise",
                                               "repository", "verify-load", "publish", "done"]
         assert store.lookup(tmp_path / "store", outcome.fingerprint) is not None
         performance = read_report(tmp_path / "store" / outcome.fingerprint).performance

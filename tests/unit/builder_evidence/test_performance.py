@@ -12,8 +12,8 @@ from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.competition.measure import Timing
 from enginewright_builder.contract import DeviceRequest, Interface, ServingChoice
 from enginewright_builder.engines.base import Artifact, Rung
-from enginewright_builder.evidence.appraisal import plainest
 from enginewright_builder.evidence.energy import DeviceUse
+from enginewright_builder.evidence.finalists import plainest
 from enginewright_builder.evidence.layers import Layers
 from enginewright_builder.evidence.performance import assess, device_class, measured
 from enginewright_builder.evidence.roofline import Ceilings, Measured, Product, Work

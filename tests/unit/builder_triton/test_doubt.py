@@ -25,7 +25,7 @@ from enginewright_builder.sweep.reasons import reason
 from enginewright_builder.sweep.search import Search
 from enginewright_builder.sweep.search import run as run_search
 from enginewright_builder.sweep.space import Space, Trial
-from enginewright_builder.triton.server import TritonServer
+from enginewright_builder.triton.client import Server
 from support.reports import make_point
 
 KNEE = ObjectiveRequest()
@@ -190,7 +190,7 @@ async def test_two_measurements_of_a_point_pool_their_requests(monkeypatch: pyte
     monkeypatch.setattr(bench.Bench, "use", loaded)
     monkeypatch.setattr(bench.Bench, "threads", lambda self, serving: 1)
     serving = ServingChoice(max_batch_size=1)
-    bench_ = bench.Bench(server=cast(TritonServer, None), artifact=cast(Artifact, None), model_name="m",
+    bench_ = bench.Bench(server=cast(Server, None), artifact=cast(Artifact, None), model_name="m",
                          requests=[Request(b"", 1)], objective=KNEE, cores=1, gpus=(), point_seconds=1.0)
     first, both = await bench_.point(serving, 1), await bench_.point(serving, 1)
     assert (first.p99_ms, both.p99_ms, both.objective_ms) == pytest.approx((30.0, 3.0, 3.0))
@@ -218,7 +218,7 @@ async def test_requests_that_outlast_the_window_have_a_throughput(monkeypatch: p
     monkeypatch.setattr(bench, "window", seen)
     monkeypatch.setattr(bench.Bench, "use", loaded)
     monkeypatch.setattr(bench.Bench, "threads", lambda self, serving: 1)
-    bench_ = bench.Bench(server=cast(TritonServer, None), artifact=cast(Artifact, None), model_name="m",
+    bench_ = bench.Bench(server=cast(Server, None), artifact=cast(Artifact, None), model_name="m",
                          requests=[Request(b"", 1)], objective=KNEE, cores=1, gpus=(), point_seconds=2.0)
     space = Space.of(max_batch_size=1, batching=BatchingRequest(), instances=InstancesRequest(count=1), cores=1, gpus=0)
     search = Search(space=space, objective=KNEE, left=4)

@@ -104,9 +104,10 @@ def test_every_volume_and_path_of_these_pods_is_reserved() -> None:
     spec: JSON = {"source": {**BASE["source"], "signature": {"keyFrom": {"name": "keys", "key": "models.pub"}}},
             "engine": {"calibration": {"uri": "pvc://calibration/x.npz"}}, "accuracy": {"evaluation": data}}
     volumes, paths = set(), set()
-    for job in jobs(**spec).values():
+    for job in jobs(None, OperatorConfig(prove_in_server_image=True), **spec).values():
         pod = job["spec"]["template"]["spec"]
         volumes |= {volume["name"] for volume in pod["volumes"]}
-        paths |= {mount["mountPath"] for container in pod["containers"] for mount in container["volumeMounts"]}
+        paths |= {mount["mountPath"] for container in [*pod.get("initContainers", ()), *pod["containers"]]
+                  for mount in container["volumeMounts"]}
     assert volumes == set(JOBS.reserved_volumes)
     assert {"/" + path.split("/")[1] if path != "/dev/shm" else path for path in paths} == set(JOBS.reserved_paths)

@@ -207,7 +207,8 @@ def test_the_defaults_are_the_operators_own() -> None:
         "jobPriorityClassName": default.job_priority_class_name,
     }
     plain["activatorReplicas"] = default.activator_replicas
-    for step in ("resolve", "build", "server", "verify", "quality", "batcher", "activator"):
+    plain["proveInServerImage"] = default.prove_in_server_image
+    for step in ("resolve", "build", "prove", "server", "verify", "quality", "batcher", "activator"):
         resources = getattr(default, f"{step}_resources")
         plain[f"{step}Resources"] = {"requests": dict(resources.requests), "limits": dict(resources.limits)}
     assert {key: config[key] for key in plain} == plain

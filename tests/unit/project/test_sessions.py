@@ -24,7 +24,7 @@ ALLOWED = {
     "operator/enginewright/clients/bounded.py": {"requests.Session"},
     "operator/enginewright/activator/http_proxy.py": {"aiohttp.TCPConnector"},
     "builders/enginewright_builder/sources/registry.py": {"httpx.Client"},
-    "builders/enginewright_builder/triton/server.py": {"httpx.AsyncClient"},
+    "builders/enginewright_builder/triton/client.py": {"httpx.AsyncClient"},
     # A source by https:// is fetched with redirects, each of which is checked.
     "builders/enginewright_builder/sources/https.py": {"httpx.Client"},
 }

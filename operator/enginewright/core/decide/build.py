@@ -23,6 +23,7 @@ from enginewright.core.decide.jobs import (
     podless,
     podless_in,
     ran_out,
+    server_gave_up,
 )
 from enginewright.core.decide.room import room
 from enginewright.core.decide.source_step import RETRY_HINT, missing_claim
@@ -39,13 +40,15 @@ from enginewright.core.observed import ClaimView, EngineRecord, JobView
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete, MakeKey, Manifest, Replace
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.request import store_claim
+from enginewright.core.request import server_image, store_claim
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.status import BuildStatus
 from enginewright_builder.contract import SIGNING_KEY, BuildRequest, CandidateSummary, Outcome, Progress
 
 # Progress is read from the pod's log, which no watch reports.
 FOLLOW = 5.0
+# Steps of the container that proves.
+PROVING = ("sweep", "appraise", "repository", "verify-load", "publish", "done")
 TOO_SLOW = "raise spec.engine.buildBudgetSeconds"
 
 
@@ -118,7 +121,8 @@ def build_step(
         return _clear(build, job)
     if job.outcome and job.outcome.ok and job.outcome.engine:
         return _finish(build, job, job.outcome)
-    return _follow(build, job) if live(job) and not ran_out(job, TOO_SLOW, world.obj.namespace) else _fail(build, job)
+    ended = ran_out(job, TOO_SLOW, world.obj.namespace) or server_gave_up(job)
+    return _follow(build, job) if live(job) and not ended else _fail(build, job)
 
 
 def _clear(build: _Build, job: JobView) -> BuildResult:
@@ -229,6 +233,8 @@ def _where(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
 def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     """What the Job's pods are doing."""
     image = f"builder image {build.world.config.images.builder}"
+    if build.world.config.prove_in_server_image:
+        image += f", server image {server_image(build.world.spec, build.world.config)}"
     if trouble := pod_trouble(job.pods, build.placement, image, room(build.world, build.placement, job.pods)):
         return build.says(trouble.reason, trouble.message, memory)
     if none := podless(job, build.world.now, build.namespace, queued=bool(build.world.spec.engine.queue_name)):
@@ -252,8 +258,15 @@ def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStat
         return build.says(
             Reason.BUILD_RETRYING, f"{ended.message} Another pod builds again: {progress.step} ({percent} %).", memory
         )
-    follow = kubectl(f"logs -f job/{job.name}", build.namespace)
+    follow = kubectl(f"logs -f job/{job.name}{_container(build, progress)}", build.namespace)
     return build.says(Reason.BUILDING, f"{progress.step} ({percent} %); follow with {follow}.", memory)
+
+
+def _container(build: _Build, progress: Progress) -> str:
+    """Which one to follow, where there are several."""
+    if not build.world.config.prove_in_server_image:
+        return ""
+    return f" -c {labels.CONTAINER_PROVE if progress.step in PROVING else labels.CONTAINER_BUILD}"
 
 
 def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
@@ -315,8 +328,9 @@ def spent(name: str, why: str) -> Delete:
 
 
 def _fail(build: _Build, job: JobView) -> BuildResult:
-    """A Job that lives has ended for us: its pod ran out of time. No rule of a podFailurePolicy sees that, for the
-    kubelet tells it as the pod's reason alone, without a condition."""
+    """A Job that lives has ended for us: its pod ran out of time, or its server does not start. No rule of a
+    podFailurePolicy sees either: the kubelet tells the first as the pod's reason alone, without a condition, and starts
+    the server for ever."""
     waiting = attempts.never_started(build.world, build.memory)
     candidates = job.outcome.candidates if job.outcome else ()
     failure = job_failure(job, build.namespace, never_started=waiting, too_slow=TOO_SLOW)
@@ -325,7 +339,8 @@ def _fail(build: _Build, job: JobView) -> BuildResult:
         # Somebody raised the budget while it ran, for the same engine: the remedy is there already.
         failure = replace(failure, retry="always")
     failed = _count(build, failure)
-    stop = (_stop(job, "its pod ran out of time, as another one would"),) if live(job) else ()
+    why = "its server does not start" if server_gave_up(job) else "its pod ran out of time, as another one would"
+    stop = (_stop(job, why),) if live(job) else ()
     return replace(failed, candidates=candidates, actions=(*stop, *failed.actions))
 
 

@@ -41,6 +41,8 @@ PODLESS_SECONDS = 20.0
 Retry = Literal["never", "spec", "always", "limited"]
 # How CUDA, TensorRT and ONNX Runtime name the device's memory in what the builder reports.
 _DEVICE = re.compile(r"cuda|gpu", re.IGNORECASE)
+# So often a server is started again before it is given up: each time the kubelet waits twice as long, from 10 s on.
+SERVER_RESTARTS = 2
 # What the builder says when it is asked to stop, whoever asks.
 _INTERRUPTED = "Interrupted"
 
@@ -160,6 +162,8 @@ def pod_end(pods: Iterable[PodView], too_slow: str, namespace: str) -> JobFailur
     if not ended:
         return None
     pod = newest(ended)
+    if pod.server_end == "OOMKilled":
+        return _server_out_of_memory(pod)
     if pod.terminated_reason == "OOMKilled":
         return JobFailure(
             reason=Reason.OUT_OF_MEMORY,
@@ -202,6 +206,44 @@ def pod_end(pods: Iterable[PodView], too_slow: str, namespace: str) -> JobFailur
     )
 
 
+def _server_out_of_memory(pod: PodView) -> JobFailure:
+    return JobFailure(
+        reason=Reason.OUT_OF_MEMORY,
+        retry="limited",
+        message=f"The server that proves the engine in pod {pod.name} ran out of memory; raise "
+        f"spec.engine.resources.limits.memory or lower spec.engine.maxBatchSize.",
+    )
+
+
+def _of_the_server(job: JobView) -> PodView | None:
+    """The newest pod that ended badly, where its server had ended by itself before."""
+    ended = [pod for pod in job.pods if pod.exit_code not in (None, 0)]
+    pod = newest(ended) if ended else None
+    return pod if pod and pod.server_end else None
+
+
+def server_gave_up(job: JobView) -> JobFailure | None:
+    """That the server of a pod that runs does not stay up: the prover, which sees no container, would wait for it."""
+    pods = [pod for pod in job.pods if pod.phase in ("Pending", "Running") and not pod.deleting]
+    pod = newest(pods) if pods else None
+    if pod is None or not pod.server_end or pod.server_restarts < SERVER_RESTARTS:
+        return None
+    if pod.server_end == "OOMKilled":
+        return _server_out_of_memory(pod)
+    return JobFailure(
+        reason=Reason.SERVER_DID_NOT_START,
+        retry="spec",
+        message=f"spec.serving.image: the server that proves the engine in pod {pod.name} ends as soon as it is "
+        f"started ({pod.server_restarts + 1} times); use an image with tritonserver and /bin/sh, for this "
+        f"architecture and device.{_last_line(pod)}",
+    )
+
+
+def _last_line(pod: PodView | None) -> str:
+    lines = pod.server_said.strip().splitlines() if pod else []
+    return f" The server's last line: {lines[-1].strip()[:300]}" if lines else ""
+
+
 def ran_out(job: JobView, too_slow: str, namespace: str) -> JobFailure | None:
     """That the newest pod that ended was stopped at its own deadline. The builder knows only that it was interrupted;
     whatever else it said is nearer to the cause."""
@@ -222,13 +264,17 @@ def _no_start(job: JobView) -> JobFailure:
 def job_failure(job: JobView, namespace: str, *, never_started: bool, too_slow: str) -> JobFailure:
     """Why a Job has no result. ``never_started`` says that its pod was last seen waiting, ``too_slow`` what to do about
     one that ran out of time."""
+    if gave_up := server_gave_up(job):
+        return gave_up
     if late := ran_out(job, too_slow, namespace):
         # A pod's deadline counts from when a node took it, also while its image is on its way.
         ran = job.outcome is not None or any(pod.exit_code is not None for pod in job.pods)
         return late if ran or not never_started else _no_start(job)
-    error = job.outcome.error if job.outcome else None
+    error, server = job.outcome.error if job.outcome else None, _of_the_server(job)
+    if server and server.server_end == "OOMKilled":
+        return _server_out_of_memory(server)
     if error and error.family == "user":
-        return JobFailure(reason=error.reason, message=explain(error), retry="never")
+        return JobFailure(reason=error.reason, message=explain(error) + _last_line(server), retry="never")
     if job.failure_reason == "DeadlineExceeded":
         if never_started:
             return _no_start(job)

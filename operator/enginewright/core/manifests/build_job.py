@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
+from enginewright.core.manifests.proof import proven_by_the_server
 from enginewright.core.manifests.signing import signing_mount, signing_volume
 from enginewright.core.placement import Placement
 from enginewright.core.spec import Spec
@@ -37,5 +40,12 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
         annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri},
         volumes=(signing_volume(),),
         mounts=(signing_mount(),),
+        **_proof(spec, config),
     )
     return job(owner, spec, step, config)
+
+
+def _proof(spec: Spec, config: OperatorConfig) -> dict[str, Any]:
+    if not config.prove_in_server_image:
+        return {}
+    return {"arrange": lambda pod: proven_by_the_server(pod, spec, config), "ends": (labels.CONTAINER_PROVE,)}

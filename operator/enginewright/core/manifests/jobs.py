@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from enginewright.core import labels
@@ -37,7 +38,8 @@ SHARED_MEMORY = "2Gi"  # a server and its load generator run side by side in a b
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """``deadline`` in seconds, of a pod that runs. ``kind`` is also the name of the container. ``volumes`` and
-    ``mounts`` are beside those that every step has."""
+    ``mounts`` are beside those that every step has. ``arrange`` makes another pod of the finished one, whose containers
+    ``ends`` refuse bad input, the one of the step as well."""
 
     kind: str
     name: str
@@ -50,6 +52,8 @@ class Step:
     annotations: dict[str, str] = field(default_factory=dict)
     volumes: tuple[JSON, ...] = ()
     mounts: tuple[JSON, ...] = ()
+    arrange: Callable[[JSON], JSON] | None = None
+    ends: tuple[str, ...] = ()
 
 
 def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
@@ -57,6 +61,8 @@ def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     template = merge({"metadata": {"labels": own, "annotations": dict(step.annotations)},
                       "spec": _pod(owner, spec, step, config)}, spec.engine.pod_template)
     template = with_defaults(template, config)
+    if step.arrange:
+        template = {**template, "spec": step.arrange(template["spec"])}
     queue = {labels.KUEUE_QUEUE: step.queue} if step.queue else {}
     # Labels and annotations on the Job as well: there Kueue looks for a priority, and who sums up costs for a team.
     marks = template["metadata"]
@@ -74,8 +80,9 @@ def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
             "ttlSecondsAfterFinished": config.job_ttl,
             "podFailurePolicy": {"rules": [
                 {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                {"action": "FailJob",
-                 "onExitCodes": {"containerName": step.kind, "operator": "In", "values": [EXIT_USER]}},
+                *({"action": "FailJob",
+                   "onExitCodes": {"containerName": name, "operator": "In", "values": [EXIT_USER]}}
+                  for name in (step.kind, *step.ends)),
             ]},
             "template": template,
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -68,10 +69,21 @@ def _use(pod: Object) -> DeviceUse:
 
 
 def _asks(pod: Object) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for container in (pod.get("spec") or {}).get("containers") or []:
-        limits = (container.get("resources") or {}).get("limits") or {}
-        for name, amount in limits.items():
-            if is_device(name) and re.fullmatch(r"\d+", str(amount)):
-                total[name] = total.get(name, 0) + int(amount)
-    return total
+    """As the scheduler counts: containers and sidecars hold theirs at once, an init container before they come, beside
+    the sidecars that stand in front of it."""
+    spec = pod.get("spec") or {}
+    sidecars: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for container in spec.get("initContainers") or []:
+        own = _devices_of(container)
+        before |= sidecars + own
+        if container.get("restartPolicy") == "Always":
+            sidecars += own
+    running = sum((_devices_of(container) for container in spec.get("containers") or []), sidecars)
+    return dict(before | running)
+
+
+def _devices_of(container: Object) -> Counter[str]:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return Counter({name: int(amount) for name, amount in limits.items()
+                    if is_device(name) and re.fullmatch(r"\d+", str(amount))})

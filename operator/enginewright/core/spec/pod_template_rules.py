@@ -107,9 +107,9 @@ JOBS = Rules(
     # The clients of sources know more variables of these clouds and registries than their documents.
     own_env=(*COMMON_ENV, "HF_TOKEN", "HF_ENDPOINT", "AWS_*", "GOOGLE_*", "REGISTRY_*"),
     reserved_volumes=("request", "source-0", "source-1", "source-2", "store", "signature-key", "signing-keys", "tmp",
-                      "shm"),
-    reserved_paths=("/request", "/sources", "/store", "/signature", "/signing-keys",
-                    "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
+                      "shm", "work", "witness", "server-tmp", "server-shm", labels.VOLUME_KEY),
+    reserved_paths=("/request", "/sources", "/store", "/signature", "/signing-keys", "/work", "/witness",
+                    labels.KEY_PATH, "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
     left_out=("topologySpreadConstraints",),
     own_elsewhere={"resources": "spec.engine.resources", "image": "images.builder of the operator's chart",
                    "envFrom": "spec.source.credentialsFrom"},

@@ -1,0 +1,261 @@
+"""What a build leaves for who proves it: the engines that may ship, inputs and answers to try them with, and all that
+the report needs. A folder with one document, read strictly, so that two programs may share it.
+
+```
+hand-over.json            the document
+engines/<n>/<file>        files of each engine
+arrays/<n>.npy            inputs and answers
+staging/                  what is published as it is, such as the reference
+```
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from enginewright_builder.accuracy.drift_report import DriftReport
+from enginewright_builder.contract import (
+    CONTRACT_VERSION,
+    BuildRequest,
+    CandidateSummary,
+    ContractError,
+    Interface,
+    ResolvedSource,
+    dumps,
+    load,
+)
+from enginewright_builder.engines.base import Artifact, Member, Rung
+from enginewright_builder.engines.composite import combine
+from enginewright_builder.evidence.roofline import Ceilings, Measured, Work
+from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
+from enginewright_builder.tensors import Array, Tensors
+from enginewright_builder.triton.prove import Case
+from enginewright_builder.triton.smoke_record import SmokeSamples
+
+DOCUMENT, ENGINES, ARRAYS, STAGING = "hand-over.json", "engines", "arrays", "staging"
+
+# By tensor, the file of its array below ``arrays``.
+KeptTensors = Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptEngine:
+    """An :class:`Artifact` that is no composite; ``files`` are names below its folder."""
+
+    rung: Rung
+    files: tuple[str, ...]
+    triton_backend: str
+    interface: Interface
+    runtime_version: str
+    python_runtime: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Engine number ``engine`` answers the batches up to ``up_to`` that none before it takes."""
+
+    up_to: int
+    engine: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    """The engine of full precision that is served plainly for comparison."""
+
+    name: str
+    engine: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptCase:
+    inputs: KeptTensors
+    expected: KeptTensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptSmoke:
+    inputs: KeptTensors
+    reference: KeptTensors
+    batches: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """The model's work and what the device can do; ``notes`` say what is missing, and why."""
+
+    work: Work | None = None
+    ceilings: Ceilings | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandOver:
+    """``request`` has all digests. ``served`` is one share where one engine answers every batch. ``shipped`` are the
+    names of the candidates that serve, ``name`` all of them in words. The server has as many cores as ``hardware``.
+    ``requests`` holds single samples of one shape as rows, ``warmup`` one. ``steps`` are seconds of each step so far,
+    ``spent`` of all of them. ``smoke`` is None where a sample is too large to keep."""
+
+    request: BuildRequest
+    source: ResolvedSource
+    name: str
+    shipped: tuple[str, ...]
+    speedup: float
+    fallback: str
+    engines: tuple[KeptEngine, ...]
+    served: tuple[Share, ...]
+    plain: Plain | None
+    candidates: tuple[CandidateSummary, ...]
+    accuracy: AccuracyEvidence
+    reference: Reference
+    hardware: Hardware
+    figures: tuple[Measured, ...]
+    counted: Counted
+    drift: Mapping[str, DriftReport]
+    notes: tuple[str, ...]
+    requests: KeptTensors
+    warmup: KeptTensors
+    cases: tuple[KeptCase, ...]
+    smoke: KeptSmoke | None
+    steps: Mapping[str, float]
+    spent: float
+    version: int = CONTRACT_VERSION
+
+
+class Keeper:
+    """Puts files into the folder of a hand-over, which it empties first; :meth:`write` ends it."""
+
+    def __init__(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self.folder = folder
+        self.staging = folder / STAGING
+        self.staging.mkdir(parents=True)
+        (folder / ARRAYS).mkdir()
+        self._arrays = 0
+        self._engines: dict[int, int] = {}
+        self._kept: list[KeptEngine] = []
+
+    @property
+    def engines(self) -> tuple[KeptEngine, ...]:
+        return tuple(self._kept)
+
+    def tensors(self, tensors: Tensors) -> KeptTensors:
+        return {name: self._array(array) for name, array in tensors.items()}
+
+    def engine(self, artifact: Artifact) -> int:
+        """Its number: one artifact is kept once."""
+        if id(artifact) not in self._engines:
+            number = self._engines[id(artifact)] = len(self._kept)
+            for name, source in artifact.files.items():
+                _place(source, self.folder / ENGINES / str(number) / name)
+            self._kept.append(KeptEngine(
+                rung=artifact.rung, files=tuple(sorted(artifact.files)), triton_backend=artifact.triton_backend,
+                interface=artifact.interface, runtime_version=artifact.runtime_version,
+                python_runtime=artifact.python_runtime, parameters=artifact.parameters))
+        return self._engines[id(artifact)]
+
+    def served(self, artifact: Artifact, largest: int) -> tuple[Share, ...]:
+        members = artifact.members or (Member(up_to=largest, artifact=artifact),)
+        return tuple(Share(up_to=one.up_to, engine=self.engine(one.artifact)) for one in members)
+
+    def write(self, document: HandOver) -> None:
+        (self.folder / DOCUMENT).write_text(dumps(document), encoding="utf-8")
+
+    def _array(self, array: Array) -> str:
+        name = f"{self._arrays}.npy"
+        self._arrays += 1
+        np.save(self.folder / ARRAYS / name, array, allow_pickle=False)
+        return name
+
+
+class Handed:
+    """A hand-over as it is read."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises :class:`ContractError` for a document that is none or says what cannot be, and ``OSError`` where it
+        is not there."""
+        self.folder, self.staging = folder, folder / STAGING
+        self.told = load(HandOver, (folder / DOCUMENT).read_text(encoding="utf-8"))
+        _check(self.told)
+        self._artifacts = [self._artifact(number, one) for number, one in enumerate(self.told.engines)]
+
+    @property
+    def artifact(self) -> Artifact:
+        """What ships."""
+        members = [Member(up_to=one.up_to, artifact=self._artifacts[one.engine]) for one in self.told.served]
+        return combine(members) if len(members) > 1 else members[0].artifact
+
+    @property
+    def plain(self) -> tuple[str, Artifact] | None:
+        return (self.told.plain.name, self._artifacts[self.told.plain.engine]) if self.told.plain else None
+
+    @property
+    def requests(self) -> list[Tensors]:
+        """Each of one sample."""
+        rows = self.tensors(self.told.requests)
+        count = len(next(iter(rows.values())))
+        return [{name: array[index:index + 1] for name, array in rows.items()} for index in range(count)]
+
+    @property
+    def warmup(self) -> Tensors:
+        return self.tensors(self.told.warmup)
+
+    @property
+    def cases(self) -> list[Case]:
+        return [Case(inputs=self.tensors(one.inputs), expected=self.tensors(one.expected)) for one in self.told.cases]
+
+    @property
+    def smoke(self) -> SmokeSamples | None:
+        kept = self.told.smoke
+        return SmokeSamples(inputs=self.tensors(kept.inputs), reference=self.tensors(kept.reference),
+                            batches=kept.batches) if kept else None
+
+    def tensors(self, kept: KeptTensors) -> Tensors:
+        return {name: np.load(self.folder / ARRAYS / file, allow_pickle=False) for name, file in kept.items()}
+
+    def _artifact(self, number: int, kept: KeptEngine) -> Artifact:
+        folder = self.folder / ENGINES / str(number)
+        return Artifact(rung=kept.rung, files={name: folder / name for name in kept.files},
+                        triton_backend=kept.triton_backend, interface=kept.interface,
+                        runtime_version=kept.runtime_version, python_runtime=kept.python_runtime,
+                        parameters=kept.parameters)
+
+
+def _check(told: HandOver) -> None:
+    """What the types alone do not say."""
+    numbers = [one.engine for one in (*told.served, *((told.plain,) if told.plain else ()))]
+    if not told.served or any(not 0 <= number < len(told.engines) for number in numbers):
+        raise ContractError(f"HandOver.served: names engines {numbers} of {len(told.engines)}")
+    limits = [one.up_to for one in told.served]
+    if limits != sorted(set(limits)):
+        raise ContractError(f"HandOver.served: got the largest batches {limits}, expected each above the one before")
+    for where, kept in (("requests", told.requests), ("warmup", told.warmup)):
+        if not kept:
+            raise ContractError(f"HandOver.{where}: no tensor is named")
+    if not told.cases:
+        raise ContractError("HandOver.cases: a proof needs at least one")
+    for name in (*(name for one in told.engines for name in one.files), *_arrays(told)):
+        path = PurePosixPath(name)
+        if not path.parts or path.is_absolute() or ".." in path.parts:
+            raise ContractError(f"HandOver: got the file name {name!r}, expected one below the hand-over's own folder")
+
+
+def _arrays(told: HandOver) -> list[str]:
+    kept = [told.requests, told.warmup, *(part for one in told.cases for part in (one.inputs, one.expected))]
+    if told.smoke:
+        kept += [told.smoke.inputs, told.smoke.reference]
+    return [file for one in kept for file in one.values()]
+
+
+def _place(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)

@@ -1,0 +1,180 @@
+"""The second half of a build: what the first left is served, measured, held against its own answers and published.
+
+Needs no device itself: the server has it. So it can stand beside a server of another image as well as start one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from enginewright_builder import engine_store, store
+from enginewright_builder.contract import (
+    MODEL_FOLDER,
+    MODEL_REPOSITORY,
+    SMOKE_FILE,
+    BatchTime,
+    EngineSummary,
+    Outcome,
+    ServingChoice,
+)
+from enginewright_builder.evidence.appraisal import appraise
+from enginewright_builder.evidence.content import build_report
+from enginewright_builder.evidence.performance import Performance, device_class
+from enginewright_builder.hand_over import Handed, HandOver
+from enginewright_builder.load import run_on_time
+from enginewright_builder.report import write_report
+from enginewright_builder.steps import SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
+from enginewright_builder.sweep import SweepResult, Task, sweep_on
+from enginewright_builder.triton import smoke_record
+from enginewright_builder.triton.client import Address, Server
+from enginewright_builder.triton.prove import Proof, prove_on
+from enginewright_builder.triton.repository import write_model
+from enginewright_builder.triton.server import TritonServer
+from enginewright_builder.triton.witness import Witness
+
+
+class Servers(Protocol):
+    """Where models are served: in ``repository``, as this process sees the folder that the server finds them in."""
+
+    @property
+    def repository(self) -> Path: ...
+
+    @property
+    def fresh(self) -> bool:
+        """Whether each that is opened is a process that has loaded nothing before."""
+        ...
+
+    def open(self, gpus: tuple[int, ...]) -> Server:
+        """One that has no model loaded: with :class:`OwnServers` a process that starts, else the one that is there."""
+        ...
+
+
+@dataclass(frozen=True)
+class OwnServers:
+    """Each a process on this machine, which ends when it is left."""
+
+    repository: Path
+    fresh = True
+
+    def open(self, gpus: tuple[int, ...]) -> Server:
+        return TritonServer(self.repository, gpus=gpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenServer:
+    """The one at ``address``, which somebody else runs."""
+
+    repository: Path
+    address: Address
+    headers: dict[str, str] = dataclasses.field(default_factory=dict)
+    ready_seconds: float = 120.0
+    witness: Witness | None = None
+    fresh = False
+
+    def open(self, gpus: tuple[int, ...]) -> Server:
+        return Server(self.address, gpus=gpus, headers=self.headers, ready_seconds=self.ready_seconds,
+                      witness=self.witness)
+
+
+def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budget) -> Outcome:
+    """Raises :class:`BuilderError`, or anything for a bug; nothing is published then."""
+    told, staging = handed.told, handed.staging
+    request = told.request
+    gpus = tuple(range(request.device.gpu_count)) if request.device.accelerator == "gpu" else ()
+    servers.repository.mkdir(parents=True, exist_ok=True)
+    swept, performance = run_on_time(_measure(handed, servers, steps, budget, gpus))
+    serving = _serving(told, swept)
+    with steps.step("repository", "writing the model repository"):
+        folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, handed.artifact, serving, gpus=gpus,
+                             warmup=handed.warmup, cores=told.hardware.cores)
+        config = (folder / "config.pbtxt").read_text()
+    with steps.step("verify-load", "loading the finished repository in a tritonserver"):
+        proof = run_on_time(_prove(handed, folder, servers, gpus))
+        if not servers.fresh:
+            proof = dataclasses.replace(proof, load_seconds=proof.load_seconds + backend_seconds(swept))
+    outcome = Outcome(kind="build", ok=True, source=told.source, fingerprint=request.fingerprint(), built=now(),
+                      build_seconds=round(budget.spent, 1), serving=serving,
+                      engine=_summary(handed, swept, proof, performance), candidates=told.candidates)
+    with steps.step("publish", "writing the report and publishing"):
+        write_report(build_report(told, outcome, swept, proof, config, {**told.steps, **steps.seconds}, performance),
+                     staging)
+        manifest = engine_store.of(request, steps.tracker.note).publish(staging, request.fingerprint(),
+                                                                        outcome=outcome)
+    steps.tracker.step("done", "published")
+    return dataclasses.replace(manifest.outcome, manifest_digest=store.manifest_digest(manifest))
+
+
+async def _measure(handed: Handed, servers: Servers, steps: Steps, budget: Budget, gpus: tuple[int, ...]
+                   ) -> tuple[SweepResult, Performance]:
+    """On one server, as each start of one takes seconds."""
+    async with servers.open(gpus) as server:
+        with steps.step("sweep", f"serving {handed.told.name} on tritonserver") as report:
+            swept = await sweep_on(server, servers.repository, _task(handed, budget, gpus, report))
+        with steps.step("appraise", "comparing with plain serving and with what the device could do"):
+            return swept, await appraise(server, servers.repository, handed, swept, budget, gpus)
+
+
+def _task(handed: Handed, budget: Budget, gpus: tuple[int, ...], progress: Callable[[float, str], None]) -> Task:
+    request = handed.told.request
+    return Task(artifact=handed.artifact, model_name=request.model_name, inputs=handed.requests,
+                max_batch_size=request.engine.max_batch_size, objective=request.objective, batching=request.batching,
+                instances=request.instances, gpus=gpus, cores=handed.told.hardware.cores,
+                budget_seconds=budget.share(SWEEP_SHARE, SWEEP_SECONDS), progress=progress)
+
+
+def _serving(told: HandOver, swept: SweepResult) -> ServingChoice:
+    return dataclasses.replace(swept.serving, max_batch_size=min(swept.serving.max_batch_size or 1,
+                                                                 told.request.engine.max_batch_size))
+
+
+def backend_seconds(swept: SweepResult) -> float:
+    """What the first load took beyond a later one: the backend's libraries, and the device's context. A replica has
+    them to do before its model, and a server that has loaded a model before has not."""
+    return max(0.0, swept.cold_start_seconds - swept.warm_load_seconds) if swept.warm_load_seconds else 0.0
+
+
+async def _prove(handed: Handed, folder: Path, servers: Servers, gpus: tuple[int, ...]) -> Proof:
+    """Also leaves what replicas are to be tried with beside the repository."""
+    smoke = handed.smoke
+    repeated = [smoke.request(batch) for batch in smoke.batches] if smoke else []
+    served = servers.repository / MODEL_FOLDER
+    shutil.rmtree(served, ignore_errors=True)
+    shutil.copytree(folder, served, copy_function=_linked)
+    try:
+        async with servers.open(gpus) as server:
+            proof = await prove_on(server, MODEL_FOLDER, handed.cases, repeated=repeated)
+            await server.unload(MODEL_FOLDER)
+    finally:
+        shutil.rmtree(served, ignore_errors=True)
+    if smoke:
+        (handed.staging / SMOKE_FILE).write_text(smoke_record.record(smoke, proof.answers), encoding="utf-8")
+    return proof
+
+
+def _linked(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
+    return target
+
+
+def _summary(handed: Handed, swept: SweepResult, proof: Proof, performance: Performance) -> EngineSummary:
+    told, artifact, best = handed.told, handed.artifact, swept.best
+    devices, count = device_class(told.request.device)
+    return EngineSummary(
+        backend=artifact.rung.backend, precision=artifact.rung.precision, triton_backend=artifact.triton_backend,
+        size_bytes=artifact.size_bytes, speedup=round(told.speedup, 3), p50_ms=best.p50_ms, p95_ms=best.p95_ms,
+        p99_ms=best.p99_ms, throughput=best.throughput, accuracy=told.accuracy.value, accuracy_low=told.accuracy.low,
+        device=told.hardware.device, runtime_version=artifact.runtime_version,
+        load_seconds=round(proof.load_seconds, 3), memory_bytes=proof.memory_bytes, objective_met=swept.objective_met,
+        evaluation=told.accuracy.evaluation, throughput_at_objective=performance.throughput_at_objective,
+        device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
+        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound, fallback=told.fallback,
+        service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve))

@@ -1,0 +1,203 @@
+"""A tritonserver with explicit model control, by its address: awaited, asked and measured, whoever runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from google.protobuf import json_format
+from tritonclient.grpc import model_config_pb2 as schema
+
+from enginewright_builder.errors import BuilderError, UserError
+from enginewright_builder.triton.witness import Witness
+
+POLL_SECONDS = 0.05
+UNLOAD_SECONDS = 30
+LOAD_REMEDY = "read the log lines: most often a library or a backend is missing in the server image"
+_DEVICE_MEMORY = re.compile(r"^nv_gpu_memory_used_bytes\{[^}]*\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """``host:port`` of each of the ways in."""
+
+    http: str
+    grpc: str
+    metrics: str
+
+
+class Server:
+    """An async context manager around the connection to a tritonserver that runs, or is about to.
+
+    It is entered once the server is ready. A missing library makes Triton hang rather than fail, so every wait has a
+    deadline. ``headers`` go with every request: they hold the key where the server's model control asks for one.
+    ``witness`` tells what cannot be seen from here. ``start_seconds`` is how long the server took from its start until
+    it was ready; 0 where nobody knows.
+    """
+
+    def __init__(self, address: Address, *, ready_seconds: float = 120.0, gpus: tuple[int, ...] = (),
+                 headers: dict[str, str] | None = None, witness: Witness | None = None) -> None:
+        self.address, self.ready_seconds, self.gpus = address, ready_seconds, gpus
+        self.start_seconds = 0.0
+        self.version = ""
+        self._headers = headers or {}
+        self._witness = witness
+        self._client: httpx.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.stop()
+
+    @property
+    def grpc_url(self) -> str:
+        return self.address.grpc
+
+    @property
+    def http_url(self) -> str:
+        return f"http://{self.address.http}"
+
+    @property
+    def metrics_address(self) -> str:
+        """``host:port`` of the Prometheus endpoint, ``/metrics`` on it."""
+        return self.address.metrics
+
+    async def _start(self) -> None:
+        await self._connect(time.monotonic() + self.ready_seconds)
+        self.start_seconds = self._witness.start_seconds() if self._witness else 0.0
+
+    async def _connect(self, deadline: float) -> None:
+        self._client = httpx.AsyncClient(base_url=self.http_url, trust_env=False, timeout=10.0, headers=self._headers)
+        while True:
+            if ended := self._ended():  # asked first: on its port another server may answer
+                raise self._failure(ended)
+            if await self._ready():
+                break
+            if time.monotonic() > deadline:
+                raise self._late()
+            await asyncio.sleep(POLL_SECONDS)
+        self.version = (await self._get("/v2")).get("version", "")
+
+    async def _ready(self) -> bool:
+        try:
+            return (await self._http.get("/v2/health/ready", timeout=2.0)).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False  # its ports open only once all models are loaded
+
+    async def load(self, model: str, config: schema.ModelConfig | None = None, *,
+                   deadline_seconds: float | None = None) -> float:
+        """Loads ``model``, with ``config`` instead of its file if given, and returns how many seconds that took.
+
+        A model already loaded is unloaded first: two copies would double memory and hide the cold start. Raises
+        :class:`UserError` ``ServerLoadFailed``.
+        """
+        await self.unload(model)
+        body: dict[str, Any] = {}
+        if config is not None:
+            body["parameters"] = {"config": json.dumps(json_format.MessageToDict(
+                config, preserving_proto_field_name=True, always_print_fields_with_no_presence=True))}
+        began = time.monotonic()
+        limit = deadline_seconds or self.ready_seconds
+        try:
+            answer = await self._http.post(f"/v2/repository/models/{model}/load", json=body, timeout=limit)
+        except httpx.TimeoutException:
+            raise self._failure(f"model {model!r} was not loaded within {limit:.0f} s") from None
+        except httpx.TransportError as error:
+            raise self._failure(f"tritonserver went away while it loaded {model!r}: {error!r}") from error
+        if answer.is_error:
+            raise self._failure(f"model {model!r} does not load: {_error_text(answer)}")
+        return time.monotonic() - began
+
+    async def unload(self, model: str) -> None:
+        """Returns when the model is gone; one that was not loaded is fine."""
+        if not await self.model_ready(model):
+            return
+        await self._http.post(f"/v2/repository/models/{model}/unload")
+        deadline = time.monotonic() + UNLOAD_SECONDS
+        while await self.model_ready(model):
+            if time.monotonic() > deadline:
+                raise self._failure(f"model {model!r} was not unloaded within {UNLOAD_SECONDS} s")
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def model_ready(self, model: str) -> bool:
+        return (await self._http.get(f"/v2/models/{model}/ready")).status_code == httpx.codes.OK
+
+    async def statistics(self, model: str) -> dict[str, Any]:
+        """``/v2/models/M/stats`` of the one version: cumulative since the model was loaded."""
+        stats = await self._get(f"/v2/models/{model}/stats")
+        return dict(stats["model_stats"][0])
+
+    async def metrics(self) -> str:
+        answer = await self._http.get(f"http://{self.metrics_address}/metrics")
+        return answer.raise_for_status().text
+
+    async def memory_bytes(self) -> int:
+        """Memory of its GPUs that is in use, as it reports: of the whole devices, so nobody else may be on them.
+        Without a GPU what its witness says, since Triton knows the memory of the machine alone. 0 where nobody
+        tells."""
+        if not self.gpus:
+            return await self._witness.memory_bytes() if self._witness else 0
+        return device_bytes(await self.metrics())
+
+    async def stop(self) -> None:
+        """Ends the connection. Safe to call twice."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    def last_words(self) -> str:
+        """What follows an error's message: the end of the server's log, or where to find it."""
+        return f"The log of the server at {self.address.http} says more."
+
+    def _ended(self) -> str:
+        """That the server has ended, in words; empty while it may still come up."""
+        return ""
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        return dict((await self._http.get(path)).raise_for_status().json())
+
+    @property
+    def _http(self) -> httpx.AsyncClient:
+        if self._client is None:
+            raise RuntimeError("the server was not started")
+        return self._client
+
+    def _late(self) -> BuilderError:
+        return UserError("ServerDidNotStart",
+                         f"the tritonserver at {self.address.http} was not ready within {self.ready_seconds:.0f} s",
+                         field="spec.serving.image", value=self.address.http,
+                         remedy="read the server's own log: most often the image lacks a library, or is for another "
+                                "device or architecture")
+
+    def _failure(self, problem: str) -> BuilderError:
+        return UserError("ServerLoadFailed", f"{problem}. {self.last_words()}", field="spec.serving",
+                         value=self._place, remedy=LOAD_REMEDY)
+
+    @property
+    def _place(self) -> str:
+        """What an error names."""
+        return self.address.http
+
+
+def device_bytes(page: str) -> int:
+    """Memory in use of all GPUs on a page of Triton's metrics."""
+    return sum(int(float(value)) for value in _DEVICE_MEMORY.findall(page))
+
+
+def _error_text(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text

@@ -1,0 +1,114 @@
+"""A build Job's pod in which the server image proves the engine: the builder's container builds, then a server of that
+image takes the device, and the builder, without a device, drives it, signs and publishes (docs/adr/0029).
+
+The server sees its models and nothing else of the build, read-only; the key that engines are signed with, the store and
+what is to be published are not mounted there. What it tells of itself, it leaves in a folder of its own.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from enginewright.core import labels
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.batcher import key_mounts, key_volumes
+from enginewright.core.manifests.common import JSON, container_security, no_devices, resources
+from enginewright.core.request import server_image
+from enginewright.core.spec import Spec
+
+WORK, WORK_PATH = "work", "/work"
+HAND_OVER, MODELS = f"{WORK_PATH}/hand-over", f"{WORK_PATH}/models"
+WITNESS, WITNESS_PATH, WITNESS_SIZE = "witness", "/witness", "16Mi"
+LOOPBACK = "127.0.0.1"
+_READ_ONLY = {"readOnly": True}
+# Port and state of a listening socket, as /proc/net/tcp has them.
+_LISTENS = f":{labels.HTTP_PORT:04X} 00000000:0000 0A"
+# Before the shell becomes the server: what the prover cannot see from its own container. A file is renamed into its
+# place, so that nobody reads half of it. The key is read as a replica's shell does it.
+SCRIPT = f"""set -eu
+date +%s.%N > {WITNESS_PATH}/started
+(
+  until grep -q '{_LISTENS}' /proc/net/tcp; do sleep 0.1; done
+  date +%s.%N > {WITNESS_PATH}/ready
+  while :; do
+    cat /proc/[0-9]*/smaps_rollup > {WITNESS_PATH}/next 2> /dev/null || :
+    mv -f {WITNESS_PATH}/next {WITNESS_PATH}/memory
+    sleep 1
+  done
+) &
+read -r key < {labels.KEY_FILE}
+[ -n "$key" ]
+exec "$@" --http-restricted-api=model-repository:{labels.KEY_HEADER}="$key" \
+  --grpc-restricted-protocol=model-repository:{labels.KEY_HEADER}="$key"
+"""
+
+
+def proven_by_the_server(pod: JSON, spec: Spec, config: OperatorConfig) -> JSON:
+    """``pod``, whose one container builds and proves, with a container for each step."""
+    # A copy for each: what is alike in several containers is nobody's in common.
+    build, server, prove = (deepcopy(pod["containers"][0]) for _ in range(3))
+    return {**pod, "initContainers": [_build(build), _server(server, spec, config)],
+            "containers": [_prove(prove, config)], "volumes": [*pod["volumes"], *_volumes(deepcopy(pod["volumes"]))]}
+
+
+def _build(build: JSON) -> JSON:
+    return {**build,
+            "args": [*build["args"], "--hand-over", HAND_OVER, "--repository", MODELS, "--key-file", labels.KEY_FILE],
+            "volumeMounts": [*build["volumeMounts"], {"name": WORK, "mountPath": WORK_PATH},
+                             *key_mounts(read_only=False)]}
+
+
+def _server(build: JSON, spec: Spec, config: OperatorConfig) -> JSON:
+    """It begins when ``build`` has ended, so they never share the device, and ends when the prover has: a sidecar. It
+    has as much of everything as the build."""
+    on_cpu = spec.placement.accelerator == "cpu"
+    return {
+        "name": labels.CONTAINER_SERVER,
+        "image": server_image(spec, config),
+        "imagePullPolicy": config.pull_policy,
+        "restartPolicy": "Always",
+        # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
+        "args": ["/bin/sh", "-c", SCRIPT, "sh", *_arguments(on_cpu)],
+        **({"env": [no_devices()]} if on_cpu else {}),
+        "resources": build["resources"],
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": WORK, "mountPath": MODELS, "subPath": "models", **_READ_ONLY},
+                         {"name": WITNESS, "mountPath": WITNESS_PATH}, *key_mounts(),
+                         {"name": "server-tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
+                         {"name": "server-shm", "mountPath": "/dev/shm"}],  # noqa: S108  (in the pod)
+    }
+
+
+def _arguments(on_cpu: bool) -> list[str]:
+    return ["tritonserver", f"--model-repository={MODELS}", "--model-control-mode=explicit",
+            # The configurations are complete; completing them would start one more process a model only to ask it.
+            "--disable-auto-complete-config", "--exit-timeout-secs=5",
+            *(f"--{name}-address={LOOPBACK}" for name in ("http", "grpc", "metrics")),
+            f"--http-port={labels.HTTP_PORT}", f"--grpc-port={labels.GRPC_PORT}",
+            f"--metrics-port={labels.METRICS_PORT}", *(["--allow-gpu-metrics=false"] if on_cpu else [])]
+
+
+def _prove(build: JSON, config: OperatorConfig) -> JSON:
+    """What the user adds to the build is added here as well: it publishes, and may need the same proxy or certificate.
+    Neither the request nor the sources are read any more."""
+    kept = [mount for mount in build["volumeMounts"]
+            if mount["name"] != "request" and not mount["name"].startswith("source-")]
+    env = [one for one in build.get("env", []) if one["name"] != no_devices()["name"]]
+    return {
+        **build,
+        "name": labels.CONTAINER_PROVE,
+        "args": ["prove", "--hand-over", HAND_OVER, "--repository", MODELS, "--key-file", labels.KEY_FILE,
+                 "--key-header", labels.KEY_HEADER, "--witness", WITNESS_PATH],
+        "env": [*env, no_devices()],
+        "resources": resources(config.prove_resources),
+        "volumeMounts": [*kept, {"name": WORK, "mountPath": WORK_PATH},
+                         {"name": WITNESS, "mountPath": WITNESS_PATH, **_READ_ONLY}, *key_mounts()],
+    }
+
+
+def _volumes(there: list[JSON]) -> list[JSON]:
+    """The server has shared memory of its own, of the size that the build has."""
+    shared = next(volume for volume in there if volume["name"] == "shm")
+    return [{"name": WORK, "emptyDir": {}}, {"name": WITNESS, "emptyDir": {"sizeLimit": WITNESS_SIZE}},
+            {"name": "server-tmp", "emptyDir": {}}, {**shared, "name": "server-shm"}, *key_volumes()]
