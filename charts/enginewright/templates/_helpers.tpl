@@ -279,6 +279,13 @@ spec:
         - podSelector:
             matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: server}
 ---
+{{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "server-images") }}
+spec:
+  # An image that an object names is asked what it has: without any connection.
+  podSelector:
+    matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: ask}
+  policyTypes: [Ingress, Egress]
+---
 {{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "jobs") }}
 spec:
   podSelector:

@@ -44,7 +44,9 @@ class PodView:
     ``terminated_reason`` (``OOMKilled``…) the last termination of its main or init container, ``failed_container``
     its name. ``restarts`` are those of all containers, ``side_restarts`` those of them that are not of the main one.
     ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty.
-    ``manifest_digest`` is that of the engine it is to serve, empty where it serves none."""
+    ``manifest_digest`` is that of the engine it is to serve, empty where it serves none. ``server_image`` is the image
+    of its server, or the server's image that it asks, as the pod names it, and ``server_digest`` what the node has
+    under that name (``sha256:…``); empty where it is not known."""
 
     name: str
     phase: str
@@ -67,19 +69,22 @@ class PodView:
     unschedulable: str = ""
     disrupted: bool = False
     manifest_digest: str = ""
+    server_image: str = ""
+    server_digest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobView:
-    """A resolve or build Job. ``failure_reason`` is the Job's Failed condition (``BackoffLimitExceeded``,
-    ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended said, if it said anything;
-    ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run. ``fingerprint`` has all
-    64 digits (the annotation, not the label) and is empty for a resolve Job; so is ``store_uri``, of the store that it
-    builds into. ``manifest_hash`` is of what it was made from."""
+    """A Job of the object; ``step`` is resolve, ask or build. ``failure_reason`` is the Job's Failed condition
+    (``BackoffLimitExceeded``, ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended
+    said, if it said anything; ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run.
+    ``fingerprint`` has all 64 digits (the annotation, not the label) and is empty unless it is a build Job; so is
+    ``store_uri``, of the store that it builds into. ``manifest_hash`` is of what it was made from."""
 
     name: str
     uid: str
     created: datetime
+    step: str = ""
     suspended: bool = False
     active: int = 0
     succeeded: bool = False

@@ -75,6 +75,7 @@ class Children:
         request = build_request(owner.name, spec, RESOLVED, self.placement, config)
         claim = store_claim(spec)
         found = {
+            "ask_job": manifests.ask_job(owner, spec, config, manifests.ask_key(spec, config)),
             "resolve_request": manifests.request_configmap(owner, resolve["metadata"]["name"],
                                                            resolve_request(owner.name, spec, config)),
             "resolve_job": resolve,

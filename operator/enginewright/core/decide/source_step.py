@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide import backoff
 from enginewright.core.decide.jobs import JobFailure, job_failure, live, outdated, pod_trouble, podless, podless_in
@@ -232,7 +233,7 @@ def _delete_superseded(world: World, name: str) -> tuple[Action, ...]:
     return tuple(
         _delete(job, "the source changed")
         for job in world.observed.jobs
-        if not job.fingerprint and job.name != name and not job.deleting
+        if job.step in ("", labels.COMPONENT_RESOLVE) and not job.fingerprint and job.name != name and not job.deleting
     )
 
 
