@@ -66,7 +66,6 @@ from enginewright.core.plan import (
     Replace,
     Scale,
 )
-from enginewright.core.request import server_image
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.status import ServerStatus
@@ -272,13 +271,15 @@ class Cluster:
 
     def _asked(self) -> Mapping[str, Any]:
         """The block of status that tells what today's server image has; none where there is no such image."""
+        serving, images = self.spec.get("serving"), self.config.images
+        image = (serving.get("image") if isinstance(serving, Mapping) else "") or images.server
+        known = self.status.get("server") or {}
+        if known.get("runtime") and (known["image"], known["builderImage"]) == (image, images.builder):
+            return {}
         spec = parse_spec(self.spec)
         if not isinstance(spec, Spec) or spec.placement.classes:
             return {}
-        told = ServerStatus(image=server_image(spec, self.config), builder_image=self.config.images.builder)
-        known = self.status.get("server") or {}
-        if known.get("runtime") and (known["image"], known["builderImage"]) == (told.image, told.builder_image):
-            return {}
+        told = ServerStatus(image=image, builder_image=images.builder)
         return {"server": answer(told, ask_key(spec, self.config), SERVER_DIGEST, self.facts, None).as_json()}
 
     def observe(self) -> Observed:

@@ -30,7 +30,7 @@ from enginewright.core.decide.report import Findings, refuse, report
 from enginewright.core.decide.rollout import with_source
 from enginewright.core.decide.rollout_step import rollout_step
 from enginewright.core.decide.scale_step import scale_step
-from enginewright.core.decide.server_step import server_step
+from enginewright.core.decide.server_step import informed, server_step
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.source_step import source_step
 from enginewright.core.decide.spec_step import read_spec
@@ -57,9 +57,9 @@ def _decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan
         return refuse(obj, observed, spec)
     world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
     server = server_step(world)
-    world = replace(world, runtime=server.runtime, asking=server.asking)
+    world = informed(world, server)
     source = source_step(world)
-    engine = engine_step(world, source)
+    engine = engine_step(world, source, server)
     serving = Serving.of(observed, world.memory.rollout)
     scale = scale_step(world, serving)
     quality = quality_step(world, serving)

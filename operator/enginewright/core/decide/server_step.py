@@ -18,6 +18,7 @@ from enginewright.core.decide.jobs import (
     podless,
     podless_in,
 )
+from enginewright.core.decide.server_fit import field
 from enginewright.core.decide.slice_choice import fingerprints
 from enginewright.core.decide.source_step import known as known_source
 from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
@@ -72,6 +73,12 @@ def server_step(world: World) -> ServerResult:
     )
     known = _runtime(result.memory) or before
     return replace(result, runtime=known, actions=superseded + result.actions)
+
+
+def informed(world: World, server: ServerResult) -> World:
+    """``world`` with what is known of the server image now."""
+    return replace(world, runtime=server.runtime, asking=server.asking,
+                   memory=replace(world.memory, server=server.memory))
 
 
 def _asked_for(world: World) -> ServerStatus:
@@ -208,12 +215,11 @@ def _failure(world: World, job: JobView, told: ServerStatus) -> JobFailure:
         late = failure.reason == Reason.BUILD_DEADLINE_EXCEEDED
         return replace(failure, retry="limited") if late else failure
     pod = newest(ended)
-    said = "".join(sign for sign in " ".join(pod.terminated_message.split()) if sign.isprintable())
-    field = "spec.serving.image" if world.spec.serving.image else "images.server of the operator's chart"
+    said = "".join(sign for sign in " ".join(pod.terminated_message.split()) if sign.isprintable())[-WORDS:]
     return JobFailure(
         reason=Reason.SERVER_IMAGE_UNFIT, retry="never",
         message=f"Server image {told.image} cannot say what it has: its container ended with exit code "
-                f"{pod.exit_code}: {said[-WORDS:] or 'it said nothing'}. Name in {field} an image that starts as user "
+                f"{pod.exit_code}: {said or 'it said nothing'}. Name in {field(world)} an image that starts as user "
                 f"{UID} and has python3 (3.10 or newer) beside Triton Inference Server.")
 
 

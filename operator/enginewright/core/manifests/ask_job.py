@@ -21,9 +21,10 @@ from enginewright.core.manifests.common import (
     short_hash,
 )
 from enginewright.core.manifests.job_defaults import with_defaults
+from enginewright.core.manifests.pod_template import merge
 from enginewright.core.placement import ARCH_LABEL, Placement, place
 from enginewright.core.request import server_image
-from enginewright.core.spec import Spec
+from enginewright.core.spec import JobPodTemplateSpec, Spec
 
 PROGRAM_PATH, FACTS_PATH = "/program", "/facts"
 FACTS_FILE = f"{FACTS_PATH}/facts.json"
@@ -43,7 +44,8 @@ def ask_job_name(owner_name: str, key: str) -> str:
 def ask_job(owner: Owner, spec: Spec, config: OperatorConfig, key: str) -> JSON:
     """On any node of the architecture that serves."""
     own = {**labels.common(owner.name, labels.COMPONENT_ASK), labels.STEP: labels.COMPONENT_ASK}
-    template = with_defaults({"metadata": {"labels": own, "annotations": {}}, "spec": _pod(spec, config)}, config)
+    template = merge({"metadata": {"labels": own, "annotations": {}}, "spec": _pod(spec, config)}, _additions(spec))
+    template = with_defaults(template, config)
     marks = template["metadata"]
     return sealed({
         "apiVersion": "batch/v1",
@@ -68,11 +70,19 @@ def ask_job(owner: Owner, spec: Spec, config: OperatorConfig, key: str) -> JSON:
     })
 
 
+def _additions(spec: Spec) -> JobPodTemplateSpec:
+    """What the object's other Jobs have, but for volumes and what mounts them: those are for sources. The server's
+    image may need pull secrets of its own."""
+    given, serving = spec.engine.pod_template, spec.serving.pod_template.spec.get("imagePullSecrets", [])
+    kept = {key: value for key, value in given.spec.items() if key not in ("containers", "volumes")}
+    own = kept.get("imagePullSecrets", [])
+    secrets = [*own, *(secret for secret in serving if secret not in own)]
+    return given.model_copy(update={"spec": {**kept, **({"imagePullSecrets": secrets} if secrets else {})}})
+
+
 def _pod(spec: Spec, config: OperatorConfig) -> JSON:
     placement = place(spec, 0, config)
     architecture = placement.device.architecture if isinstance(placement, Placement) else "amd64"
-    given = [*spec.engine.pod_template.spec.get("imagePullSecrets", ()),
-             *spec.serving.pod_template.spec.get("imagePullSecrets", ())]
     return {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": config.resolve_deadline,
@@ -80,7 +90,7 @@ def _pod(spec: Spec, config: OperatorConfig) -> JSON:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
         "securityContext": pod_security(config),
-        **pull_secrets(config, [secret for index, secret in enumerate(given) if secret not in given[:index]]),
+        **pull_secrets(config),
         "nodeSelector": {ARCH_LABEL: architecture},
         "initContainers": [_leave(config), _examine(spec, config)],
         "containers": [_tell(config)],
