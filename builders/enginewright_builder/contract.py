@@ -63,6 +63,12 @@ MODEL_REPOSITORY = "model_repository"
 # is served under: one engine serves for models of many names.
 MODEL_FOLDER = "model"
 
+# Libraries of an image that engines are built or run with, by the names that examine.py gives them.
+LIB_TENSORRT, LIB_TENSORRT_PYTHON = "TensorRT", "TensorRT's Python bindings"
+LIB_ONNXRUNTIME, LIB_TORCH = "ONNX Runtime", "PyTorch"
+LIB_CUDA_PYTHON, LIB_NUMPY = "CUDA's Python bindings", "NumPy"
+LIBRARIES = (LIB_TENSORRT, LIB_TENSORRT_PYTHON, LIB_ONNXRUNTIME, LIB_TORCH, LIB_CUDA_PYTHON, LIB_NUMPY)
+
 # Exit codes of the builder; the Job's podFailurePolicy reads them.
 EXIT_OK = 0
 EXIT_BUG = 1
@@ -447,10 +453,34 @@ class ResolvedSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a resolve or build step ended."""
+class ImageFacts:
+    """What a container image has, as its own ``python3`` found it in a pod without a device. ``backends`` are Triton's,
+    ``libraries`` maps names of :data:`LIBRARIES` to versions. ``cuda`` is the least CUDA (``12.6``) that the image asks
+    of a node's driver, empty where it asks for none; a driver of one of the branches ``drivers`` (``535``) does, too.
+    """
 
-    kind: Literal["resolve", "build"]
+    architecture: str = ""
+    python: str = ""
+    tritonserver: str = ""
+    backends: tuple[str, ...] = ()
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    cuda: str = ""
+    drivers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Of the two images that an engine depends on: the one that serves it, and the one that builds it."""
+
+    server: ImageFacts
+    builder: ImageFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a resolve, ask or build step ended. ``facts`` are those of an ask step."""
+
+    kind: Literal["resolve", "build", "ask"]
     ok: bool
     error: ErrorReport | None = None
     source: ResolvedSource | None = None
@@ -462,11 +492,12 @@ class Outcome:
     engine: EngineSummary | None = None
     serving: ServingChoice | None = None
     candidates: tuple[CandidateSummary, ...] = ()
+    facts: Facts | None = None
     event: str = "outcome"
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
-        return dumps(self)
+        return dumps(_outcome(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -498,9 +529,18 @@ class Outcome:
         return text.decode()
 
 
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    """Without ``facts`` where there are none: a manifest's signature is over what was written before they were
+    known."""
+    body: dict[str, Any] = to_plain(outcome)
+    if outcome.facts is None:
+        del body["facts"]
+    return body
+
+
 def _brief(outcome: Outcome) -> str:
     """Its JSON without the fields of candidates that are empty, which a reader takes to be absent."""
-    body = to_plain(outcome)
+    body = _outcome(outcome)
     body["candidates"] = [{key: value for key, value in one.items() if value not in (None, "", [])}
                           for one in body["candidates"]]
     return dumps(body)
@@ -541,7 +581,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Without ``signature`` where there is none: as it was before manifests were signed."""
-        body = to_plain(self)
+        body = {**to_plain(self), "outcome": _outcome(self.outcome)}
         if self.signature is None:
             del body["signature"]
         return dumps(body, indent=2)

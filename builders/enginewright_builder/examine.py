@@ -3,7 +3,7 @@
 Standard library and ``fits`` alone, and no large library is imported, so that any image's own ``python3`` can run it
 with these two files and ``__init__.py`` in a folder ``enginewright_builder``::
 
-    python3 -m enginewright_builder.examine
+    python3 -m enginewright_builder.examine [FILE]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -44,6 +44,10 @@ _LIBRARIES = (
     ("NVML's Python bindings", ("nvidia-ml-py",), ""),
     ("NumPy", ("numpy",), ""),
 )
+# Of an image that has CUDA as Python packages, which set no variable.
+_CUDA_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
+# NVIDIA's libraries that let an older driver run a newer CUDA.
+_CUDA_COMPAT = Path("/usr/local/cuda/compat")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +72,9 @@ class Library:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """``driver`` and ``cuda`` are the node's driver and the newest CUDA that it runs. ``backends`` are Triton's."""
+    """``driver`` and ``cuda`` are the node's driver and the newest CUDA that it runs. ``backends`` are Triton's.
+    ``cuda_version`` is the image's own CUDA, ``cuda_asked`` what it asks of a driver, as NVIDIA's container runtime
+    reads it, and ``cuda_compat`` says that it brings what lets an older driver run it."""
 
     devices: tuple[Device, ...]
     driver: str
@@ -79,6 +85,9 @@ class Facts:
     compiler: str
     tritonserver: str
     backends: tuple[str, ...]
+    cuda_version: str = ""
+    cuda_asked: str = ""
+    cuda_compat: bool = False
 
 
 def examine() -> Facts:
@@ -88,7 +97,9 @@ def examine() -> Facts:
     return Facts(devices=tuple(_device(cuda, ordinal) for ordinal in range(count) if cuda), driver=known.version,
                  cuda=known.cuda if cuda else "", architecture=platform.machine(),
                  python=platform.python_version(), libraries=tuple(_libraries()), compiler=_compiler(),
-                 tritonserver=server, backends=backends)
+                 tritonserver=server, backends=backends,
+                 cuda_version=os.environ.get("CUDA_VERSION") or next(filter(None, map(_version, _CUDA_PACKAGES)), ""),
+                 cuda_asked=os.environ.get("NVIDIA_REQUIRE_CUDA", ""), cuda_compat=_CUDA_COMPAT.is_dir())
 
 
 def _device(cuda: ctypes.CDLL, ordinal: int) -> Device:
@@ -161,5 +172,15 @@ def _backends(root: Path) -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in (root / "backends").glob("*/libtriton_*.so")))
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Prints what is here as JSON, or writes it into the file that is named. Raises :class:`OSError`."""
+    found = json.dumps(dataclasses.asdict(examine()), indent=2)
+    if arguments:
+        Path(arguments[0]).write_text(found, encoding="utf-8")
+    else:
+        print(found)
+    return 0
+
+
 if __name__ == "__main__":
-    print(json.dumps(dataclasses.asdict(examine()), indent=2))
+    sys.exit(main(sys.argv[1:]))

@@ -90,6 +90,19 @@ def test_what_can_be_known_before_is_refused_before_a_build(bench: Bench) -> Non
     assert bench.get("deployment", theirs) == []
 
 
+def test_a_server_image_that_serves_nothing_is_refused_before_a_build(bench: Bench) -> None:
+    """The operator's image has Python and no Triton."""
+    bench.apply("no-triton", serving={"image": bench.images["operator"]})
+    told = bench.wait_reason("no-triton", "EngineBuilt", "ServerImageUnfit")
+    assert "Triton's backends in it are none" in told["message"]
+    assert "spec.serving.image" in told["message"]
+    server = bench.model("no-triton")["status"]["server"]
+    assert (server["image"], server["backends"]) == (bench.images["operator"], [])
+    assert server["imageID"].startswith("sha256:")
+    assert server["python"].startswith("3.")
+    assert bench.get("job", f"app.kubernetes.io/component=build,{of('no-triton')}") == []
+
+
 @pytest.mark.parametrize(("spec", "says"), [
     ({"colour": "red"}, "unknown field"),
     ({"engine": {"precision": "fp8"}}, "fp8"),

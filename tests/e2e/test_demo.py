@@ -28,6 +28,13 @@ def test_the_demo_shows_the_whole_way(kube: Kube, tmp_path: Path) -> None:
     assert summary["accuracy"]["value"] >= 1 - summary["accuracy"]["tolerance"]
     steps = {"cluster", "images", "build", "ready", "first_inference", "scale_up", "scale_down"}
     assert set(summary["seconds"]) == steps
+    (model,) = kube.json("get", "om", "-n", "enginewright-demo")["items"]
+    server = model["status"]["server"]
+    assert server["imageID"].startswith("sha256:")
+    assert server["runtime"] == {"backends": ["python"], "pythonRuntimes": ["onnxruntime"]}
+    assert {one["name"] for one in server["libraries"]} == {"ONNX Runtime", "NumPy"}
+    asked = kube.json("get", "jobs", "-n", "enginewright-demo", "-l", "enginewright.io/step=ask")["items"]
+    assert len(asked) == 1, "replicas run the image that was asked"
     shown = show(ROOT / "build/demo/report.html", tmp_path)
     assert shown.console == ()
     assert chart(shown, "pareto")

@@ -51,7 +51,7 @@ async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, k
     assert status["engine"]["fingerprint"] == status["fingerprint"]
     assert status["candidates"][0]["serves"] == [1, 8, 32]
     assert status["summary"]["ships"] == "onnxruntime int8-dynamic"
-    assert len(await models.names(JOB, MINE)) == 2
+    assert len(await models.names(JOB, MINE)) == 3
     assert len(await models.names(CONFIG_MAP, ENGINES)) == 1
     assert len(await models.names(DEPLOYMENT, MINE)) == 1
 

@@ -21,6 +21,7 @@ from support.operators import embedded
 
 QUOTA = Resource("v1", "ResourceQuota", "resourcequotas")
 MINE = f"{labels.MODEL}=minilm"
+RESOLVING = f"{MINE},{labels.STEP}={labels.COMPONENT_RESOLVE}"
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ async def test_a_missing_volume_is_named_and_its_appearance_noticed_at_once(
     await models.create(model())
     told = await models.wait("Ready", "False", "VolumeMissing")
     assert "PersistentVolumeClaim models" in told["message"]
-    assert await models.names(JOB, MINE) == []
+    assert await models.names(JOB, RESOLVING) == []
     await models.kube.create(claim_manifest("models"), namespace=models.namespace)
     await models.wait("SourceResolved", "True")
 
@@ -243,7 +244,7 @@ async def test_a_pod_template_that_the_apiserver_refuses_is_told(
     await models.create(model(engine={"podTemplate": template}))
     told = await models.wait("Ready", "False", "ApiRefused")
     assert '.name: Invalid value: "CA"' in told["message"]
-    assert await models.names(JOB, MINE) == []
+    assert await models.names(JOB, RESOLVING) == []
     volume["name"] = "ca"
     await models.patch({"spec": {"engine": {"podTemplate": template}}})
     await models.wait("Ready", "True")

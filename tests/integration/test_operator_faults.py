@@ -47,7 +47,7 @@ async def test_a_storm_on_writes(
         await models.wait("Ready", "True")
     assert proxy.faults > 3
     assert (kubelet.count("resolve"), kubelet.count("build")) == (1, 1)
-    assert len(await models.names(JOB, MINE)) == 2
+    assert len(await models.names(JOB, MINE)) == 3
     assert len(await models.names(DEPLOYMENT, MINE)) == 1
 
 

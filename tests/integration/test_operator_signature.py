@@ -94,4 +94,4 @@ async def test_a_source_that_is_not_what_its_key_signed_is_refused_unopened(
     assert "added.bin" in told["message"]
     assert kubelet.count("build") == 0
     assert await models.names(DEPLOYMENT, MINE) == []
-    assert all("-resolve-" in name for name in await models.names(JOB, MINE))
+    assert await models.names(JOB, f"{MINE},{labels.STEP}={labels.COMPONENT_BUILD}") == []

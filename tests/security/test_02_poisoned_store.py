@@ -34,7 +34,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
-from support.children import RESOLVED, Children, children_of
+from support.children import RESOLVED, Children, children_of, runtime_of
 from support.models import mlp
 
 CPU: dict[str, Any] = {"source": {"uri": "pvc://models/net"}, "placement": {"accelerator": "cpu"},
@@ -170,7 +170,8 @@ class TestBuildJob:
         children = engine()
         (tmp_path / "net.onnx").write_bytes(mlp().SerializeToString())
         (tmp_path / "store").mkdir()
-        made = build_request("net", children.spec, RESOLVED, children.placement, children.config)
+        made = build_request("net", children.spec, RESOLVED, children.placement, children.config,
+                             runtime_of(children.spec, children.config))
         source = replace(made.source, uri=str(tmp_path / "net.onnx"), digest="", format="auto")
         given: dict[str, Any] = {
             "store_path": str(tmp_path / "store"), "mounts": {}, "source": source,

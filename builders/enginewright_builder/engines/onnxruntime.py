@@ -83,8 +83,8 @@ def _why_not(precision: str, context: BuildContext) -> str:
         return "no calibration data: give spec.engine.calibration, apart from the evaluation data"
     on_gpu = context.device.accelerator == "gpu"
     if not _native(precision, context) and OnnxRuntimeEngine.name not in context.runtime.python_runtimes:
-        return ("the server image cannot run it: add onnxruntime to the operator's config.serverPythonRuntimes if its "
-                "Python can import that")
+        return ("the server image cannot run it: it has neither a backend onnxruntime that does, nor ONNX Runtime for "
+                "Triton's Python backend. Name one that has in spec.serving.image; status.server shows what it has")
     return ort_gpu.why_not(precision) if on_gpu else ""
 
 

@@ -73,8 +73,8 @@ class TorchEngine:
 
 def _why_not(context: BuildContext) -> str:
     if TorchEngine.name not in context.runtime.python_runtimes:
-        return ("the server image cannot run it: add torch to the operator's config.serverPythonRuntimes if its Python "
-                "can import that")
+        return ("the server image cannot run it: it has no PyTorch for Triton's Python backend. Name one that has in "
+                "spec.serving.image; status.server shows what the image has")
     if importlib.util.find_spec("torch") is None:
         return "this builder image has no PyTorch"
     if not compiler():

@@ -82,5 +82,5 @@ def unservable(context: BuildContext) -> str:
     runtime = context.runtime
     if "tensorrt" in runtime.backends or "tensorrt" in runtime.python_runtimes:
         return ""
-    return ("the server image has neither Triton's tensorrt backend nor TensorRT for its Python backend: set "
-            "spec.serving.image to one that has, and name it in the operator's setting for that image")
+    return ("the server image has neither Triton's tensorrt backend nor TensorRT for its Python backend, or another "
+            "TensorRT than this builder: name one that has it in spec.serving.image; status.server shows what it has")

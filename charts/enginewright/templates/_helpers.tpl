@@ -144,10 +144,9 @@ images:
 pull_policy: {{ .Values.imagePullPolicy }}
 image_pull_secrets: {{ include "enginewright.pullSecrets" . }}
 {{- with .Values.config }}
+{{- include "enginewright.goneSettings" . }}
 {{- include "enginewright.serverArgs" .serverArgs }}
 {{- include "enginewright.qualityMemory" .qualityResources }}
-server_backends: {{ .serverBackends | toJson }}
-server_python_runtimes: {{ .serverPythonRuntimes | toJson }}
 server_args: {{ .serverArgs | toJson }}
 runtime_class_name: {{ .runtimeClassName | quote }}
 require_mig_config_state: {{ .requireMigConfigState }}
@@ -207,6 +206,17 @@ The schema has seen to the form of the quantity. */}}
 {{- $number := regexFind "^[0-9.]+" $memory }}
 {{- if lt (mulf (float64 $number) (get $factors (trimPrefix $number $memory))) 268435456.0 }}
 {{- fail (printf "config.qualityResources.limits.memory: got %q, is less than the monitor needs, whatever the model; write at least 256Mi, and more for a source model that is large in full precision" $memory) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Settings that are gone. The defaults that they had come with `helm upgrade --reuse-values`, and say nothing. */}}
+{{- define "enginewright.goneSettings" -}}
+{{- $config := . }}
+{{- range $name, $default := dict "serverBackends" (list "python") "serverPythonRuntimes" (list "onnxruntime") }}
+{{- $value := get $config $name }}
+{{- if and $value (ne (toJson $value) (toJson $default)) }}
+{{- fail (printf "config.%s: is %s, and there is no such setting any more: the operator asks the server image which backends and libraries it has. Remove it from your values, or with --reuse-values add --set config.%s=null; status.server of each object shows what its image has" $name (toJson $value) $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -280,6 +290,13 @@ spec:
       to:
         - podSelector:
             matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: server}
+---
+{{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "server-images") }}
+spec:
+  # An image that an object names is asked what it has: without any connection.
+  podSelector:
+    matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: ask}
+  policyTypes: [Ingress, Egress]
 ---
 {{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "jobs") }}
 spec:

@@ -1,7 +1,7 @@
 -- Health of an OptimisedModel for Argo CD, from the condition Ready of the current generation. What is not listed here needs
 -- somebody to change something, and is Degraded. docs/gitops.md says how to install it.
 local waits_for_time = {
-  Resolving = true, ResolveRetrying = true,
+  Resolving = true, ResolveRetrying = true, AskingServerImage = true,
   WaitingForSource = true, WaitingForQueue = true, WaitingForEngine = true,
   BuildPending = true, Building = true, BuildRetrying = true, TargetChanged = true,
   Unschedulable = true, Evicted = true, NodeLost = true, EngineLost = true,

@@ -52,8 +52,7 @@ class Prices:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorConfig:
-    """``server_backends`` are the Triton backends of the server image, ``server_python_runtimes`` the libraries that
-    its Python backend can import (``onnxruntime``, ``tensorrt``, ``torch``). Durations in seconds.
+    """Durations in seconds.
 
     ``require_mig_config_state`` asks nodes for ``nvidia.com/mig.config.state=success``, the label of NVIDIA's MIG
     manager; a cluster that is partitioned by other means switches it off. ``observe_nodes`` lets the operator read
@@ -64,8 +63,6 @@ class OperatorConfig:
     """
 
     images: Images = field(default_factory=Images)
-    server_backends: tuple[str, ...] = ("python",)
-    server_python_runtimes: tuple[str, ...] = ("onnxruntime",)
     # Clients keep gRPC connections for good, past the moment when a replica leaves the Service, and to one replica of
     # many. Renewed every three seconds (an orderly GOAWAY), they are gone from a replica before its drain is over.
     server_args: tuple[str, ...] = ("--grpc-max-connection-age=3000",)

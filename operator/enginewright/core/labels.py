@@ -28,7 +28,7 @@ REVISION = f"{GROUP}/revision"
 FINGERPRINT = f"{GROUP}/fingerprint"  # the first 32 of 64 digits: a label value holds at most 63 characters
 ENGINE = f"{GROUP}/engine"  # "true" on engine records
 BUILDS = f"{GROUP}/builds"  # "true" on leases of builds
-STEP = f"{GROUP}/step"  # "resolve", "build" or "gc" on Jobs and their pods
+STEP = f"{GROUP}/step"  # "resolve", "ask", "build" or "gc" on Jobs and their pods
 FLEET = f"{GROUP}/fleet"  # on objects of a fleet's classes and on their serving pods: the fleet's name
 CLASS = f"{GROUP}/class"  # on objects of a fleet's classes
 
@@ -51,6 +51,7 @@ AFTER = f"{GROUP}/after"  # on objects of a fleet's classes that take turns: who
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 COMPONENT_RESOLVE = "resolve"
+COMPONENT_ASK = "ask"
 COMPONENT_BUILD = "build"
 COMPONENT_SERVER = "server"
 COMPONENT_ACTIVATOR = "activator"
@@ -63,6 +64,9 @@ COMPONENT_SIGNING = "signing"
 CONTAINER_RESOLVE = "resolve"
 CONTAINER_BUILD = "build"
 CONTAINER_PROVE = "prove"
+CONTAINER_LEAVE, CONTAINER_EXAMINE, CONTAINER_ASK = "leave", "server-image", "ask"
+# Whose words count as a Job's outcome: of images of the builder alone.
+REPORTING = (CONTAINER_RESOLVE, CONTAINER_ASK, CONTAINER_BUILD, CONTAINER_PROVE)
 CONTAINER_SERVER = "server"
 CONTAINER_VERIFY = "verify"
 VERIFY_FROM = "--from"  # before the bucket, or the folder on a volume, that it copies the engine from

@@ -47,7 +47,9 @@ class PodView:
     ``manifest_digest`` is that of the engine it is to serve, empty where it serves none. Of a build whose engine the
     server image proves, ``phase`` is ``Running`` as soon as it builds, ``server_end`` is how the server ended by itself
     (``OOMKilled``, ``Error``…), ``server_said`` the end of its log then, and ``server_restarts`` how often it was
-    started again; empty and 0 while it runs well."""
+    started again; empty and 0 while it runs well. ``server_image`` is the image of its server, or the server's image
+    that it asks, as the pod names it, and ``server_digest`` what the node has under that name (``sha256:…``); empty
+    where it is not known."""
 
     name: str
     phase: str
@@ -73,19 +75,22 @@ class PodView:
     unschedulable: str = ""
     disrupted: bool = False
     manifest_digest: str = ""
+    server_image: str = ""
+    server_digest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobView:
-    """A resolve or build Job. ``failure_reason`` is the Job's Failed condition (``BackoffLimitExceeded``,
-    ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended said, if it said anything;
-    ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run. ``fingerprint`` has all
-    64 digits (the annotation, not the label) and is empty for a resolve Job; so is ``store_uri``, of the store that it
-    builds into. ``manifest_hash`` is of what it was made from."""
+    """A Job of the object; ``step`` is resolve, ask or build. ``failure_reason`` is the Job's Failed condition
+    (``BackoffLimitExceeded``, ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended
+    said, if it said anything; ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run.
+    ``fingerprint`` has all 64 digits (the annotation, not the label) and is empty unless it is a build Job; so is
+    ``store_uri``, of the store that it builds into. ``manifest_hash`` is of what it was made from."""
 
     name: str
     uid: str
     created: datetime
+    step: str = ""
     suspended: bool = False
     active: int = 0
     succeeded: bool = False

@@ -12,7 +12,7 @@ from enginewright.core.placement import Placement
 from enginewright.core.spec import DataSpec, InterfaceSpec, NormaliseSpec, Spec, TensorSpec
 from enginewright.core.spec.base import in_bucket
 from enginewright_builder import contract
-from enginewright_builder.contract import BuildRequest, ResolvedSource
+from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
 
 # Where Jobs find things. Claims that are only read lie below SOURCES, each under its name.
 STORE_PATH = "/store"
@@ -45,16 +45,18 @@ def build_key(spec: Spec) -> str:
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()[:16]
 
 
-def resolve_request(name: str, spec: Spec, config: OperatorConfig) -> BuildRequest:
-    """The request of a resolve Job: no device, no digests but those the user stated."""
-    return replace(_request(name, spec, None, contract.DeviceRequest(), config), signature=_signature(spec))
+def resolve_request(name: str, spec: Spec, config: OperatorConfig,
+                    runtime: RuntimeRequest | None = None) -> BuildRequest:
+    """The request of a resolve Job: no device, no digests but those the user stated. ``runtime`` is None while it is
+    not known: what it finds out does not depend on it."""
+    return replace(_request(name, spec, None, contract.DeviceRequest(), config, runtime), signature=_signature(spec))
 
 
-def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Placement,
-                  config: OperatorConfig, *, rebuild: str = "") -> BuildRequest:
-    """The request of a build Job; ``.fingerprint()`` of it is the engine's key in the store. Another ``rebuild`` is
-    another engine of the same spec."""
-    return replace(_request(name, spec, resolved, placement.device, config), rebuild=rebuild,
+def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Placement, config: OperatorConfig,
+                  runtime: RuntimeRequest, *, rebuild: str = "") -> BuildRequest:
+    """The request of a build Job; ``.fingerprint()`` of it is the engine's key in the store. ``runtime`` is what the
+    server image has; another ``rebuild`` is another engine of the same spec."""
+    return replace(_request(name, spec, resolved, placement.device, config, runtime), rebuild=rebuild,
                    signing_keys=SIGNING_PATH)
 
 
@@ -93,7 +95,7 @@ def folder_of(uri: str) -> str:
 
 
 def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: contract.DeviceRequest,
-             config: OperatorConfig) -> BuildRequest:
+             config: OperatorConfig, runtime: RuntimeRequest | None) -> BuildRequest:
     batching, latency = spec.batching, spec.objective.latency
     delay = batching.max_queue_delay_microseconds
     return BuildRequest(
@@ -118,8 +120,7 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
             max_queue_delay_us=-1 if delay is None else delay),
         instances=contract.InstancesRequest(mode=spec.instances.mode, count=spec.instances.count or 0),
         device=device,
-        runtime=contract.RuntimeRequest(server_image=server_image(spec, config), backends=config.server_backends,
-                                        python_runtimes=config.server_python_runtimes),
+        runtime=replace(runtime or RuntimeRequest(), server_image=server_image(spec, config)),
         builder_image=config.images.builder,
         store_path="/".join(filter(None, (STORE_PATH, store_folder(spec)))),
         mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},

@@ -84,6 +84,73 @@ class SourceStatus(StatusModel):
     """Value of the annotation enginewright.io/retry at that time."""
 
 
+class LibraryStatus(StatusModel):
+    """A library of an image."""
+
+    name: str
+    """Its name."""
+    version: str
+    """Its version."""
+
+
+class RuntimeStatus(StatusModel):
+    """What engines are built for, of what the server image has and a build can prove."""
+
+    backends: tuple[str, ...] = ()
+    """Triton's backends: python, onnxruntime, tensorrt."""
+    python_runtimes: tuple[str, ...] = ()
+    """Libraries that Triton's Python backend runs engines with: onnxruntime, tensorrt, torch."""
+
+
+class ServerStatus(StatusModel):
+    """What the server image has, as it said itself. It is asked again when spec.serving.image or an image of the
+    operator or its setting proveInServerImage is another, or when a replica turns out to run another digest under the
+    same name."""
+
+    image: str
+    """The image, as it is named."""
+    key: str | None = None
+    """Identifies what was asked: both images, the digest that a replica was seen with, and which image proves."""
+    image_id: str | None = Field(default=None, alias="imageID")
+    """Its digest on the node where it was asked."""
+    triton: str | None = None
+    """Version of Triton Inference Server."""
+    python: str | None = None
+    """Version of Python."""
+    architecture: str | None = None
+    """Architecture of the node where it was asked."""
+    backends: tuple[str, ...] | None = None
+    """All of Triton's backends in it."""
+    libraries: tuple[LibraryStatus, ...] | None = None
+    """What it has to run engines with."""
+    runtime: RuntimeStatus | None = None
+    """What engines are built for. Part of the fingerprint."""
+    cuda: str | None = None
+    """The least CUDA that it asks of a node's driver."""
+    drivers: tuple[str, ...] | None = None
+    """Branches of drivers that run it although their CUDA is older."""
+    builder_image: str | None = None
+    """The builder image that was asked beside it."""
+    builder_backends: tuple[str, ...] | None = None
+    """Triton's backends in the builder image, which proves engines unless the server image does."""
+    builder_libraries: tuple[LibraryStatus, ...] | None = None
+    """What that has to build engines with."""
+    digests: tuple[str, ...] | None = None
+    """Digests that replicas had under this name, for each of which the image was asked once more."""
+    attempts: int | None = None
+    """Failed attempts to ask it."""
+    last_failure_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When the last attempt failed."""
+    last_failure: FailureStatus | None = None
+    """Why the last attempt failed."""
+    failure: FailureStatus | None = None
+    """An error that waits for a change."""
+    spec_key: str | None = None
+    """Identifies what of the spec a Job depends on, as it was when it failed."""
+    retry: str | None = None
+    """Value of the annotation enginewright.io/retry at that time."""
+
+
 class BuildStatus(StatusModel):
     """The build under way, or the last one."""
 
@@ -558,6 +625,8 @@ class Status(StatusModel):
     """Short texts for kubectl get."""
     source: SourceStatus | None = None
     """What the source was found to be."""
+    server: ServerStatus | None = None
+    """What the server image has."""
     build: BuildStatus | None = None
     """The build under way or failed."""
     engine: EngineStatus | None = None

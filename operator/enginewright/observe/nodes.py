@@ -75,12 +75,24 @@ class NodeReader:
 
 
 def wanted(spec: Spec | None, view: ObjectView, seen: Observed) -> bool:
-    """Whether a pass has a use for nodes: a pod waits for a device that nodes count, or the engine that the object
-    wants is built and its Deployment is about to be made."""
+    """Whether a pass has a use for nodes: a pod waits for a device that nodes count, a build is about to begin for a
+    server image that asks for a driver, or the engine that the object wants is built and its Deployment is about to be
+    made."""
     if spec is None or spec.placement.accelerator == "cpu" or (spec.placement.mig and spec.placement.mig.dra):
         return False
     if any(pod.unschedulable for pods in (seen.pods, *(job.pods for job in seen.jobs)) for pod in pods):
         return True
     fingerprint = str(view.status.get("fingerprint") or "")
     built = {*seen.records, *(job.fingerprint for job in seen.jobs if job.outcome and job.outcome.ok)}
+    known = built | {job.fingerprint for job in seen.jobs if job.fingerprint}
+    if fingerprint not in known and _asks_for_a_driver(view, seen):
+        return True
     return fingerprint in built and all(one.fingerprint != fingerprint for one in seen.deployments)
+
+
+def _asks_for_a_driver(view: ObjectView, seen: Observed) -> bool:
+    """By what was remembered of the server image, or is just being told."""
+    told = view.status.get("server")
+    remembered = told.get("cuda") if isinstance(told, Mapping) else None
+    facts = (job.outcome.facts for job in seen.jobs if job.outcome)
+    return bool(remembered) or any(one and one.server.cuda for one in facts)

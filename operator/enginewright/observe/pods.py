@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from enginewright.observe.fields import (
 
 # Waiting is no news while an earlier container runs or the image is on its way.
 _ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
+# Of an image, behind the name of a repository or after a runtime's own words.
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}$")
 JOB_NAME = "batch.kubernetes.io/job-name"
 
 
@@ -31,6 +34,7 @@ def pod_view(raw: Raw) -> PodView:
     waiting = _waiting(statuses)
     failed, terminated = _termination(statuses)
     scheduled = condition(raw, "PodScheduled")
+    image, digest = _server(raw)
     unschedulable = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
     return PodView(
         name=name_of(raw),
@@ -58,14 +62,28 @@ def pod_view(raw: Raw) -> PodView:
         unschedulable=str(scheduled.get("message") or "Unschedulable") if unschedulable else "",
         disrupted=has_condition(raw, "DisruptionTarget"),
         manifest_digest=proven_digest(section(raw, "spec")),
+        server_image=image,
+        server_digest=digest,
     )
 
 
+def _server(raw: Raw) -> tuple[str, str]:
+    """The image of the server, or of the container that asks what it has, and its digest."""
+    names = (labels.CONTAINER_SERVER, labels.CONTAINER_EXAMINE)
+    containers = [*entries(raw, "spec", "initContainers"), *entries(raw, "spec", "containers")]
+    statuses = [*entries(raw, "status", "initContainerStatuses"), *entries(raw, "status", "containerStatuses")]
+    image = next((str(one.get("image") or "") for one in containers if one.get("name") in names), "")
+    known = next((str(one.get("imageID") or "") for one in statuses if one.get("name") in names), "")
+    found = _DIGEST.search(known)
+    return image, found[0] if found else ""
+
+
 def termination_messages(raw: Raw) -> Iterable[str]:
-    """What the pod's containers said when they ended, the newest attempt of the main container first."""
-    sidecars = _sidecars(raw)
-    before = [one for one in entries(raw, "status", "initContainerStatuses") if one.get("name") not in sidecars]
-    for status in [*entries(raw, "status", "containerStatuses"), *before]:
+    """What the pod's containers that report said when they ended, the newest attempt of the main container first. One
+    of an image that the user chose says nothing that counts."""
+    for status in [*entries(raw, "status", "containerStatuses"), *entries(raw, "status", "initContainerStatuses")]:
+        if status.get("name") not in labels.REPORTING:
+            continue
         for state in ("state", "lastState"):
             message = section(status, state, "terminated").get("message")
             if message:

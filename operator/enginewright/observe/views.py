@@ -59,6 +59,7 @@ def job_view(raw: Raw, pods: Iterable[PodView], outcome: Outcome | None, progres
         name=name_of(raw),
         uid=uid_of(raw),
         created=created(raw),
+        step=labels_of(raw).get(labels.STEP, ""),
         suspended=bool(section(raw, "spec").get("suspend")),
         active=int(section(raw, "status").get("active") or 0),
         succeeded=has_condition(raw, "Complete"),

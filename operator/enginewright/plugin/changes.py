@@ -15,10 +15,10 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import revision_name
 from enginewright.core.placement import place
 from enginewright.core.problems import Problem
-from enginewright.core.request import build_request, source_key
+from enginewright.core.request import build_request, server_image, source_key
 from enginewright.core.spec import Spec, parse_spec, validate
 from enginewright.core.spec.fleet import classes_of, member_spec
-from enginewright_builder.contract import ResolvedSource
+from enginewright_builder.contract import ResolvedSource, RuntimeRequest
 
 NOTHING: Final = "nothing changes"
 NEW: Final = "it is new: the source is read, an engine is built unless the store has it, and it is served"
@@ -100,7 +100,8 @@ def _identity(spec: Spec) -> tuple[str, str]:
     placement = place(spec, _STANDS_FOR_ITSELF.size_bytes, config)
     if isinstance(placement, Problem):
         return str(placement), ""
-    fingerprint = build_request("model", spec, _STANDS_FOR_ITSELF, placement, config).fingerprint()
+    runtime = RuntimeRequest(server_image=server_image(spec, config))
+    fingerprint = build_request("model", spec, _STANDS_FOR_ITSELF, placement, config, runtime).fingerprint()
     return fingerprint, revision_name(fingerprint, spec, placement, config)
 
 

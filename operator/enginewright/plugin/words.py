@@ -11,7 +11,7 @@ from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.status import ClassStatus, Status, read
+from enginewright.core.status import ClassStatus, ServerStatus, Status, read
 from enginewright.core.way_back import way_back
 
 # In the order of the way: the first that is not True is what Ready waits for.
@@ -83,6 +83,8 @@ def _facts(status: Status) -> tuple[str, ...]:
         proof = f", measured on {engine.device or 'its device'}: {measured}" if measured else ""
         what = engine.ships or f"{engine.backend} {engine.precision}"
         found.append(f"Engine: {what} ({engine.fingerprint[:8]}){proof}.")
+    if status.server and status.server.runtime:
+        found.append(_server_fact(status.server))
     found += map(_class_fact, status.classes)
     beside = rollout is not None and rollout.candidate not in (None, rollout.stable)
     if rollout and rollout.stable:
@@ -97,6 +99,13 @@ def _facts(status: Status) -> tuple[str, ...]:
     if status.cost:
         found.append(f"Cost: {status.cost.per_million_inferences:g} {status.cost.currency} for a million inferences.")
     return tuple(found)
+
+
+def _server_fact(server: ServerStatus) -> str:
+    libraries = [f"{one.name} {one.version}" for one in server.libraries or ()]
+    has = [f"Triton {server.triton}" if server.triton else "", *libraries]
+    backends = ", ".join(server.backends or ()) or "none"
+    return f"Server image: {server.image} has {', '.join(filter(None, [*has, f'Triton backends {backends}']))}."
 
 
 def _class_fact(row: ClassStatus) -> str:

@@ -93,8 +93,7 @@ BUCKET: dict[str, Any] = {
 CONFIGS = {
     "bucket": OperatorConfig(images=IMAGES),
     "cpu": OperatorConfig(images=IMAGES),
-    "gpu": OperatorConfig(images=IMAGES, runtime_class_name="nvidia", image_pull_secrets=("registry",),
-                          server_backends=("tensorrt", "onnxruntime", "python")),
+    "gpu": OperatorConfig(images=IMAGES, runtime_class_name="nvidia", image_pull_secrets=("registry",)),
     "mig": OperatorConfig(images=IMAGES, server_args=("--log-verbose=1",),
                           server_resources=Resources(requests={"cpu": "1"}, limits={"memory": "4Gi"})),
     "dra": OperatorConfig(images=IMAGES),

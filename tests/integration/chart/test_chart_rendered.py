@@ -24,7 +24,7 @@ EVERYTHING = {
     "imagePullSecrets": ["pull"],
     "watchNamespaces": ["team-a", "team-b"],
     "replicas": 2,
-    "config": {"serverBackends": ["python", "onnxruntime", "tensorrt"], "serverArgs": ["--log-verbose=1"],
+    "config": {"serverArgs": ["--log-verbose=1"],
                "prices": {"currency": "EUR", "perHour": {"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6}},
                "jobLabels": {"cost-centre": "42"}, "jobAnnotations": {"sidecar.istio.io/inject": "false"},
                "jobEnv": {"HTTPS_PROXY": "http://proxy.example:3128"}, "jobPriorityClassName": "batch"},
@@ -134,7 +134,7 @@ def test_the_operator_reads_its_settings(objects: Objects, tmp_path: Path) -> No
     config = settings(EVERYTHING)
     assert config.images.builder.endswith("0" * 64)
     assert config.images.server == "example.test/triton:26.04-py3"
-    assert config.server_backends == ("python", "onnxruntime", "tensorrt")
+    assert config.server_args == ("--log-verbose=1",)
     assert config.prices == Prices(currency="EUR", per_hour={"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6})
     images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
     assert settings({}) == OperatorConfig(images=Images(**images)), "defaults of chart and operator differ"
@@ -209,6 +209,23 @@ def test_bad_values_are_refused_by_name(
     done = template(values)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("serverBackends", ["python", "tensorrt"]), ("serverPythonRuntimes", ["onnxruntime", "torch"]),
+])
+def test_settings_that_are_gone_say_what_to_do(
+    template: Callable[[Values], subprocess.CompletedProcess[str]], name: str, value: list[str]
+) -> None:
+    done = template({"config": {name: value}})
+    assert done.returncode != 0
+    assert f"config.{name}: is {json.dumps(value, separators=(',', ':'))}" in done.stderr
+    assert f"--set config.{name}=null" in done.stderr
+
+
+def test_defaults_of_settings_that_are_gone_come_with_reused_values(render: Callable[[Values], str]) -> None:
+    reused: Values = {"config": {"serverBackends": ["python"], "serverPythonRuntimes": ["onnxruntime"]}}
+    assert render(reused) == render({})
 
 
 @pytest.mark.parametrize("limits", [

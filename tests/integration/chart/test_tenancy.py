@@ -57,7 +57,8 @@ def test_network_policies_are_in_every_namespace_of_models(objects: Objects) -> 
         return {(item["metadata"]["namespace"], item["metadata"]["name"].removeprefix("demo-enginewright-"))
                 for item in found["NetworkPolicy"]}
 
-    both = {(name, which) for name in ("team-a", "team-b") for which in ("replicas", "activators", "jobs")}
+    both = {(name, which) for name in ("team-a", "team-b")
+            for which in ("replicas", "activators", "jobs", "server-images")}
     assert namespaces({"watchNamespaces": ["team-a", "team-b"]}) == both
     assert namespaces({}, namespaces=["team-a", "team-b"]) == both
 

@@ -15,7 +15,14 @@ from enginewright.core.placement import Placement, place
 from enginewright.core.problems import summarise
 from enginewright.core.request import build_request, resolve_request, server_image, store_claim
 from enginewright.core.spec import Spec, parse_spec, validate
-from enginewright_builder.contract import BatchTime, EngineSummary, Outcome, ResolvedSource, ServingChoice
+from enginewright_builder.contract import (
+    BatchTime,
+    EngineSummary,
+    Outcome,
+    ResolvedSource,
+    RuntimeRequest,
+    ServingChoice,
+)
 
 JSON = dict[str, Any]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -34,6 +41,11 @@ def good_spec(raw: JSON) -> Spec:
     assert isinstance(spec, Spec), summarise(spec)
     assert validate(spec) == ()
     return spec
+
+
+def runtime_of(spec: Spec, config: OperatorConfig) -> RuntimeRequest:
+    """Of a server image with ONNX Runtime for Triton's Python backend."""
+    return RuntimeRequest(server_image=server_image(spec, config))
 
 
 @dataclass(frozen=True)
@@ -72,11 +84,13 @@ class Children:
         owner, spec, config = self.owner, self.spec, self.config
         resolve = manifests.resolve_job(owner, spec, config)
         build = manifests.build_job(owner, spec, self.placement, self.fingerprint, 1, config)
-        request = build_request(owner.name, spec, RESOLVED, self.placement, config)
+        request = build_request(owner.name, spec, RESOLVED, self.placement, config, runtime_of(spec, config))
         claim = store_claim(spec)
         found = {
+            "ask_job": manifests.ask_job(owner, spec, config, manifests.ask_key(spec, config)),
             "resolve_request": manifests.request_configmap(owner, resolve["metadata"]["name"],
-                                                           resolve_request(owner.name, spec, config)),
+                                                           resolve_request(owner.name, spec, config,
+                                                                           runtime_of(spec, config))),
             "resolve_job": resolve,
             "build_request": manifests.request_configmap(owner, build["metadata"]["name"], request),
             "build_job": build,
@@ -105,5 +119,5 @@ def children_of(name: str, raw: JSON, config: OperatorConfig | None = None, *, n
     spec = good_spec(raw)
     placement = place(spec, RESOLVED.size_bytes, config)
     assert isinstance(placement, Placement), placement
-    fingerprint = build_request(name, spec, RESOLVED, placement, config).fingerprint()
+    fingerprint = build_request(name, spec, RESOLVED, placement, config, runtime_of(spec, config)).fingerprint()
     return Children(Owner(name=name, namespace=namespace, uid=uid), spec, placement, fingerprint, config)

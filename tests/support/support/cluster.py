@@ -20,10 +20,12 @@ from enginewright.core.decide import decide
 from enginewright.core.decide.conditional import ROUTING
 from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.decide.needed import needed_records
+from enginewright.core.decide.server_step import answer
 from enginewright.core.manifests import (
     GRPC_ROUTE,
     HTTP_ROUTE,
     activator_name,
+    ask_key,
     backend_name,
     proven_digest,
     read_record,
@@ -65,6 +67,8 @@ from enginewright.core.plan import (
     Scale,
 )
 from enginewright.core.routing import GatewayView
+from enginewright.core.spec import Spec, parse_spec
+from enginewright.core.status import ServerStatus
 from enginewright.observe.routes import route_weights
 from enginewright_builder.contract import (
     EXIT_USER,
@@ -72,6 +76,8 @@ from enginewright_builder.contract import (
     EngineSummary,
     ErrorFamily,
     ErrorReport,
+    Facts,
+    ImageFacts,
     Outcome,
     Progress,
     QualityReport,
@@ -138,6 +144,16 @@ def resolved() -> Outcome:
     )
 
 
+# Of images with ONNX Runtime for Triton's Python backend, and nothing else.
+IMAGE_FACTS = ImageFacts(architecture="x86_64", python="3.11.2", tritonserver="nvidia-pytriton 0.7.0",
+                         backends=("python",), libraries={"ONNX Runtime": "1.31.0", "NumPy": "2.4.1"})
+SERVER_DIGEST = "sha256:" + "5" * 64
+
+
+def asked(server: ImageFacts = IMAGE_FACTS, builder: ImageFacts = IMAGE_FACTS) -> Outcome:
+    return Outcome(kind="ask", ok=True, facts=Facts(server=server, builder=builder))
+
+
 def built(fingerprint: str = "", built_at: datetime = START, **changes: Any) -> Outcome:
     return Outcome(
         kind="build",
@@ -182,7 +198,8 @@ class LostRaceError(Exception):
 class Cluster:
     """One object's part of a cluster; two that share ``leases`` and ``records`` are two objects in one namespace.
     ``kinds`` are those of the Gateway API that the cluster has, ``routes`` the weights in routes, ``slices`` the
-    ready addresses behind revisions' Services. ``broken`` names revisions whose replicas never get ready, with the
+    ready addresses behind revisions' Services. Unless ``unasked``, a server image that is new has been asked before
+    the operator looks, with the answer ``facts``. ``broken`` names revisions whose replicas never get ready, with the
     pod fields that show why. ``stored`` are the manifest digests of the engines in the store, by
     fingerprint: replicas that look for another one refuse it. Each replica behind the Service gets ``rate``
     requests a second; without, and if ``probed``, probes bring some. ``slower`` multiplies a revision's latency,
@@ -196,6 +213,8 @@ class Cluster:
     name: str = NAME
     uid: str = "u-1"
     config: OperatorConfig = field(default_factory=OperatorConfig)
+    facts: Facts = field(default_factory=lambda: Facts(server=IMAGE_FACTS, builder=IMAGE_FACTS))
+    unasked: bool = False
     annotations: dict[str, str] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     generation: int = 1
@@ -247,8 +266,22 @@ class Cluster:
             deleting=False,
             annotations=dict(self.annotations),
             spec=self.spec,
-            status=self.status,
+            status=self.status if self.unasked else {**self.status, **self._asked()},
         )
+
+    def _asked(self) -> Mapping[str, Any]:
+        """The block of status that tells what today's server image has; none where there is no such image."""
+        serving, images = self.spec.get("serving"), self.config.images
+        image = (serving.get("image") if isinstance(serving, Mapping) else "") or images.server
+        known = self.status.get("server") or {}
+        if known.get("runtime") and (known["image"], known["builderImage"]) == (image, images.builder):
+            return {}
+        spec = parse_spec(self.spec)
+        if not isinstance(spec, Spec) or spec.placement.classes:
+            return {}
+        told = ServerStatus(image=image, builder_image=images.builder)
+        return {"server": answer(told, ask_key(spec, self.config), SERVER_DIGEST, self.facts, None,
+                                 proves=self.config.prove_in_server_image).as_json()}
 
     def observe(self) -> Observed:
         seen = self._observe()
@@ -504,6 +537,7 @@ class Cluster:
                 name=meta["name"],
                 uid=f"j-{meta['name']}",
                 created=self.now,
+                step=meta["labels"][labels.STEP],
                 active=1,
                 suspended=manifest["spec"].get("suspend", False),
                 deadline=manifest["spec"]["template"]["spec"]["activeDeadlineSeconds"],
@@ -744,6 +778,7 @@ class Cluster:
         return plan
 
     def settle_jobs(self) -> None:
+        self.finish(replace(asked(), facts=self.facts), of="-ask-")
         self.finish(resolved(), of="resolve")
         self.finish(built(built_at=self.now), of="build")
 

@@ -28,21 +28,25 @@ from enginewright_builder.contract import (
     CandidateSummary,
     EngineSummary,
     ErrorReport,
+    Facts,
     Outcome,
     ResolvedSource,
     ServingChoice,
 )
+from support.cluster import IMAGE_FACTS, SERVER_DIGEST
 
 Act = Literal[
     "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
-    "refuse-engine", "misfit", "unschedulable", "crash", "taken-back", "out-of-time",
+    "refuse-engine", "misfit", "unfit", "unschedulable", "crash", "taken-back", "out-of-time",
 ]
 NODE = Resource("v1", "Node", "nodes")
 # Which init container of a server says what.
 REFUSALS: Mapping[str, tuple[int, str]] = {
     "refuse-engine": (0, "manifest.json: digest of model.onnx differs"),
+    "unfit": (1, 'exec: "python3": executable file not found in $PATH'),
     "misfit": (1, "TensorRTVersionMismatch: the engine was built with TensorRT 10.6.0"),
 }
+NO_IMAGE = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nowhere/builder:1"'}
 DIGEST = f"sha256:{'a' * 64}"
 
 
@@ -53,9 +57,10 @@ class Script:
     scheduler would, with ``taken-back`` a pod's node shuts down, and ``out-of-time`` is a step that was stopped at its
     pod's deadline. Pods of an OptimisedModel in ``models`` follow a script of their own. Builds on the MIG profiles of
     ``missed`` miss the objective; all tell ``curve``. With ``resolver`` a resolve step that succeeds answers what that
-    says of the request and the pod."""
+    says of the request and the pod. Images that are asked have ``facts``, and the server's ``digest_of_server``."""
 
     resolve: Act = "succeed"
+    ask: Act = "succeed"
     build: Act = "succeed"
     server: Act = "succeed"
     gc: Act = "succeed"
@@ -64,12 +69,14 @@ class Script:
     curve: tuple[BatchTime, ...] = ()
     models: dict[str, Script] = field(default_factory=dict)
     resolver: Callable[[BuildRequest, Object], Outcome] | None = None
+    facts: Facts = field(default_factory=lambda: Facts(server=IMAGE_FACTS, builder=IMAGE_FACTS))
+    digest_of_server: str = SERVER_DIGEST
 
     def of(self, pod: Object) -> Script:
         return self.models.get(pod["metadata"].get("labels", {}).get(labels.MODEL, ""), self)
 
     def act(self, step: str) -> Act:
-        return {"resolve": self.resolve, "build": self.build, "gc": self.gc}.get(step, self.server)
+        return {"resolve": self.resolve, "ask": self.ask, "build": self.build, "gc": self.gc}.get(step, self.server)
 
 
 @dataclass
@@ -196,8 +203,7 @@ class FakeKubelet:
         if act == "unschedulable":
             return _not_scheduled()
         if act == "pull-error":
-            waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nowhere/builder:1"'}
-            return _state("Pending", container, {"waiting": waiting})
+            return _state("Pending", container, {"waiting": NO_IMAGE})
         if act == "out-of-memory":
             return _state("Failed", container, _ended(137, "OOMKilled", ""))
         if act in ("silent-error", "taken-back"):
@@ -217,10 +223,14 @@ class FakeKubelet:
         code = 0 if outcome.ok else {"user": 2, "transient": 3}[outcome.error.family if outcome.error else "user"]
         ended = _ended(code, "Error" if code else "Completed", outcome.to_termination_message())
         status = _state("Failed" if code else "Succeeded", container, ended)
+        status["initContainerStatuses"] = _init_statuses(pod, self.script.of(pod).digest_of_server)
         return {**status, "reason": "DeadlineExceeded"} if act == "out-of-time" else status
 
     async def _outcome(self, pod: Object, step: str, act: Act) -> Outcome:
-        request, script = await self._request(pod), self.script.of(pod)
+        script = self.script.of(pod)
+        if step == "ask":
+            return Outcome(kind="ask", ok=True, facts=script.facts)
+        request = await self._request(pod)
         if step == "resolve" and act == "succeed" and script.resolver:
             return await asyncio.to_thread(script.resolver, request, pod)
         return answer(request, step, act, script)
@@ -315,10 +325,18 @@ def _not_scheduled() -> Object:
 def _refusal(pod: Object, place: int, why: str) -> Object:
     """By the init container at ``place``."""
     name = pod["spec"]["initContainers"][place]["name"]
-    status = _state("Pending", pod["spec"]["containers"][0]["name"], {"waiting": {"reason": "PodInitializing"}})
+    phase = "Failed" if pod["spec"]["restartPolicy"] == "Never" else "Pending"
+    status = _state(phase, pod["spec"]["containers"][0]["name"], {"waiting": {"reason": "PodInitializing"}})
     failed = {"name": name, "ready": False, "restartCount": 0, "image": "x", "imageID": "x",
               "state": _ended(2, "Error", why)}
     return {**status, "initContainerStatuses": [failed]}
+
+
+def _init_statuses(pod: Object, digest: str) -> list[Object]:
+    """That all of them have ended well, of images of that digest."""
+    return [{"name": container["name"], "ready": False, "restartCount": 0, "image": "x",
+             "imageID": f"registry.example/image@{digest}", "state": _ended(0, "Completed", "")}
+            for container in pod["spec"].get("initContainers", ())]
 
 
 def _ended(code: int, reason: str, message: str) -> Object:

@@ -69,7 +69,7 @@ def test_on_a_gpu_each_rung_needs_its_provider(context: BuildContext, monkeypatc
 def test_a_server_that_cannot_run_it_is_told_of(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, CUDA, TENSORRT)
     reasons = told(replace(context, runtime=RuntimeRequest(python_runtimes=("torch",))), "fp32")
-    assert "config.serverPythonRuntimes" in reasons["fp32"]
+    assert "spec.serving.image" in reasons["fp32"]
     assert told(replace(context, runtime=NATIVE), "fp32") == {"fp32": ""}
     # Its own backend has no way to be told what these rungs need.
     reasons = told(replace(context, runtime=NATIVE, device=GPU))

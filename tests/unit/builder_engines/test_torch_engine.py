@@ -154,7 +154,7 @@ def rungs(context: BuildContext, **changes: Any) -> list[tuple[str, str]]:
 def test_rungs_say_what_is_missing(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rungs(context) == [("fp32", "")]
     (_, reason), = rungs(context, runtime=RuntimeRequest())
-    assert "config.serverPythonRuntimes" in reason
+    assert "spec.serving.image" in reason
     (_, reason), = rungs(context, source=None)
     assert "torch.export" in reason
     assert [name for name, _ in rungs(context, device=DeviceRequest(accelerator="gpu"))] == [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from enginewright.core.config import Images, OperatorConfig
-from support.cluster import SPEC, Cluster, refused
+from enginewright_builder.contract import Facts
+from support.cluster import IMAGE_FACTS, SPEC, Cluster, refused
 
 GPU: dict[str, Any] = {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
 MIG: dict[str, Any] = {**GPU, "mig": {"profile": "1g.10gb"}}
@@ -34,8 +36,6 @@ def rebuilt(*, spec: dict[str, Any] | None = None, config: OperatorConfig = BEFO
     ({}, BEFORE, {"serving": {"image": "tritonserver:25.09"}}, "server image server:1 → tritonserver:25.09."),
     ({}, OperatorConfig(images=Images(builder="builder:2", server="server:1")), {},
      "builder image builder:1 → builder:2."),
-    ({}, OperatorConfig(images=BEFORE.images, server_backends=("python", "tensorrt")), {},
-     "backends of the server image python, onnxruntime → python, tensorrt, onnxruntime."),
     ({}, BEFORE, {"placement": GPU}, "device cpu amd64 → NVIDIA-H100-80GB-HBM3 amd64."),
     ({"placement": GPU}, BEFORE, {"placement": {**GPU, "gpu": {"products": ["NVIDIA-L4"]}}},
      "device NVIDIA-H100-80GB-HBM3 amd64 → NVIDIA-L4 amd64."),
@@ -45,7 +45,7 @@ def rebuilt(*, spec: dict[str, Any] | None = None, config: OperatorConfig = BEFO
      "device NVIDIA-H100-80GB-HBM3 amd64 → NVIDIA-H100-80GB-HBM3 1g.10gb amd64."),
     ({"placement": MIG}, BEFORE, {"placement": {**MIG, "mig": {"profile": "2g.20gb"}}, "engine": {"maxBatchSize": 4}},
      "1g.10gb amd64 → NVIDIA-H100-80GB-HBM3 2g.20gb amd64."),
-], ids=["installation's image", "user's image", "builder", "backends", "cpu to gpu", "gpu", "count", "mig", "slice"])
+], ids=["installation's image", "user's image", "builder", "cpu to gpu", "gpu", "count", "mig", "slice"])
 def test_why_it_is_built_anew(spec: dict[str, Any], config: OperatorConfig, edit: dict[str, Any], says: str) -> None:
     cluster, old = rebuilt(spec=spec, config=config, **edit)
     told = cluster.condition("EngineBuilt")
@@ -58,6 +58,22 @@ def test_why_it_is_built_anew(spec: dict[str, Any], config: OperatorConfig, edit
     cluster.settle()
     assert cluster.says("EngineBuilt") == "True/Built"
     assert cluster.says("Ready") == "True/Serving"
+
+
+def test_an_image_that_has_more_under_the_same_name_is_another_target() -> None:
+    cluster = Cluster(spec=dict(SPEC), config=BEFORE, unasked=True)
+    cluster.settle()
+    server = replace(IMAGE_FACTS, libraries={**IMAGE_FACTS.libraries, "PyTorch": "2.11.0"})
+    cluster.facts = Facts(server=server, builder=IMAGE_FACTS)
+    for name, pod in cluster.pods.items():
+        cluster.pods[name] = replace(pod, server_image="server:1", server_digest="sha256:" + "6" * 64)
+    cluster.operate()
+    cluster.settle_jobs()
+    cluster.operate()
+    cluster.progress("ladder", 0.3)
+    cluster.operate()
+    assert ("backends of the server image python, onnxruntime → python, onnxruntime, torch."
+            in cluster.condition("EngineBuilt")["message"])
 
 
 @pytest.mark.parametrize("edit", [{"engine": {"maxBatchSize": 4}}, {"objective": {"throughput": 5}}])

@@ -18,11 +18,12 @@ from enginewright.core.request import (
     store_folder,
 )
 from enginewright.core.spec import Spec, parse_spec
-from enginewright_builder.contract import BucketRequest, BuildRequest, ContractError, ResolvedSource
+from enginewright_builder.contract import BucketRequest, BuildRequest, ContractError, ResolvedSource, RuntimeRequest
 from support.specs import Raw, valid_specs
 
-CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"), server_backends=("python", "onnxruntime"),
-                        server_python_runtimes=("onnxruntime", "torch"))
+CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"))
+RUNTIME = RuntimeRequest(server_image="s:1", backends=("python", "onnxruntime"),
+                         python_runtimes=("onnxruntime", "torch"))
 RESOLVED = ResolvedSource(digest="sha256:" + "a" * 64, format="onnx", size_bytes=10,
                           evaluation_digest="sha256:" + "e" * 64, calibration_digest="sha256:" + "c" * 64)
 FULL: Raw = {
@@ -48,7 +49,7 @@ def request_of(raw: Raw, resolved: ResolvedSource = RESOLVED, config: OperatorCo
     spec = spec_of(raw)
     placement = place(spec, resolved.size_bytes, config)
     assert isinstance(placement, Placement)
-    return build_request("bert", spec, resolved, placement, config)
+    return build_request("bert", spec, resolved, placement, config, RUNTIME)
 
 
 def test_everything_that_is_asked_reaches_the_builder() -> None:

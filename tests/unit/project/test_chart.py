@@ -111,15 +111,12 @@ def test_a_default_that_the_schema_does_not_have_is_told() -> None:
     (("watchNamespace",), "a"),
     (("config", "jobBackoffLimit"), -1),
     (("config", "engineGraceSeconds"), 0),
-    (("config", "serverBackends"), []),
     (("config", "prices"), {"currency": "EUR", "perHour": {"cpu": 0}}),
     (("config", "prices"), {"currency": "", "perHour": {"cpu": 1}}),
     (("config", "spotLabels"), {"example.com/spot": True}),
     (("config", "jobEnv"), {"A B": "x"}),
     (("config", "jobEnv"), {"HTTPS_PROXY": 1}),
     (("config", "jobPriorityClassName"), "Batch"),
-    (("config", "serverBackends"), ["pytorch"]),
-    (("config", "serverPythonRuntimes"), ["pytorch"]),
     (("config", "buildResources"), {"requests": {"cpu": 1}}),
     (("images", "builder", "digest"), "sha256:abc"),
     (("global", "imageRegistry"), "https://mirror.example.test"),
@@ -182,7 +179,8 @@ def strict(node: dict[str, Any], path: str = "") -> list[str]:
 def test_the_schema_knows_every_value() -> None:
     assert strict(SCHEMA) == [".global"], "a parent chart's, and of its other parts"
     assert set(VALUES) == set(SCHEMA["properties"])
-    assert set(VALUES["config"]) == set(SCHEMA["properties"]["config"]["properties"])
+    gone = {"serverBackends", "serverPythonRuntimes"}  # a template says what to do
+    assert set(VALUES["config"]) == set(SCHEMA["properties"]["config"]["properties"]) - gone
 
 
 def test_the_configuration_holds_every_setting_of_the_operator() -> None:
@@ -193,8 +191,7 @@ def test_the_configuration_holds_every_setting_of_the_operator() -> None:
 def test_the_defaults_are_the_operators_own() -> None:
     config, default = VALUES["config"], OperatorConfig()
     plain = {
-        "serverBackends": list(default.server_backends), "serverArgs": list(default.server_args),
-        "serverPythonRuntimes": list(default.server_python_runtimes),
+        "serverArgs": list(default.server_args),
         "runtimeClassName": default.runtime_class_name, "requireMigConfigState": default.require_mig_config_state,
         "collectEngines": default.collect_engines, "engineGraceSeconds": default.engine_grace,
         "jobTtlSeconds": default.job_ttl, "jobBackoffLimit": default.job_backoff_limit,

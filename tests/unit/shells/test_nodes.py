@@ -15,6 +15,7 @@ from enginewright.clients.resources import NODE, Resource
 from enginewright.core.observed import DeploymentView, JobView, ObjectView, Observed, PodView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.nodes import FRESH, REFUSED_FOR, NodeReader, wanted
+from enginewright_builder.contract import Facts, ImageFacts, Outcome
 from support.fleets import H100
 from support.nodes import node, pod
 
@@ -125,6 +126,27 @@ QUIET = Observed(now=NOW)
 BUILT = replace(QUIET, records={FINGERPRINT: cast(Any, None)})
 DEPLOYED = DeploymentView(name="m-1", uid="u", revision="1", fingerprint=FINGERPRINT, generation=1,
                           observed_generation=1, created=NOW, spec_replicas=1)
+
+
+def job(**fields: Any) -> JobView:
+    return JobView(name="j", uid="u", created=NOW, **fields)
+
+
+ANSWERED = job(step="ask", outcome=Outcome(kind="ask", ok=True, facts=Facts(
+    server=ImageFacts(cuda="12.6"), builder=ImageFacts())))
+
+
+@pytest.mark.parametrize(("seen", "asked", "use"), [
+    pytest.param(QUIET, {}, False, id="it asks for no driver"),
+    pytest.param(QUIET, {"server": {"cuda": "12.6"}}, True, id="a build may begin"),
+    pytest.param(replace(QUIET, jobs=(ANSWERED,)), {}, True, id="it has just been asked"),
+    pytest.param(replace(QUIET, jobs=(job(fingerprint=FINGERPRINT),)), {"server": {"cuda": "12.6"}}, False,
+                 id="the build has begun"),
+    pytest.param(replace(BUILT, deployments=(DEPLOYED,)), {"server": {"cuda": "12.6"}}, False, id="it is built"),
+    pytest.param(QUIET, {"server": "nonsense"}, False, id="a status that somebody edited"),
+])
+def test_before_a_build_for_an_image_that_asks_for_a_driver(seen: Observed, asked: dict[str, Any], use: bool) -> None:
+    assert wanted(spec(), view(fingerprint=FINGERPRINT, **asked), seen) is use
 
 
 @pytest.mark.parametrize(("asks", "seen", "use"), [

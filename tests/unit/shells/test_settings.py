@@ -28,12 +28,12 @@ def test_an_empty_file_gives_the_defaults(tmp_path: Path, text: str) -> None:
 def test_fields_are_read(tmp_path: Path) -> None:
     config = read_settings(written(tmp_path, """
         images: {builder: "b:1", server: "s:1", operator: "o:1"}
-        server_backends: [python, tensorrt]
+        server_args: [--log-verbose=1]
         server_resources: {requests: {cpu: "2"}, limits: {memory: 4Gi}}
         job_ttl: 60
         """))
     assert config.images == Images(builder="b:1", server="s:1", operator="o:1")
-    assert config.server_backends == ("python", "tensorrt")
+    assert config.server_args == ("--log-verbose=1",)
     assert (config.server_resources.requests, config.server_resources.limits) == ({"cpu": "2"}, {"memory": "4Gi"})
     assert config.job_ttl == 60
 
@@ -51,7 +51,7 @@ def test_prices_are_read(tmp_path: Path) -> None:
         ("job_ttl: soon", "job_ttl: expected int, got 'soon'"),
         ("job_ttl: -1", "job_ttl: got -1, expected 0 or more"),
         ("pull_policy: Sometimes", "pull_policy: got 'Sometimes'"),
-        ("server_backends: python", "server_backends: expected a list"),
+        ("server_args: python", "server_args: expected a list"),
         ("server_resources: {requests: {cpu: 2}}", "requests.cpu: expected str, got 2"),
         ("job_labels: {enginewright.io/model: x}", "job_labels: got 'enginewright.io/model'"),
         ("job_annotations: {batch.kubernetes.io/x: y}", "job_annotations: got 'batch.kubernetes.io/x'"),

@@ -240,3 +240,21 @@ def owner(manager: str, replicas: bool = True, time: str = CREATED) -> dict[str,
 def test_who_wrote_replicas_last(managed: list[dict[str, Any]], manager: str) -> None:
     view = deployment_view({"metadata": {**META, "managedFields": managed}, "spec": {"replicas": 3}})
     assert (view.replicas_manager, view.spec_replicas) == (manager, 3)
+
+
+SHA = "sha256:" + "4c" * 32
+
+
+@pytest.mark.parametrize(("known", "digest"), [
+    (f"registry.example/server@{SHA}", SHA), (SHA, SHA), (f"docker-pullable://server@{SHA}", SHA),
+    ("", ""), ("server:1", ""), ("sha256:4c", ""),
+])
+@pytest.mark.parametrize(("group", "name"), [("containers", "server"), ("initContainers", "server-image")])
+def test_which_server_image_a_pod_has(group: str, name: str, known: str, digest: str) -> None:
+    """Of a replica, and of a pod that asks; images of other containers are no matter."""
+    statuses = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}[group]
+    other = {"name": "verify", "image": "operator:1", "imageID": "sha256:" + "0" * 64}
+    pod = {"metadata": META, "spec": {group: [other, {"name": name, "image": "server:1"}]},
+           "status": {statuses: [other, {"name": name, "image": "?", "imageID": known}]}}
+    view = pod_view(pod)
+    assert (view.server_image, view.server_digest) == ("server:1", digest)

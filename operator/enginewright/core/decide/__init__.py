@@ -1,6 +1,6 @@
 """The heart: from the object and the observed world to a plan. Pure, and walked anew from the start in every pass:
 
-spec → source → engine → serving → scale → goal → rollout → history → report
+spec → server image → source → engine → serving → scale → goal → rollout → history → report
 
 A fleet, which asks for several classes of devices, goes a shorter way: see :mod:`~enginewright.core.decide.fleet`.
 
@@ -30,6 +30,7 @@ from enginewright.core.decide.report import Findings, refuse, report
 from enginewright.core.decide.rollout import with_source
 from enginewright.core.decide.rollout_step import rollout_step
 from enginewright.core.decide.scale_step import scale_step
+from enginewright.core.decide.server_step import informed, server_step
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.source_step import source_step
 from enginewright.core.decide.spec_step import read_spec
@@ -55,8 +56,10 @@ def _decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan
     if not isinstance(spec, Spec):
         return refuse(obj, observed, spec)
     world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    server = server_step(world)
+    world = informed(world, server)
     source = source_step(world)
-    engine = engine_step(world, source)
+    engine = engine_step(world, source, server)
     serving = Serving.of(observed, world.memory.rollout)
     scale = scale_step(world, serving)
     quality = quality_step(world, serving)
@@ -69,7 +72,8 @@ def _decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan
     rollout = steady(world, rollout)
     digest = source.memory.digest if goal.world is world else None
     rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
-    return report(world, Findings(source=source, engine=engine, serving=serving, scale=scale, rollout=rollout,
+    return report(world, Findings(server=server, source=source, engine=engine, serving=serving, scale=scale,
+                                  rollout=rollout,
                                   history=history_step(goal.world, goal.engine, wish.engine, rollout),
                                   quality=quality,
                                   pin=goal.memory, contest=contest))

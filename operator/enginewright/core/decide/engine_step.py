@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from enginewright.core.collect import retired
 from enginewright.core.conditions import Verdict, bad, unknown
-from enginewright.core.decide import build, build_lease, compatibility, repair
+from enginewright.core.decide import build, build_lease, compatibility, repair, server_fit
 from enginewright.core.decide.jobs import live
+from enginewright.core.decide.server_step import ServerResult
 from enginewright.core.decide.slice_choice import begun, choose
 from enginewright.core.decide.source_step import SourceResult, missing_store
 from enginewright.core.decide.world import LOOK_AGAIN, World
@@ -19,7 +20,9 @@ from enginewright.core.problems import Problem
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_request, store_claim
 from enginewright.core.status import BuildStatus, TargetStatus, TriedProfileStatus
-from enginewright_builder.contract import CandidateSummary, ResolvedSource
+from enginewright_builder.contract import CandidateSummary, ResolvedSource, RuntimeRequest
+
+_WAITS = unknown(Condition.ENGINE_BUILT, Reason.ASKING_SERVER_IMAGE, "The server image is asked what it has.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +44,7 @@ class EngineResult:
     requeue: float | None = None
 
 
-def engine_step(world: World, source: SourceResult) -> EngineResult:
+def engine_step(world: World, source: SourceResult, server: ServerResult) -> EngineResult:
     if source.resolved is None:
         missing = missing_store(world)
         verdict = (
@@ -50,18 +53,22 @@ def engine_step(world: World, source: SourceResult) -> EngineResult:
             else unknown(Condition.ENGINE_BUILT, Reason.WAITING_FOR_SOURCE, "Builds start when the source is resolved.")
         )
         return EngineResult(verdict=verdict, memory=world.memory.build, requeue=LOOK_AGAIN if missing else None)
+    if world.runtime is None:
+        return EngineResult(verdict=server.verdict or _WAITS, memory=world.memory.build)
     chosen = choose(world, source.resolved)
     if isinstance(chosen, Problem):
         return EngineResult(
             verdict=bad(Condition.ENGINE_BUILT, Reason.INVALID_SPEC, str(chosen)), memory=world.memory.build
         )
-    result = _for_fingerprint(world, source.resolved, chosen.placement)
+    result = _for_fingerprint(world, source.resolved, chosen.placement, world.runtime)
     said = " ".join(filter(None, (result.verdict.message, chosen.said)))
     return replace(result, tried=chosen.tried, verdict=replace(result.verdict, message=said))
 
 
-def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placement) -> EngineResult:
-    request = build_request(world.obj.name, world.spec, resolved, placement, world.config, rebuild=world.rebuild)
+def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placement,
+                     runtime: RuntimeRequest) -> EngineResult:
+    request = build_request(world.obj.name, world.spec, resolved, placement, world.config, runtime,
+                            rebuild=world.rebuild)
     fingerprint = request.fingerprint()
     remembered = world.memory.build
     memory = remembered if remembered and remembered.fingerprint == fingerprint else begun(world, fingerprint)
@@ -78,10 +85,17 @@ def _for_fingerprint(world: World, resolved: ResolvedSource, placement: Placemen
     record = world.observed.records.get(fingerprint)
     if record and _usable(world, record):
         return _present(world, result, record)
+    begun_once = any(job.fingerprint == fingerprint for job in world.observed.jobs)
+    if not begun_once and (misfit := server_fit.unfit(world, placement)):
+        verdict = compatibility.explain(world, result.target, bad(Condition.ENGINE_BUILT, *misfit))
+        return replace(result, verdict=verdict, requeue=LOOK_AGAIN if misfit[0] == Reason.DRIVER_TOO_OLD else None,
+                       actions=_stop_superseded(world, "") + build_lease.let_go(world))
     done = build.build_step(world, request, fingerprint, placement, memory)
+    verdict = compatibility.explain(world, result.target, done.verdict)
+    said = " ".join(filter(None, (verdict.message, server_fit.left_out(world, placement))))
     return replace(
         result,
-        verdict=compatibility.explain(world, result.target, done.verdict),
+        verdict=replace(verdict, message=said),
         memory=done.memory,
         candidates=done.candidates,
         requeue=done.requeue,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enginewright.core.config import OperatorConfig
+from enginewright.core.decide.server_step import informed, server_step
 from enginewright.core.decide.slice_choice import fingerprints
 from enginewright.core.decide.source_step import source_step
 from enginewright.core.decide.spec_step import read_spec
@@ -19,6 +20,7 @@ def needed_records(obj: ObjectView, observed: Observed, config: OperatorConfig) 
     if not isinstance(spec, Spec):
         return frozenset()
     world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    world = informed(world, server_step(world))
     source = source_step(world).resolved
     found = {str(obj.status.get("fingerprint") or ""), *(one.fingerprint for one in observed.deployments)}
     found |= {kept.outcome.fingerprint for kept in observed.kept.values()}

@@ -18,6 +18,7 @@ from enginewright.core.decide.quality_step import QualityResult
 from enginewright.core.decide.readiness import available_verdict, ready_verdict
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.scale_step import ScaleResult
+from enginewright.core.decide.server_step import ServerResult
 from enginewright.core.decide.serving import Serving, unwatched
 from enginewright.core.decide.source_step import SourceResult
 from enginewright.core.decide.world import LOOK_AGAIN, Memory, World, earliest
@@ -33,6 +34,7 @@ from enginewright.core.status import ContestStatus, PinStatus, StatusModel
 class Findings:
     """What the steps found, in the order of the walk."""
 
+    server: ServerResult
     source: SourceResult
     engine: EngineResult
     serving: Serving
@@ -68,7 +70,7 @@ def report(world: World, found: Findings) -> Plan:
     old = world.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
     return Plan(
-        building=found.source.actions + found.engine.actions,
+        building=found.server.actions + found.source.actions + found.engine.actions,
         keeping=found.history.actions,
         serving=found.rollout.actions,
         events=transitions(old, verdicts) + decided,
@@ -80,8 +82,8 @@ def report(world: World, found: Findings) -> Plan:
         # How often an engine was given up is counted when it has gone.
         deeds_of_building=("build",) if found.engine.verdict.reason == Reason.ENGINE_LOST else (),
         deeds_of_serving=("contest",),
-        requeue_after=earliest(found.source.requeue, found.engine.requeue, found.rollout.requeue, found.scale.requeue,
-                               found.quality.requeue,
+        requeue_after=earliest(found.server.requeue, found.source.requeue, found.engine.requeue, found.rollout.requeue,
+                               found.scale.requeue, found.quality.requeue,
                                # Room comes and goes on nodes, which nobody watches.
                                LOOK_AGAIN if any(one and one.reason == Reason.UNSCHEDULABLE
                                                  for one in (missing, relied)) else None),
@@ -100,6 +102,7 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
     replicas_ready = sum(deployment.ready for deployment in observed.deployments)
     parts: dict[str, StatusModel | None] = {
         "source": found.source.memory,
+        "server": found.server.memory,
         "build": found.engine.memory,
         "engine": engine,
         "placement": blocks.placement_block(world, found.engine.placement, found.engine.tried),

@@ -56,7 +56,9 @@ def choose(world: World, resolved: ResolvedSource) -> SliceChoice | Problem:
 
 
 def fingerprints(world: World, resolved: ResolvedSource) -> frozenset[str]:
-    """Of the engines that :func:`choose` may look up or lead to."""
+    """Of the engines that :func:`choose` may look up or lead to; none while it is not known what the server has."""
+    if world.runtime is None:
+        return frozenset()
     slices = world.spec.placement.mig
     if slices is not None and slices.profile == "auto":
         return frozenset(option.fingerprint for option in _options(world, resolved))
@@ -65,7 +67,8 @@ def fingerprints(world: World, resolved: ResolvedSource) -> frozenset[str]:
 
 
 def _fingerprint(world: World, resolved: ResolvedSource, placement: Placement) -> str:
-    return build_request(world.obj.name, world.spec, resolved, placement, world.config,
+    assert world.runtime is not None, "there is no fingerprint before it is known what the server has"
+    return build_request(world.obj.name, world.spec, resolved, placement, world.config, world.runtime,
                          rebuild=world.rebuild).fingerprint()
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.decide import backoff
 from enginewright.core.decide.jobs import JobFailure, job_failure, live, outdated, pod_trouble, podless, podless_in
-from enginewright.core.decide.stated_source import stated_source
+from enginewright.core.decide.stated_source import stated, stated_source
 from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
 from enginewright.core.manifests import request_configmap, resolve_job, resolve_job_name
 from enginewright.core.observed import JobView
@@ -35,8 +36,8 @@ def source_step(world: World) -> SourceResult:
     remembered = world.memory.source
     memory = remembered if remembered and remembered.key == key else SourceStatus(key=key)
     superseded = _delete_superseded(world, resolve_job_name(world.obj.name, key))
-    if not memory.digest and (stated := stated_source(world)):
-        memory = _remembered(key, stated)
+    if not memory.digest and (found := stated_source(world)):
+        memory = _remembered(key, found)
     result = _resolved(memory, known(memory)) if memory.digest else _resolve(world, _forgive(world, memory))
     return SourceResult(
         verdict=result.verdict,
@@ -114,6 +115,9 @@ def _counted(job: JobView, memory: SourceStatus) -> bool:
 
 def _start(world: World, old: JobView | None, memory: SourceStatus) -> SourceResult:
     attempts = memory.attempts or 0
+    if world.asking and stated(world.spec):
+        told = "The source's digests are stated: whether their engine is on record is known with what the server has."
+        return SourceResult(verdict=bad(Condition.SOURCE_RESOLVED, Reason.RESOLVING, told), memory=memory)
     if missing := missing_claim(world):
         return SourceResult(verdict=bad(Condition.SOURCE_RESOLVED, *missing), memory=memory, requeue=LOOK_AGAIN)
     if world.spec.suspend:
@@ -130,7 +134,7 @@ def _start(world: World, old: JobView | None, memory: SourceStatus) -> SourceRes
     if old:
         clear = () if old.deleting else (_delete(old, "an earlier attempt, in the way of the next"),)
         return SourceResult(verdict=verdict, memory=memory, actions=clear, requeue=1.0)
-    request = resolve_request(world.obj.name, world.spec, world.config)
+    request = resolve_request(world.obj.name, world.spec, world.config, world.runtime)
     return SourceResult(
         verdict=verdict,
         memory=memory,
@@ -232,7 +236,7 @@ def _delete_superseded(world: World, name: str) -> tuple[Action, ...]:
     return tuple(
         _delete(job, "the source changed")
         for job in world.observed.jobs
-        if not job.fingerprint and job.name != name and not job.deleting
+        if job.step in ("", labels.COMPONENT_RESOLVE) and not job.fingerprint and job.name != name and not job.deleting
     )
 
 

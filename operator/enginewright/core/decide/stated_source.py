@@ -35,6 +35,11 @@ def stated_source(world: World) -> ResolvedSource | None:
     return None
 
 
+def stated(spec: Spec) -> bool:
+    """Whether the spec names all of its content by digests, and asks for no signature."""
+    return any(True for _ in _candidates(spec))
+
+
 def _candidates(spec: Spec) -> Iterator[ResolvedSource]:
     evaluation, calibration = spec.accuracy.evaluation, spec.engine.calibration
     unsaid = any(data is not None and not data.digest for data in (evaluation, calibration))

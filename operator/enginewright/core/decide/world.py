@@ -13,6 +13,7 @@ from enginewright.core.manifests import Owner
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Apply
 from enginewright.core.spec import Spec
+from enginewright_builder.contract import RuntimeRequest
 
 # How soon to look again for something whose appearance no watch reports.
 LOOK_AGAIN = 30.0
@@ -23,6 +24,7 @@ class Memory:
     """What earlier passes wrote into status. All of it may be missing: it saves work, it is never the truth."""
 
     source: status.SourceStatus | None = None
+    server: status.ServerStatus | None = None
     build: status.BuildStatus | None = None
     engine: status.EngineStatus | None = None
     rollout: status.RolloutStatus | None = None
@@ -39,6 +41,7 @@ class Memory:
     def of(cls, raw: Mapping[str, Any]) -> Self:
         return cls(
             source=status.read(status.SourceStatus, raw.get("source")),
+            server=status.read(status.ServerStatus, raw.get("server")),
             build=status.read(status.BuildStatus, raw.get("build")),
             engine=status.read(status.EngineStatus, raw.get("engine")),
             rollout=status.read(status.RolloutStatus, raw.get("rollout")),
@@ -55,13 +58,16 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """One pass: the object with its spec understood, what was observed, and what is remembered."""
+    """One pass: the object with its spec understood, what was observed, and what is remembered. ``runtime`` is what the
+    server image has to run engines with, None while that is not known; ``asking`` says that it soon will be."""
 
     obj: ObjectView
     observed: Observed
     config: OperatorConfig
     spec: Spec
     memory: Memory
+    runtime: RuntimeRequest | None = None
+    asking: bool = False
 
     @property
     def owner(self) -> Owner:

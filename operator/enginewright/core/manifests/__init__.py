@@ -1,6 +1,7 @@
 """One builder of a Kubernetes object a file: pure functions to plain manifests, each with its golden file."""
 
 from enginewright.core.manifests.activator import activator, activator_name, backend_name
+from enginewright.core.manifests.ask_job import ask_job, ask_job_name, ask_key
 from enginewright.core.manifests.batcher import adaptive
 from enginewright.core.manifests.build_job import build_deadline, build_job, build_job_name
 from enginewright.core.manifests.build_lease import LEASE_SECONDS, build_lease, holder_identity
@@ -28,8 +29,9 @@ from enginewright.core.manifests.signing import signing_secret
 
 __all__ = [
     "GRPC_ROUTE", "HTTP_ROUTE", "LEASE_SECONDS", "NOBODY", "ROUTE_API_VERSION", "Owner", "activator", "activator_name",
-    "activator_service", "adaptive", "backend_name", "backend_service", "build_deadline", "build_job", "build_job_name",
-    "build_lease", "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
+    "activator_service", "adaptive", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
+    "build_deadline", "build_job", "build_job_name", "build_lease",
+    "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
     "fleet_service", "gc_job", "grpc_route", "holder_identity", "http_route", "member", "member_key", "pdb",
     "proven_digest",
     "read_record", "read_revision", "record_mark", "record_name", "request_configmap", "resolve_job",

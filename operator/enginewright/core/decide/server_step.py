@@ -1,0 +1,236 @@
+"""Before anything is built: what does the server's image have? Asked by a small Job of the image itself, once for each
+image, and remembered in status. The Job needs nothing of the source, so both are looked at at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from enginewright.core import labels
+from enginewright.core.conditions import Verdict, bad, parse_timestamp, timestamp, unknown
+from enginewright.core.decide import backoff
+from enginewright.core.decide.jobs import (
+    JobFailure,
+    job_failure,
+    live,
+    newest,
+    outdated,
+    pod_trouble,
+    podless,
+    podless_in,
+)
+from enginewright.core.decide.server_fit import field
+from enginewright.core.decide.slice_choice import fingerprints
+from enginewright.core.decide.source_step import known as known_source
+from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
+from enginewright.core.manifests import ask_job, ask_job_name, ask_key
+from enginewright.core.manifests.common import UID
+from enginewright.core.observed import JobView
+from enginewright.core.plan import Action, Create, Delete
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.request import build_key, server_image
+from enginewright.core.server_image import as_before, runtime_of
+from enginewright.core.status import FailureStatus, LibraryStatus, RuntimeStatus, ServerStatus
+from enginewright.core.way_back import serves
+from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
+
+RETRY_HINT = "Change the image, or annotate the object with enginewright.io/retry=<anything new> to ask again."
+# Of a name that moves from image to image.
+MAX_DIGESTS = 8
+# Of a container's own message.
+WORDS = 600
+# Exit codes of what was killed, for memory or with its node: that says nothing of the image.
+KILLED = (137, 143)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerResult:
+    """``runtime`` is what engines are built for, None while it is not known; ``verdict`` says why not then."""
+
+    memory: ServerStatus | None
+    runtime: RuntimeRequest | None = None
+    verdict: Verdict | None = None
+    actions: tuple[Action, ...] = ()
+    requeue: float | None = None
+
+    @property
+    def asking(self) -> bool:
+        """Whether it will be known soon."""
+        return self.runtime is None and not (self.memory and self.memory.failure)
+
+
+def server_step(world: World) -> ServerResult:
+    told = _asked_for(world)
+    key = ask_key(world.spec, world.config, (told.digests or ("",))[-1])
+    before = _runtime(told) or _before(world)
+    if told.key == key and told.runtime:
+        result = ServerResult(memory=told)
+    else:
+        result = _ask(world, ask_job_name(world.obj.name, key), key, before, _forgive(world, told))
+    superseded = tuple(
+        _delete(job, "the server image is to be asked something else")
+        for job in world.observed.jobs
+        if job.step == labels.COMPONENT_ASK and job.name != ask_job_name(world.obj.name, key) and not job.deleting
+    )
+    known = _runtime(result.memory) or before
+    return replace(result, runtime=known, actions=superseded + result.actions)
+
+
+def informed(world: World, server: ServerResult) -> World:
+    """``world`` with what is known of the server image now."""
+    return replace(world, runtime=server.runtime, asking=server.asking,
+                   memory=replace(world.memory, server=server.memory))
+
+
+def _asked_for(world: World) -> ServerStatus:
+    """What is remembered of the image of today, with the digest that a replica was seen with, should it be another."""
+    image, builder = server_image(world.spec, world.config), world.config.images.builder
+    told = world.memory.server
+    if told is None or (told.image, told.builder_image) != (image, builder):
+        return ServerStatus(image=image, builder_image=builder)
+    known = {told.image_id, *(told.digests or ())}
+    seen = sorted({pod.server_digest for pod in world.observed.pods
+                   if pod.server_image == image and pod.server_digest} - known) if told.runtime else []
+    return told.model_copy(update={"digests": (*(told.digests or ()), seen[0])[-MAX_DIGESTS:]}) if seen else told
+
+
+def _runtime(told: ServerStatus | None) -> RuntimeRequest | None:
+    if told is None or told.runtime is None:
+        return None
+    return RuntimeRequest(server_image=told.image, backends=told.runtime.backends,
+                          python_runtimes=told.runtime.python_runtimes)
+
+
+def _before(world: World) -> RuntimeRequest | None:
+    """What an engine was built for by an operator that was told of it by settings: what serves goes on being what is
+    wanted, while the image is asked. The fingerprint proves that it is that very engine."""
+    wanted, stable = str(world.obj.status.get("fingerprint") or ""), serves(world.memory.revisions)
+    source, image = world.memory.source, server_image(world.spec, world.config)
+    target = stable.target if stable else None
+    if not wanted or target is None or target.server_image != image or source is None or not source.digest:
+        return None
+    words = tuple(target.backends.split(", "))
+    for cut in range(len(words) + 1):
+        runtime = RuntimeRequest(server_image=image, backends=words[:cut], python_runtimes=words[cut:])
+        if wanted in fingerprints(replace(world, runtime=runtime), known_source(source)):
+            return runtime
+    return None
+
+
+def _forgive(world: World, told: ServerStatus) -> ServerStatus:
+    """As with the source: a new retry annotation, and a spec that might cure it, forget old errors."""
+    if told.retry in (None, world.retry) and told.spec_key in (None, build_key(world.spec)):
+        return told
+    return told.model_copy(update=dict.fromkeys(("failure", "last_failure", "attempts", "retry", "spec_key")))
+
+
+def _ask(world: World, name: str, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
+    job = world.observed.job(name)
+    last = parse_timestamp(told.last_failure_time)
+    counted = job is not None and last is not None and job.created <= last and not live(job)
+    if job and not job.deleting and not counted:
+        return _watch(world, job, key, before, told)
+    if told.failure:
+        return _says(told, told.failure.reason, f"{told.failure.message} {RETRY_HINT}")
+    return _start(world, name, key, job, told)
+
+
+def _start(world: World, name: str, key: str, old: JobView | None, told: ServerStatus) -> ServerResult:
+    attempts = told.attempts or 0
+    if world.spec.suspend:
+        return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.")
+    if wait := backoff.remaining(told.last_failure_time, attempts, world.now):
+        why = told.last_failure.message if told.last_failure else "The last attempt failed."
+        when = backoff.next_attempt(told.last_failure_time, attempts)
+        return _says(told, Reason.ASKING_SERVER_IMAGE, f"{why} Attempt {attempts + 1} starts {when}.", requeue=wait)
+    if old:
+        clear = () if old.deleting else (_delete(old, "an earlier attempt, in the way of the next"),)
+        return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), clear, requeue=1.0)
+    make = Create(manifest=ask_job(world.owner, world.spec, world.config, key),
+                  why="it is not known what the server image has")
+    return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), (make,))
+
+
+def _asks(name: str, told: ServerStatus) -> str:
+    return f"Job {name} asks server image {told.image} which backends and libraries it has."
+
+
+def _watch(world: World, job: JobView, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
+    outcome = job.outcome
+    if outcome and outcome.ok and outcome.facts:
+        digest = next((pod.server_digest for pod in job.pods if pod.server_digest), "")
+        return ServerResult(memory=answer(told, key, digest, outcome.facts, before,
+                                          proves=world.config.prove_in_server_image))
+    if not live(job):
+        return _count(world, job, key, told)
+    if world.spec.suspend:
+        return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.",
+                     (_delete(job, "spec.suspend is true"),))
+    if outdated(job, ask_job(world.owner, world.spec, world.config, key)):
+        return _says(told, Reason.ASKING_SERVER_IMAGE, f"Waits for Job {job.name} to go, which had not begun; the "
+                     "operator makes it again as it is wanted now.",
+                     (_delete(job, "it has not begun, and would be made otherwise now"),), requeue=1.0)
+    images = f"server image {told.image} or builder image {told.builder_image}"
+    trouble = pod_trouble(job.pods, None, images) or podless(job, world.now, world.obj.namespace)
+    if trouble:
+        return _says(told, trouble.reason, trouble.message, requeue=LOOK_AGAIN)
+    requeue = None if job.pods else earliest(LOOK_AGAIN, podless_in(job, world.now))
+    return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(job.name, told), requeue=requeue)
+
+
+def answer(told: ServerStatus, key: str, digest: str, facts: Facts, before: RuntimeRequest | None, *,
+           proves: bool) -> ServerStatus:
+    """What is remembered of the image ``told`` when it has answered. ``proves`` says that it proves engines itself."""
+    server = facts.server
+    runtime = as_before(runtime_of(facts, told.image, proves=proves), before)
+    return ServerStatus(
+        image=told.image, key=key, image_id=digest or None, triton=server.tritonserver or None,
+        python=server.python or None, architecture=server.architecture or None, backends=server.backends,
+        libraries=_libraries(server), cuda=server.cuda or None, drivers=server.drivers or None,
+        runtime=RuntimeStatus(backends=runtime.backends, python_runtimes=runtime.python_runtimes),
+        builder_image=told.builder_image, builder_backends=facts.builder.backends,
+        builder_libraries=_libraries(facts.builder), digests=told.digests)
+
+
+def _libraries(facts: ImageFacts) -> tuple[LibraryStatus, ...]:
+    return tuple(LibraryStatus(name=name, version=version) for name, version in facts.libraries.items())
+
+
+def _count(world: World, job: JobView, key: str, told: ServerStatus) -> ServerResult:
+    failure = _failure(world, job, told)
+    attempts = (told.attempts or 0) + 1
+    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and attempts >= backoff.LIMIT)
+    said = FailureStatus(reason=failure.reason, message=failure.message)
+    told = told.model_copy(update={
+        "attempts": attempts, "last_failure_time": timestamp(world.now), "last_failure": said,
+        "failure": said if final else None, "retry": world.retry, "spec_key": build_key(world.spec)})
+    if final:
+        return _says(told, said.reason, f"{said.message} {RETRY_HINT}")
+    return _start(world, job.name, key, job, told)
+
+
+def _failure(world: World, job: JobView, told: ServerStatus) -> JobFailure:
+    """What the container of the server's image said in its own words, if it was that one which failed."""
+    ended = [pod for pod in job.pods if pod.failed_container == labels.CONTAINER_EXAMINE]
+    if not ended or newest(ended).exit_code in KILLED:
+        failure = job_failure(job, world.obj.namespace, never_started=False,
+                              too_slow="check that the server image can be pulled in time")
+        late = failure.reason == Reason.BUILD_DEADLINE_EXCEEDED
+        return replace(failure, retry="limited") if late else failure
+    pod = newest(ended)
+    said = "".join(sign for sign in " ".join(pod.terminated_message.split()) if sign.isprintable())[-WORDS:]
+    return JobFailure(
+        reason=Reason.SERVER_IMAGE_UNFIT, retry="never",
+        message=f"Server image {told.image} cannot say what it has: its container ended with exit code "
+                f"{pod.exit_code}: {said or 'it said nothing'}. Name in {field(world)} an image that starts as user "
+                f"{UID} and has python3 (3.10 or newer) beside Triton Inference Server.")
+
+
+def _says(told: ServerStatus, reason: str, message: str, actions: tuple[Action, ...] = (), *,
+          requeue: float | None = None) -> ServerResult:
+    make = unknown if reason == Reason.ASKING_SERVER_IMAGE else bad
+    return ServerResult(memory=told, verdict=make(Condition.ENGINE_BUILT, reason, message), actions=actions,
+                        requeue=requeue)
+
+
+def _delete(job: JobView, why: str) -> Delete:
+    return Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why=why)

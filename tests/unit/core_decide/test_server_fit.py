@@ -1,0 +1,247 @@
+"""What engines are built for, by what both images have; and what is refused before a build begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from enginewright.core.config import OperatorConfig
+from enginewright.core.observed import NodeView, Observed
+from enginewright.core.server_image import as_before, driver_runs, runtime_of
+from enginewright.core.status import RevisionStatus
+from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
+from support.cluster import IMAGE_FACTS, SPEC, Cluster
+
+NUMPY, ORT, TORCH = {"NumPy": "2.4.1"}, {"ONNX Runtime": "1.27.0"}, {"PyTorch": "2.11.0"}
+BINDINGS = {"TensorRT's Python bindings": "10.6.0.26", "CUDA's Python bindings": "13.1.0"}
+GPU_IMAGE = ImageFacts(backends=("python",), libraries={"TensorRT": "10.6.0", **BINDINGS, **ORT, **TORCH, **NUMPY})
+TRITON = ImageFacts(backends=("identity", "onnxruntime", "python", "tensorrt"), libraries={"TensorRT": "10.6.0"})
+NATIVE_BUILDER = replace(GPU_IMAGE, backends=TRITON.backends)
+GPU: dict[str, Any] = {**SPEC, "placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-L4"]}}}
+# Nodes need not tell that their MIG layout is done.
+CONFIG = OperatorConfig(require_mig_config_state=False)
+
+
+def image(*backends: str, **versions: str) -> ImageFacts:
+    return ImageFacts(backends=backends, libraries=versions)
+
+
+@pytest.mark.parametrize(("server", "builder", "backends", "libraries"), [
+    (IMAGE_FACTS, IMAGE_FACTS, ("python",), ("onnxruntime",)),
+    (GPU_IMAGE, GPU_IMAGE, ("python",), ("onnxruntime", "tensorrt", "torch")),
+    (TRITON, NATIVE_BUILDER, ("python", "onnxruntime", "tensorrt"), ()),
+    (TRITON, GPU_IMAGE, ("python",), ()),  # the builder's server could not prove the native ones
+    (replace(TRITON, libraries={**ORT, **NUMPY}), GPU_IMAGE, ("python",), ("onnxruntime",)),
+    (image("python", **{"ONNX Runtime": "1.27.0"}), GPU_IMAGE, ("python",), ()),  # without NumPy
+    (image("onnxruntime", **GPU_IMAGE.libraries), NATIVE_BUILDER, ("onnxruntime",), ()),  # no Python backend
+    (image(), GPU_IMAGE, (), ()),
+    # TensorRT of another version than the builder's; its build number says nothing.
+    (replace(GPU_IMAGE, libraries={**GPU_IMAGE.libraries, "TensorRT": "10.5.0",
+                                   "TensorRT's Python bindings": "10.5.0.18"}), GPU_IMAGE,
+     ("python",), ("onnxruntime", "torch")),
+    (replace(TRITON, libraries={"TensorRT": "10.13.3"}), NATIVE_BUILDER, ("python", "onnxruntime"), ()),
+    (replace(TRITON, libraries={"TensorRT": "10.6.0"}), NATIVE_BUILDER, ("python", "onnxruntime", "tensorrt"), ()),
+    (GPU_IMAGE, IMAGE_FACTS, ("python",), ("onnxruntime", "tensorrt", "torch")),  # a builder without TensorRT
+])
+def test_what_engines_are_built_for(
+    server: ImageFacts, builder: ImageFacts, backends: tuple[str, ...], libraries: tuple[str, ...]
+) -> None:
+    expected = RuntimeRequest(server_image="s:1", backends=backends, python_runtimes=libraries)
+    assert runtime_of(Facts(server=server, builder=builder), "s:1") == expected
+
+
+@pytest.mark.parametrize(("server", "backends"), [
+    (TRITON, ("python", "onnxruntime", "tensorrt")),
+    (replace(TRITON, libraries={"TensorRT": "10.13.3"}), ("python", "onnxruntime")),  # no plan that it reads is made
+])
+def test_where_the_server_image_proves_a_builder_needs_no_backend(
+    server: ImageFacts, backends: tuple[str, ...]
+) -> None:
+    assert runtime_of(Facts(server=server, builder=GPU_IMAGE), "s:1", proves=True).backends == backends
+
+
+def test_the_same_in_another_order_stays_as_it_was() -> None:
+    found = RuntimeRequest(server_image="s", backends=("python", "tensorrt"), python_runtimes=("onnxruntime", "torch"))
+    before = replace(found, backends=("tensorrt", "python"), python_runtimes=("torch", "onnxruntime"))
+    assert as_before(found, before) == before
+    assert as_before(found, None) == found
+    assert as_before(found, replace(before, python_runtimes=())) == found
+    assert as_before(found, replace(before, server_image="t")) == found
+
+
+@pytest.mark.parametrize(("least", "branches", "cuda", "driver", "runs"), [
+    ("", (), "11.4", "470.57.02", True), ("12.6", (), "", "", True), ("12.6", (), "12.6", "560.35.05", True),
+    ("12.6", (), "13.0", "580.95.05", True), ("12.6", (), "12.4", "550.54.15", False),
+    ("12.6", ("535", "550"), "12.4", "550.54.15", True), ("12.6", ("535",), "12.4", "550.54.15", False),
+    ("13.0", (), "12.10", "", False), ("12.6", (), "12.10", "", True),
+])
+def test_which_driver_runs_an_image(least: str, branches: tuple[str, ...], cuda: str, driver: str, runs: bool) -> None:
+    assert driver_runs(least, branches, cuda, driver) is runs
+
+
+def told(spec: dict[str, Any], server: ImageFacts, builder: ImageFacts = GPU_IMAGE) -> Cluster:
+    cluster = Cluster(spec=spec, config=CONFIG, facts=Facts(server=server, builder=builder), unasked=True)
+    cluster.operate()
+    cluster.settle_jobs()
+    cluster.operate()
+    return cluster
+
+
+OTHER = replace(GPU_IMAGE, libraries={**GPU_IMAGE.libraries, "TensorRT": "10.5.0",
+                                      "TensorRT's Python bindings": "10.5.0.18"})
+
+
+@pytest.mark.parametrize(("spec", "server", "reason", "says"), [
+    (SPEC, image(), "ServerImageUnfit", ("any engine", "backends in it are none", "images.server")),
+    (SPEC, TRITON, "ServerImageUnfit", ("any engine", "TensorRT 10.6.0", "identity, onnxruntime, python, tensorrt")),
+    ({**SPEC, "engine": {"backend": "torch"}}, IMAGE_FACTS, "ServerImageUnfit",
+     ("spec.engine.backend torch", "ONNX Runtime 1.31.0", "or write onnxruntime in spec.engine.backend")),
+    ({**SPEC, "serving": {"image": "triton:1"}}, image("python"), "ServerImageUnfit",
+     ("triton:1", "spec.serving.image")),
+    ({**GPU, "engine": {"backend": "tensorrt"}}, OTHER, "TensorRTVersionMismatch",
+     ("10.6.0.26", "10.5.0, 10.5.0.18", "spec.engine.backend: auto")),
+    ({**GPU, "engine": {"backend": "tensorrt"}}, IMAGE_FACTS, "ServerImageUnfit", ("spec.engine.backend tensorrt",)),
+])
+def test_no_build_that_could_not_be_served(
+    spec: dict[str, Any], server: ImageFacts, reason: str, says: tuple[str, ...]
+) -> None:
+    cluster = told(spec, server)
+    assert cluster.says("EngineBuilt") == f"False/{reason}"
+    assert cluster.says("Ready") == f"False/{reason}"
+    for words in says:
+        assert words in cluster.condition("EngineBuilt")["message"]
+    assert not cluster.running("build")
+    cluster.wait(3600)
+    cluster.operate()
+    assert not cluster.running("build")
+    assert f"Warning {reason}" in cluster.log
+
+
+def test_an_image_that_cannot_be_asked_starts_no_build() -> None:
+    cluster = Cluster(unasked=True)
+    cluster.operate()
+    cluster.fail(of="-ask-", reason="PodFailurePolicy")
+    cluster.settle_jobs()
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "True/Resolved"
+    assert cluster.says("EngineBuilt").startswith(("False/", "Unknown/"))
+    assert not cluster.running("build")
+
+
+def test_other_engines_go_on_where_only_plans_cannot_be_read() -> None:
+    cluster = told(GPU, OTHER)
+    assert cluster.running("build")
+    message = cluster.condition("EngineBuilt")["message"]
+    assert "TensorRT plans are left out" in message
+    assert "10.5.0, 10.5.0.18" in message
+    assert cluster.status["server"]["runtime"]["pythonRuntimes"] == ["onnxruntime", "torch"]
+
+
+def test_what_serves_stays_while_a_new_image_is_refused() -> None:
+    cluster = Cluster(unasked=True)
+    cluster.settle()
+    served = cluster.revision
+    cluster.facts = Facts(server=image("python"), builder=IMAGE_FACTS)
+    cluster.edit(serving={"image": "triton:1"})
+    cluster.settle()
+    assert cluster.says("EngineBuilt") == "False/ServerImageUnfit"
+    assert cluster.revision == served
+    assert cluster.says("Available") == "True/ServingPrevious"
+
+
+class Site(Cluster):
+    """With nodes that tell of their driver."""
+
+    nodes: tuple[NodeView, ...] = ()
+
+    def _observe(self) -> Observed:
+        return replace(super()._observe(), nodes=self.nodes)
+
+
+def node(name: str, cuda: str, driver: str = "550.54.15", product: str = "NVIDIA-L4") -> NodeView:
+    major, _, minor = cuda.partition(".")
+    return NodeView(name=name, allocatable={"nvidia.com/gpu": "1"}, labels={
+        "kubernetes.io/arch": "amd64", "nvidia.com/gpu.product": product,
+        **({"nvidia.com/cuda.runtime.major": major, "nvidia.com/cuda.runtime.minor": minor} if cuda else {}),
+        "nvidia.com/cuda.driver.major": driver.split(".")[0]})
+
+
+@pytest.mark.parametrize(("nodes", "starts"), [
+    ((node("a", "12.4"),), False),
+    ((node("a", "12.4"), node("b", "12.2")), False),
+    ((node("a", "12.4"), node("b", "12.6")), True),
+    ((node("a", "12.4", "535.86.10"),), True),
+    ((node("a", "12.4"), node("b", "")), True),
+    ((node("a", "12.4"), node("other", "13.0", product="NVIDIA-H200")), False),
+    ((node("other", "12.4", product="NVIDIA-H200"),), True),
+    ((), True),
+])
+def test_a_driver_that_is_too_old_on_every_node_that_may_serve(nodes: tuple[NodeView, ...], starts: bool) -> None:
+    server = replace(GPU_IMAGE, cuda="12.6", drivers=("535",))
+    cluster = Site(spec=GPU, config=CONFIG, facts=Facts(server=server, builder=GPU_IMAGE))
+    cluster.nodes = nodes
+    cluster.operate()
+    cluster.settle_jobs()
+    plan = cluster.operate()
+    assert bool(cluster.running("build")) is starts
+    if not starts:
+        assert cluster.says("EngineBuilt") == "False/DriverTooOld"
+        assert "a (CUDA 12.4)" in cluster.condition("EngineBuilt")["message"]
+        assert plan.requeue_after
+        cluster.nodes = (*nodes, node("new", "12.8"))
+        cluster.operate()
+        assert cluster.running("build")
+
+
+LEGACY = (("python",), ("onnxruntime",)), (("tensorrt", "python"), ("torch", "onnxruntime", "tensorrt"))
+
+
+@pytest.mark.parametrize(("backends", "libraries"), LEGACY)
+def test_an_upgrade_builds_nothing_where_the_image_has_what_the_settings_said(
+    backends: tuple[str, ...], libraries: tuple[str, ...]
+) -> None:
+    """An operator that was told by settings left no status.server, and its user's order in the fingerprint."""
+    has = dict(zip(("onnxruntime", "tensorrt", "torch"), ((*ORT,), (*BINDINGS,), (*TORCH,)), strict=True))
+    versions = {**ORT, **BINDINGS, **TORCH}
+    server = image(*backends, **NUMPY, **{name: versions[name] for one in libraries for name in has[one]})
+    cluster = Cluster(facts=Facts(server=server, builder=replace(GPU_IMAGE, backends=backends)))
+    cluster.view = with_settings(cluster, backends, libraries)  # type: ignore[method-assign]
+    cluster.settle()
+    before, built = cluster.revision, {name for name in cluster.jobs if "-build-" in name}
+    del cluster.view  # the operator is upgraded
+    cluster.unasked = True
+    cluster.status = {key: value for key, value in cluster.status.items() if key != "server"}
+    for _ in range(3):
+        cluster.operate()
+        assert cluster.says("Ready") == "True/Serving", "while the image is asked"
+    cluster.settle()
+    assert cluster.status["server"]["runtime"] == {"backends": list(backends), "pythonRuntimes": list(libraries)}
+    assert cluster.revision == before
+    assert {name for name in cluster.jobs if "-build-" in name} == built
+
+
+def with_settings(cluster: Cluster, backends: tuple[str, ...], libraries: tuple[str, ...]) -> Any:
+    """As if the image had been asked, and had answered in the order of the settings."""
+    def view() -> Any:
+        seen = Cluster.view(cluster)
+        told = {**seen.status["server"], "runtime": {"backends": list(backends), "pythonRuntimes": list(libraries)}}
+        return replace(seen, status={**seen.status, "server": told})
+
+    return view
+
+
+def test_an_upgrade_builds_where_the_image_has_more_than_the_settings_said() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    before = cluster.revision
+    cluster.unasked = True
+    cluster.status = {key: value for key, value in cluster.status.items() if key != "server"}
+    cluster.facts = Facts(server=replace(IMAGE_FACTS, libraries={**IMAGE_FACTS.libraries, **TORCH}),
+                          builder=IMAGE_FACTS)
+    cluster.settle()
+    assert cluster.revision != before
+    revisions = [RevisionStatus.model_validate(one) for one in cluster.status["revisions"]]
+    assert [one.target.backends for one in revisions if one.target] == [
+        "python, onnxruntime, torch", "python, onnxruntime"]
