@@ -39,8 +39,12 @@ def main() -> int:
         except Exception as error:
             traceback.print_exc()
             result["failed"].append({"model": entry.name, "error": f"{type(error).__name__}: {error}"[:500]})
-        given.output.write_text(json.dumps(result, indent=1) + "\n")
+        _save(result, given.output)
     return 1 if result["failed"] else 0
+
+
+def _save(result: dict[str, Any], output: Path) -> None:
+    output.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _one(entry: Entry, given: argparse.Namespace, result: dict[str, Any]) -> None:
@@ -54,8 +58,11 @@ def _one(entry: Entry, given: argparse.Namespace, result: dict[str, Any]) -> Non
                               given.seconds_per_model, run.chosen_engines(given.precisions), built.published)
         result["cells"] += found.record["cells"]
         result["models"].append({key: value for key, value in found.record.items() if key != "cells"})
-        served = product.serve(built, found.subject, scratch / "served", gpus=(0,))
-        result["product"].append(product.row(built, found, served))
+        # What was measured is kept, whatever becomes of the rest.
+        result["product"].append(product.row(built, found))
+        _save(result, given.output)
+        result["product"][-1] |= product.serve(built, found.subject, scratch / "served", gpus=(0,))
+        _save(result, given.output)
         if entry.name in given.rebuild.split(","):
             result["builds"].append(run.rebuild(entry, found.subject, scratch, scratch / "cold-caches", device))
         if entry.name in given.serve.split(","):

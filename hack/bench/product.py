@@ -92,8 +92,9 @@ def _save(source: Any, path: Path) -> None:
     torch.export.save(exported, path)
 
 
-def row(built: Built, found: run.Found, served: dict[str, Any]) -> dict[str, Any]:
-    """What ``docs/benchmarks/product.json`` says of one model; ratios are of times in one race."""
+def row(built: Built, found: run.Found) -> dict[str, Any]:
+    """What ``docs/benchmarks/product.json`` says of one model, but for what :func:`serve` adds; ratios are of times in
+    one race."""
     measured = {one["batch"]: one["candidates"] for one in found.record["cells"]}
 
     def over(name: str) -> dict[int, float]:
@@ -106,7 +107,7 @@ def row(built: Built, found: run.Found, served: dict[str, Any]) -> dict[str, Any
             "shipped": {batch: built.published.shipped(batch) for batch in measured},
             "regret": {batch: round(times[run.AS_SHIPPED]["ms"] / min(_sound(times)), 4)
                        for batch, times in measured.items()},
-            "over_eager_fp32": over(EAGER), "over_compile_graphs": over(GRAPHS), **served,
+            "over_eager_fp32": over(EAGER), "over_compile_graphs": over(GRAPHS),
             "untried": built.published.untried()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from enginewright_builder.competition.buckets import bucket_of
 from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY, CandidateSummary, load
@@ -39,6 +40,11 @@ class Published:
     def shipped(self, batch: int) -> str:
         """Name of the candidate that answers ``batch``."""
         return self._shipped(batch).name
+
+    def accuracy(self, batch: int) -> dict[str, Any]:
+        """Of the candidate that answers ``batch``, as the build's gate measured it: it may take no other batch."""
+        one = self._shipped(batch)
+        return {"accuracy": one.accuracy, "accuracy_low": one.accuracy_low, "passes": True}
 
     def untried(self) -> list[str]:
         """Candidates that the time budget did not reach."""

@@ -177,7 +177,7 @@ def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int
                 calls[one.name] = stack.enter_context(_loaded(engines, one.artifact)).bind(inputs)
         if published is not None:
             runner = stack.enter_context(contextlib.closing(published.runner(batch)))
-            candidates[AS_SHIPPED] = {"ships": False, **_accuracy(subject, runner)}
+            candidates[AS_SHIPPED] = {"ships": False, **published.accuracy(batch)}
             calls[AS_SHIPPED] = runner.bind(inputs)
         for name in baselines.NAMES:
             with _kept_going(f"{subject.entry.name} {name}"):

@@ -38,8 +38,9 @@ def load_exported_program(path: Path, interface: Interface | None, device: str =
     with quiet(), torch.inference_mode():
         seen = [observed_outputs(_call(module, Interface(inputs=inputs), size), names, 2) for size in (5, 7)]
     if device != "cpu":
-        # The graph itself says where its new tensors are made.
-        module = move_to_device_pass(program, device).module(check_guards=False)
+        # The graph itself says where its new tensors are made: by the GPU's number, as tensors do. To the exporter
+        # ``cuda`` is another device than ``cuda:0``.
+        module = move_to_device_pass(program, f"{device}:0").module(check_guards=False)
     return TorchModel(module, Interface(inputs=inputs, outputs=with_free_sizes(*seen)), name="PyTorch program, FP32",
                       vocabulary=_vocabulary(program), device=device)
 

@@ -39,7 +39,7 @@ def test_what_the_real_command_published_is_raced_and_served(tmp_path: Path, mon
     built = product.build(small, tmp_path, tmp_path / "product", "cpu", 20)
     found = run.benchmark(small, tmp_path, tmp_path / "model", tmp_path / "caches", DeviceRequest(), 300.0,
                           run.chosen_engines("fp32"), built.published)
-    row = product.row(built, found, product.serve(built, found.subject, tmp_path / "served", ()))
+    row = product.row(built, found) | product.serve(built, found.subject, tmp_path / "served", ())
     assert row["model"] == "small"
     assert row["budget_s"] == 20
     assert row["build_s"] > 0
