@@ -19,7 +19,7 @@ from bench import run
 from bench.published import Published
 from bench.ways import MODEL, baseline_way, median_ms, saved
 from bench.zoo import Entry
-from enginewright_builder.contract import EngineRequest, Interface, dumps
+from enginewright_builder.contract import BUDGET_SECONDS, Interface, dumps
 from enginewright_builder.engines.base import Artifact, Rung
 from enginewright_builder.load import encode, run_on_time
 from enginewright_builder.sweep.bench import window
@@ -55,7 +55,7 @@ def build(entry: Entry, inputs: Path, scratch: Path, accelerator: str, budget_se
                "--name", MODEL, "--accelerator", accelerator, "--json", *options]
     if budget_seconds:
         command += ["--budget-seconds", str(budget_seconds)]
-    budget = budget_seconds or EngineRequest.build_budget_seconds
+    budget = budget_seconds or BUDGET_SECONDS[accelerator]
     log, begin = scratch / "build.log", time.monotonic()
     with log.open("wb") as stream:
         done = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, timeout=PATIENCE * budget + 600,
