@@ -190,8 +190,8 @@ bench-ways: ## On such a machine: Triton's backends and transports side by side,
 	  $(if $(WAYS),--ways "$(WAYS)") $(if $(BACKENDS),--backends "$(BACKENDS)") --output build/bench/ways.json
 
 .PHONY: test-gpu
-test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU
-	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest tests/gpu -m gpu -p no:cacheprovider --durations=8
+test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU (GPUS=2: also those that need two)
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest tests/gpu -m "gpu$(if $(filter 2,$(GPUS)),, and not two_gpus)" -p no:cacheprovider --durations=8
 
 bench-page: venv ## Merge build/bench/product-*.json into docs/benchmarks/product.json, and its page
 	PYTHONPATH=hack $(VENV)/bin/python -m bench.product_page docs/benchmarks/product.json build/bench/product-*.json

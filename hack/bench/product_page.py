@@ -12,6 +12,9 @@ from typing import Any
 from bench import cells
 from bench.page import SAME, merge
 
+# As ``bench.run`` names it, which needs PyTorch.
+AS_SHIPPED = "as shipped"
+
 
 def product(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """``{"hardware", "versions", "command", "models", "cells", "failed"}``. Raises ``ValueError`` where hardware or
@@ -28,10 +31,8 @@ def summary(result: dict[str, Any]) -> dict[str, float]:
     return {"cells": len(regrets), "within_3_percent": sum(one <= SAME for one in regrets) / len(regrets),
             "worst_regret": max(regrets), "over_eager_fp32": _mean(rows, "over_eager_fp32"),
             "over_compile_graphs": _mean(rows, "over_compile_graphs"),
-            "served_over_eager": cells.geometric_mean([row["served"]["eager_p50_ms"] / row["served"]["p50_ms"]
-                                                       for row in rows]),
-            "knee_over_eager": cells.geometric_mean([row["knee"]["eager_p50_ms"] / row["knee"]["p50_ms"]
-                                                     for row in rows])}
+            **{f"{key}_over_eager": cells.geometric_mean([one["eager_p50_ms"] / one["p50_ms"] for one in seen])
+               for key in ("served", "knee") if (seen := [row[key] for row in rows if key in row])}}
 
 
 def _mean(rows: Iterable[dict[str, Any]], key: str) -> float:
@@ -55,24 +56,36 @@ def page(result: dict[str, Any]) -> str:
         f"{figures['within_3_percent']:.0%} of {figures['cells']} (worst {figures['worst_regret']:.3f}×) |",
         f"| over eager FP32, geometric mean | {figures['over_eager_fp32']:.2f}× |",
         f"| over torch.compile FP16 with CUDA graphs, geometric mean | {figures['over_compile_graphs']:.3f}× |",
-        f"| p50 served, beside eager FP32 in Triton, one request in flight | {figures['served_over_eager']:.2f}× |",
-        f"| the same at the knee | {figures['knee_over_eager']:.2f}× |", "",
-        "| model | budget, s | build, s | batch | ships | ÷ best | over eager | over compiled |",
-        "|---|---|---|---|---|---|---|---|", *(line for row in result["models"] for line in _cells(row)), "",
-        "Served: milliseconds that a gRPC client on loopback sees, requests of one sample each.", "",
-        "| model | in flight | p50 | p99 | eager p50 | compiled p50 | bare |", "|---|---|---|---|---|---|---|",
-        *(line for row in result["models"] for line in _served(row)), "",
+        *(f"| p50 served, beside eager FP32 in Triton, {load} | {figures[key]:.2f}× |" for key, load in
+          (("served_over_eager", "one request in flight"), ("knee_over_eager", "at the knee")) if key in figures), "",
+        "| model | budget, s | build, s | batch | ships | accurate rivals | ÷ best | over eager | over compiled |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(line for row in result["models"] for line in _cells(row, result["cells"])), "",
+        *_all_served([row for row in result["models"] if "served" in row]),
         *(f"- {row['model']}: not tried within the budget: {', '.join(row['untried'])}" for row in result["models"]
           if row["untried"])]) + "\n"
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _rivals(model: str, batch: str, measured: Iterable[dict[str, Any]]) -> int:
+    """Engines and baselines that raced beside the published engine, and are accurate."""
+    return sum(one["passes"] for cell in measured if (cell["model"], str(cell["batch"])) == (model, batch)
+               for name, one in cell["candidates"].items() if name != AS_SHIPPED)
+
+
+def _cells(row: dict[str, Any], measured: Sequence[dict[str, Any]]) -> list[str]:
     def times(key: str, batch: str) -> str:
         return f"{row[key][batch]:.2f}×" if batch in row[key] else ""
 
     return [f"| {row['model']} | {row['budget_s']} | {row['build_s']:.0f} | {batch} | {name} | "
-            f"{row['regret'][batch]:.3f}× | {times('over_eager_fp32', batch)} | {times('over_compile_graphs', batch)} |"
+            f"{_rivals(row['model'], batch, measured)} | {row['regret'][batch]:.3f}× | "
+            f"{times('over_eager_fp32', batch)} | {times('over_compile_graphs', batch)} |"
             for batch, name in row["shipped"].items()]
+
+
+def _all_served(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return ["Served: milliseconds that a gRPC client on loopback sees, requests of one sample each.", "",
+            "| model | in flight | p50 | p99 | eager p50 | compiled p50 | bare |", "|---|---|---|---|---|---|---|",
+            *(line for row in rows for line in _served(row)), ""] if rows else []
 
 
 def _served(row: dict[str, Any]) -> list[str]:

@@ -112,7 +112,8 @@ def _engine_way(artifact: Artifact, backend: str, batch: int, warmup: Tensors) -
     if backend == "tensorrt":
         # NVIDIA's backend captures graphs of fixed shapes alone.
         graphs = {GRAPH_BATCHES: str(batch)} if fixed_sizes(artifact.interface) else {}
-        parameters = {PROFILES: "0", **graphs}
+        # The first is of this batch exactly, the second of all up to it, as the warm-up's single sample wants.
+        parameters = {PROFILES: "0" if batch == 1 else "0,1", **graphs}
     there = dataclasses.replace(artifact, triton_backend=backend, parameters=parameters)
     choice = ServingChoice(max_batch_size=batch, preferred_batch_sizes=())
 

@@ -1,6 +1,6 @@
 """One model's instances on two GPUs of one host, served by a real tritonserver.
 
-    make test-gpu      on a machine with two GPUs
+    make test-gpu GPUS=2
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from enginewright_builder.triton.prove import Case, prove
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus, pytest.mark.timeout(600)]
 
 GPUS, REQUESTS, IN_FLIGHT = (0, 1), 200, 8
 # Of a CUDA context, which is some hundred million.
@@ -45,7 +45,7 @@ def linear(folder: Path) -> OnnxModel:
 
 def test_instances_on_both_gpus_answer(tmp_path: Path) -> None:
     if len(devices()) < len(GPUS):
-        pytest.skip("this machine has one GPU")
+        pytest.fail("this machine has fewer than two GPUs: run `make test-gpu` without GPUS=2 here", pytrace=False)
     source = linear(tmp_path)
     sample: Tensors = {"x": np.random.default_rng(2).standard_normal((1, 256)).astype(np.float32)}
     context = BuildContext(device=DeviceRequest(accelerator="gpu", gpu_count=len(GPUS)),

@@ -47,6 +47,7 @@ def test_what_the_real_command_published_is_raced_and_served(tmp_path: Path, mon
     assert row["shipped"][1].startswith("onnxruntime")
     assert {"p50_ms", "p99_ms", "eager_p50_ms", "bare_ms"} <= row["served"].keys()
     assert row["knee"]["concurrency"] == built.published.report.sweep.best.concurrency  # type: ignore[union-attr]
+    assert run.AS_SHIPPED == product_page.AS_SHIPPED
     assert run.AS_SHIPPED in found.record["cells"][0]["candidates"]
     assert json.loads(json.dumps(row))["regret"].keys() == {"1", "8"}
 
@@ -69,7 +70,10 @@ def test_the_page_has_the_figures_of_the_goals() -> None:
         "knee": {"concurrency": 16, "p50_ms": 2.0, "p99_ms": 3.0, "eager_p50_ms": 8.0, "compile_p50_ms": 4.0},
         "untried": ["torch bf16"]}
     part = {"hardware": {"gpu": "GPU", "memory": "1 MiB", "driver": "1", "cpu": "CPU"}, "versions": {"torch": "2"},
-            "command": "make bench-gpu MODELS=resnet50", "product": [row], "cells": [], "failed": []}
+            "command": "make bench-gpu MODELS=resnet50", "product": [row], "failed": [], "cells": [
+                {"model": "resnet50", "batch": 8, "candidates": {
+                    "as shipped": {"passes": True}, "torch bf16": {"passes": True},
+                    "tensorrt int8": {"passes": False}}}]}
     result = product_page.product([part])
     figures = product_page.summary(result)
     assert figures["within_3_percent"] == 0.5
@@ -77,7 +81,7 @@ def test_the_page_has_the_figures_of_the_goals() -> None:
     assert figures["served_over_eager"] == pytest.approx(8.0)
     assert figures["knee_over_eager"] == pytest.approx(4.0)
     text = product_page.page(result)
-    assert "| resnet50 | 300 | 290 | 8 | torch fp16 | 1.050× | 16.00× |  |" in text
+    assert "| resnet50 | 300 | 290 | 8 | torch fp16 | 1 | 1.050× | 16.00× |  |" in text
     assert "- resnet50: not tried within the budget: torch bf16" in text
 
 
