@@ -40,15 +40,6 @@ def test_a_model_is_built_proven_served_and_right(bench: Bench) -> None:
     assert {job["metadata"]["name"] for job in bench.get("job", "app.kubernetes.io/component=build")} == built
 
 
-def test_a_server_image_that_cannot_serve_is_told_before_anything_is_published(bench: Bench) -> None:
-    """The operator's image runs its own program, whatever it is asked."""
-    bench.apply("serverless", serving={"image": bench.images["operator"]})
-    told = bench.wait_reason("serverless", "EngineBuilt", "ServerDidNotStart")
-    assert "spec.serving.image" in told["message"]
-    assert "The server's last line: enginewright: error:" in told["message"]
-    assert bench.model("serverless")["status"].get("engine") is None
-
-
 def test_what_a_store_has_is_a_cache_hit_and_deletion_leaves_no_orphan(stocked_bench: Bench) -> None:
     bench = stocked_bench
     bench.apply("first")
