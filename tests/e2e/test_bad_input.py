@@ -146,8 +146,9 @@ async def test_accuracy_out_of_reach_is_not_served_but_offered_and_raises_an_ala
 
 def test_an_image_that_cannot_be_pulled_is_named(bench: Bench) -> None:
     bench.apply("no-image", serving={"image": "localhost/no/such/triton:1"})
-    rollout = bench.wait_reason("no-image", "RolloutComplete", "ImagePullFailed")
-    assert "localhost/no/such/triton:1" in rollout["message"]
+    """By the Job that asks it what it has, before a build."""
+    built = bench.wait_reason("no-image", "EngineBuilt", "ImagePullFailed")
+    assert "localhost/no/such/triton:1" in built["message"]
 
 
 def test_a_builder_out_of_memory_is_tried_again_and_said(bench: Bench) -> None:
