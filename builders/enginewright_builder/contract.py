@@ -84,7 +84,7 @@ Fallback = Literal["none", "source"]
 # When candidates are tried no more: once the time budget is spent, or one that may be served meets the objective.
 StopWhen = Literal["budgetSpent", "objectiveMet"]
 OBJECTIVE_MET: StopWhen = "objectiveMet"
-# Seconds for building and measuring where nobody says how many, by accelerator: what more would buy on a GPU is little
+# Seconds for building and measuring where the spec states none, by accelerator: what more would buy on a GPU is little
 # (docs/adr/0031-order-of-trials.md), and a second of it is dear; on a CPU the gate alone may take minutes.
 BUDGET_SECONDS: Mapping[str, int] = {"cpu": 1800, "gpu": 300}
 Bound = Literal["", "compute", "bandwidth", "overhead"]

@@ -36,7 +36,7 @@ GLANCE = 3
 ENGINES_SHARE = 0.5
 # How many times the best candidate's time the source model takes, for estimates: up to 14 in the benchmarks.
 SOURCE_TIMES = 10
-# Nobody knows how many trials there will be: each takes this part of the progress that is left.
+# The number of trials is not known beforehand: each takes this part of the progress that is left.
 _TRIALS_AHEAD = 5
 # What sweep, load and publishing take after the ladder: a share of the budget, at most so many seconds.
 AFTER_SHARE, AFTER_SECONDS = 0.2, 60.0

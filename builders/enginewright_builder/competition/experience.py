@@ -125,7 +125,7 @@ class Experience:
         return found + _GATE_SECONDS if found else UNKNOWN_SECONDS
 
     def _seconds(self, what: str, look: Look | None) -> float | None:
-        """Geometric mean over the models; None where nobody knows."""
+        """Geometric mean over the models; None where no model has one."""
         found = [(weight, math.log(model["seconds"][what])) for weight, model in self._weighed(look)
                  if what in model["seconds"]]
         if found:

@@ -1,6 +1,6 @@
 """What goes on beside the builds of the ladder: one process at a time, for the most promising trial that has such work.
 
-Only where it disturbs nobody: on a GPU, whose builds leave most CPUs idle, with CPUs and memory to spare. It stands
+Only where no other work suffers: on a GPU, whose builds leave most CPUs idle, with CPUs and memory to spare. It stands
 still while candidates are timed.
 """
 

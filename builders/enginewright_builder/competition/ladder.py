@@ -81,7 +81,7 @@ class Gate:
     """What candidates must reach, on what they are tried, and how long that may take: ``measure_seconds`` bounds the
     timing of all of them, ``budget`` the whole build. ``metric`` is the user's own, where ``accuracy`` names one.
     ``fallback`` are the engines that may serve the source model itself when no candidate may be served: none unless the
-    user allows it. ``look`` is what the model is made of, None where nobody could tell."""
+    user allows it. ``look`` is what the model is made of, None where that cannot be counted."""
 
     accuracy: AccuracyRequest
     objective: ObjectiveRequest

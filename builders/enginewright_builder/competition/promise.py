@@ -197,7 +197,7 @@ class Outlook:
         return level
 
     def _from_anchor(self, name: str) -> Guess:
-        """The guess about a rung, with those that it is told by added up."""
+        """The guess about a rung: its own, plus those of the rungs that it is derived from."""
         log, spread, seen = np.zeros(len(self._known.batches)), 0.0, set[str]()
         while name and name != self._experience.anchor and name not in seen:
             seen.add(name)

@@ -1,5 +1,5 @@
 """A graph that is quantised beside the builds: ModelOpt's process on half of the CPUs, and never on the GPU, where it
-would disturb what TensorRT measures. It is stopped while candidates are timed. Nobody depends on it: what it could not
+would disturb what TensorRT measures. It is stopped while candidates are timed. No build needs it: what it could not
 write is written again, alone, when its turn comes."""
 
 from __future__ import annotations
