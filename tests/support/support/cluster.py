@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.conditional import ROUTING
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
-from enginewright.core.decide.conditional import ROUTING
 from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.decide.needed import needed_records
 from enginewright.core.decide.server_step import answer

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.site import LOOKED
 from enginewright.core.observed import NodeView, Observed
 from enginewright.core.plan import Action, Apply
 from enginewright.core.planner.objects import views_of
+from enginewright.core.planner.site import LOOKED
 from support.cluster import Cluster, built, deeds, resolved
 from support.fleets import H100
 from support.nodes import node, pod

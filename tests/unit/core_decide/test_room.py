@@ -10,9 +10,9 @@ import pytest
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.room import in_the_way
-from enginewright.core.decide.site import LOOKED, site
 from enginewright.core.placement import Placement, place
 from enginewright.core.planner.objects import views_of
+from enginewright.core.planner.site import LOOKED, site
 from enginewright.core.spec import Spec, parse_spec
 from support.cluster import Cluster, built, resolved
 from support.fleets import H100

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from enginewright.core.conditional import conditional
 from enginewright.core.config import OperatorConfig
+from enginewright.core.context import Memory, PassContext
 from enginewright.core.decide.activation import with_activator
 from enginewright.core.decide.approval import ask, with_approval
-from enginewright.core.decide.conditional import conditional
 from enginewright.core.decide.contest import hold_back
 from enginewright.core.decide.drift_back import drift_back
 from enginewright.core.decide.engine_step import engine_step
@@ -34,7 +35,6 @@ from enginewright.core.decide.server_step import informed, server_step
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.source_step import source_step
 from enginewright.core.decide.spec_step import read_spec
-from enginewright.core.decide.world import Memory, World
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
 from enginewright.core.spec import Spec
@@ -55,26 +55,26 @@ def _decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan
     spec = read_spec(obj, config)
     if not isinstance(spec, Spec):
         return refuse(obj, observed, spec)
-    world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
-    server = server_step(world)
-    world = informed(world, server)
-    source = source_step(world)
-    engine = engine_step(world, source, server)
-    serving = Serving.of(observed, world.memory.rollout)
-    scale = scale_step(world, serving)
-    quality = quality_step(world, serving)
-    wish = choose_goal(world, engine)
+    ctx = PassContext(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    server = server_step(ctx)
+    ctx = informed(ctx, server)
+    source = source_step(ctx)
+    engine = engine_step(ctx, source, server)
+    serving = Serving.of(observed, ctx.memory.rollout)
+    scale = scale_step(ctx, serving)
+    quality = quality_step(ctx, serving)
+    wish = choose_goal(ctx, engine)
     goal = drift_back(ask(fall_back(wish, serving), serving), serving, quality)
-    rollout = rollout_step(goal.world, goal.engine, serving, scale.wanted)
+    rollout = rollout_step(goal.ctx, goal.engine, serving, scale.wanted)
     rollout = say(goal, with_approval(goal, serving, scale.wanted, rollout))
-    scale, rollout, contest = hold_back(world, scale, rollout)
-    rollout = with_mirror(world, with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout)))
-    rollout = steady(world, rollout)
-    digest = source.memory.digest if goal.world is world else None
-    rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
-    return report(world, Findings(server=server, source=source, engine=engine, serving=serving, scale=scale,
+    scale, rollout, contest = hold_back(ctx, scale, rollout)
+    rollout = with_mirror(ctx, with_activator(ctx, serving, scale.wanted, with_routes(ctx, serving, rollout)))
+    rollout = steady(ctx, rollout)
+    digest = source.memory.digest if goal.ctx is ctx else None
+    rollout = replace(rollout, memory=with_source(ctx.memory.rollout, rollout.memory, digest))
+    return report(ctx, Findings(server=server, source=source, engine=engine, serving=serving, scale=scale,
                                   rollout=rollout,
-                                  history=history_step(goal.world, goal.engine, wish.engine, rollout),
+                                  history=history_step(goal.ctx, goal.engine, wish.engine, rollout),
                                   quality=quality,
                                   pin=goal.memory, contest=contest))
 

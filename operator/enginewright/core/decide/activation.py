@@ -13,11 +13,11 @@ from enum import Enum, auto
 
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, good
+from enginewright.core.context import PassContext, applied_as, apply_if_changed, earliest
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import World, applied_as, apply_if_changed, earliest
 from enginewright.core.manifests import (
     NOBODY,
     activator,
@@ -44,55 +44,55 @@ class Way(Enum):
     HELD = auto()
 
 
-def with_activator(world: World, serving: Serving, wanted: int, rollout: RolloutResult) -> RolloutResult:
+def with_activator(ctx: PassContext, serving: Serving, wanted: int, rollout: RolloutResult) -> RolloutResult:
     """``rollout`` with the Service before the activator while that is to take the requests."""
-    if world.spec.suspend or not (_wished(world) or _left_over(world)):
+    if ctx.spec.suspend or not (_wished(ctx) or _left_over(ctx)):
         return rollout
-    way = _way(world, serving, wanted)
-    aim, others = _aim(world, serving, rollout.actions)
+    way = _way(ctx, serving, wanted)
+    aim, others = _aim(ctx, serving, rollout.actions)
     if way is Way.LEAVING:
         others = tuple(action for action in others if not _stops(action))
-    backend = backend_service(world.owner, NOBODY if way is Way.HELD else aim)
-    applied = applied_as(world.observed, backend)
+    backend = backend_service(ctx.owner, NOBODY if way is Way.HELD else aim)
+    applied = applied_as(ctx.observed, backend)
     opened = apply_if_changed(backend, applied, f"requests that are held go to {_named(way, aim)}",
                               force=applied is not None)
-    mine = (*opened, *_deployment(world)) if _wished(world) else _remove(world, way, opened)
+    mine = (*opened, *_deployment(ctx)) if _wished(ctx) else _remove(ctx, way, opened)
     return replace(
-        rollout, actions=(*mine, *_routed(world, way, aim, rollout.actions), *others),
+        rollout, actions=(*mine, *_routed(ctx, way, aim, rollout.actions), *others),
         requeue=earliest(rollout.requeue, LEAVING_CHECK) if way is Way.LEAVING else rollout.requeue,
     )
 
 
-def held_verdict(world: World, serving: Serving, revision: str, wanted: int) -> Verdict | None:
+def held_verdict(ctx: PassContext, serving: Serving, revision: str, wanted: int) -> Verdict | None:
     """``Available`` while the activator answers for ``revision``; None when it does not, or in vain."""
-    if world.spec.suspend or serving.traffic or not _taken_over(world.observed):
+    if ctx.spec.suspend or serving.traffic or not _taken_over(ctx.observed):
         return None
     if not wanted:
         return good(Condition.AVAILABLE, Reason.SCALED_TO_ZERO, "No request comes and no replica runs: the next one is "
                     "held, and starts a replica.")
     deployed = serving.stable or serving.deployment(revision)
-    if deployed is None or starting_trouble(world, deployed, deployed.revision):
+    if deployed is None or starting_trouble(ctx, deployed, deployed.revision):
         return None
     return good(Condition.AVAILABLE, Reason.WAKING, "Requests are held until a replica is ready.")
 
 
-def _wished(world: World) -> bool:
-    return world.spec.autoscaling is not None and world.spec.autoscaling.min_replicas == 0
+def _wished(ctx: PassContext) -> bool:
+    return ctx.spec.autoscaling is not None and ctx.spec.autoscaling.min_replicas == 0
 
 
-def _left_over(world: World) -> bool:
+def _left_over(ctx: PassContext) -> bool:
     """From a spec that asked for it before."""
-    name, seen = world.obj.name, world.observed
+    name, seen = ctx.obj.name, ctx.observed
     mine = {f"Deployment/{activator_name(name)}", f"Service/{backend_name(name)}"}
     return bool(mine & seen.applied.keys()) or (seen.service is not None and seen.service.activator)
 
 
-def _way(world: World, serving: Serving, wanted: int) -> Way:
-    if not (_wished(world) and world.observed.holds):
+def _way(ctx: PassContext, serving: Serving, wanted: int) -> Way:
+    if not (_wished(ctx) and ctx.observed.holds):
         return Way.DIRECT
     if wanted:
         return Way.DIRECT if serving.answering else Way.HELD
-    return Way.LEAVING if serving.answering and not _taken_over(world.observed) else Way.HELD
+    return Way.LEAVING if serving.answering and not _taken_over(ctx.observed) else Way.HELD
 
 
 def _taken_over(observed: Observed) -> bool:
@@ -102,36 +102,36 @@ def _taken_over(observed: Observed) -> bool:
     return selected and bool(ready) and all(entry.activator for entry in ready)
 
 
-def _aim(world: World, serving: Serving, actions: tuple[Action, ...]) -> tuple[str, tuple[Action, ...]]:
+def _aim(ctx: PassContext, serving: Serving, actions: tuple[Action, ...]) -> tuple[str, tuple[Action, ...]]:
     """The revision that the Service selects where replicas take the requests, :data:`children.EVERY` included; and
     ``actions`` without what says so."""
-    others = tuple(action for action in actions if not _routes(world, action))
+    others = tuple(action for action in actions if not _routes(ctx, action))
     for action in actions:
-        if isinstance(action, Apply) and _routes(world, action):
+        if isinstance(action, Apply) and _routes(ctx, action):
             return str(action.manifest["spec"]["selector"].get(labels.REVISION, "")), others
-    seen = world.observed.service
+    seen = ctx.observed.service
     if seen is not None and not seen.activator:
         return seen.revision, others
     return (serving.stable.revision if serving.stable else children.EVERY), others
 
 
-def _routes(world: World, action: Action) -> bool:
+def _routes(ctx: PassContext, action: Action) -> bool:
     if not isinstance(action, Apply) or action.manifest["kind"] != "Service":
         return False
-    return bool(action.manifest["metadata"]["name"] == world.obj.name)
+    return bool(action.manifest["metadata"]["name"] == ctx.obj.name)
 
 
-def _routed(world: World, way: Way, aim: str, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+def _routed(ctx: PassContext, way: Way, aim: str, actions: tuple[Action, ...]) -> tuple[Action, ...]:
     """The model's Service, where it is to change; not before anything asks for it."""
-    seen = world.observed.service
+    seen = ctx.observed.service
     if way is Way.DIRECT:
         if seen is None or not seen.activator:
-            return tuple(action for action in actions if _routes(world, action))
-        return (Apply(manifest=service(world.owner, aim), why="replicas take the requests again"),)
-    if seen is None and not any(_routes(world, action) for action in actions):
+            return tuple(action for action in actions if _routes(ctx, action))
+        return (Apply(manifest=service(ctx.owner, aim), why="replicas take the requests again"),)
+    if seen is None and not any(_routes(ctx, action) for action in actions):
         return ()
-    manifest = activator_service(world.owner)
-    applied = applied_as(world.observed, manifest) if seen and seen.activator else None
+    manifest = activator_service(ctx.owner)
+    applied = applied_as(ctx.observed, manifest) if seen and seen.activator else None
     return apply_if_changed(manifest, applied, "no replica answers: the activator holds what comes" if way is Way.HELD
                             else "no request comes: the activator takes over", force=seen is not None)
 
@@ -143,19 +143,19 @@ def _stops(action: Action) -> bool:
     return False
 
 
-def _deployment(world: World) -> tuple[Action, ...]:
-    if world.spec.autoscaling is None:
+def _deployment(ctx: PassContext) -> tuple[Action, ...]:
+    if ctx.spec.autoscaling is None:
         return ()
-    manifest = activator(world.owner, world.spec.autoscaling, world.config)
-    applied = applied_as(world.observed, manifest)
+    manifest = activator(ctx.owner, ctx.spec.autoscaling, ctx.config)
+    applied = applied_as(ctx.observed, manifest)
     return apply_if_changed(manifest, applied, "autoscaling.minReplicas is 0", force=applied is not None)
 
 
-def _remove(world: World, way: Way, opened: tuple[Action, ...]) -> tuple[Action, ...]:
+def _remove(ctx: PassContext, way: Way, opened: tuple[Action, ...]) -> tuple[Action, ...]:
     """What is not asked for any more, once the Service has left it; its own Service goes last, when it has delivered
     what it holds."""
-    seen = world.observed
-    deployment, backend = activator_name(world.obj.name), backend_name(world.obj.name)
+    seen = ctx.observed
+    deployment, backend = activator_name(ctx.obj.name), backend_name(ctx.obj.name)
     why = "autoscaling.minReplicas is not 0"
     left = seen.service is None or not seen.service.activator
     if left and not any(entry.activator for entry in seen.endpoints):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enginewright.core.commands import kubectl
+from enginewright.core.context import PassContext, count
 from enginewright.core.decide.jobs import Trouble, pod_trouble
 from enginewright.core.decide.repair import fetches, refusal, unreachable
 from enginewright.core.decide.room import room
 from enginewright.core.decide.serving import pods_of
-from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView, Observed, PodView
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.reasons import Reason
@@ -26,17 +26,17 @@ def _server_restarts(pod: PodView) -> int:
     return pod.restarts - pod.side_restarts
 
 
-def starting_trouble(world: World, deployment: DeploymentView | None, revision: str) -> Trouble | None:
+def starting_trouble(ctx: PassContext, deployment: DeploymentView | None, revision: str) -> Trouble | None:
     """Why the revision will not get ready, as far as anybody can tell."""
-    pods = pods_of(world.observed, revision)
-    record = world.observed.records.get(deployment.fingerprint) if deployment else None
-    if refused := refusal(pods, revision, world.obj.namespace, record):
+    pods = pods_of(ctx.observed, revision)
+    record = ctx.observed.records.get(deployment.fingerprint) if deployment else None
+    if refused := refusal(pods, revision, ctx.obj.namespace, record):
         return refused
     for pod in pods:
         if pod.restarts >= CRASHES and not pod.ready and not fetches(pod):
-            return _crash(world, pod)
+            return _crash(ctx, pod)
     if deployment and deployment.progress_deadline_exceeded:
-        waits = waiting_trouble(world, None, revision)
+        waits = waiting_trouble(ctx, None, revision)
         return Trouble(
             reason=Reason.PROGRESS_DEADLINE_EXCEEDED,
             message=f"{deployment.available} of {count(deployment.spec_replicas, 'replica')} got ready before "
@@ -45,25 +45,25 @@ def starting_trouble(world: World, deployment: DeploymentView | None, revision: 
     return None
 
 
-def restarted(world: World, revision: str, before: int) -> Trouble | None:
+def restarted(ctx: PassContext, revision: str, before: int) -> Trouble | None:
     """A restart since there were ``before``: a revision under analysis must not need any."""
-    if restarts(world.observed, revision) <= before:
+    if restarts(ctx.observed, revision) <= before:
         return None
-    return _crash(world, max(pods_of(world.observed, revision), key=_server_restarts))
+    return _crash(ctx, max(pods_of(ctx.observed, revision), key=_server_restarts))
 
 
-def waiting_trouble(world: World, placement: Placement | None, revision: str) -> Trouble | None:
+def waiting_trouble(ctx: PassContext, placement: Placement | None, revision: str) -> Trouble | None:
     """Why replicas wait to start: nothing wrong with the revision itself. Without a ``placement`` it is another one
     than the spec asks for."""
-    pods = pods_of(world.observed, revision)
-    if away := unreachable(pods, world.obj.namespace):
+    pods = pods_of(ctx.observed, revision)
+    if away := unreachable(pods, ctx.obj.namespace):
         return away
-    deployed = world.observed.deployment(revision)
-    record = world.observed.records.get(deployed.fingerprint) if deployed else None
+    deployed = ctx.observed.deployment(revision)
+    record = ctx.observed.records.get(deployed.fingerprint) if deployed else None
     if placement and record and record.outcome.engine:
         placement = pinned(placement, record.outcome.engine.device)
-    image = f"server image {server_image(world.spec, world.config)}" if placement else "its server image"
-    return pod_trouble(pods, placement, image, room(world, placement, pods)) or _refused(deployed)
+    image = f"server image {server_image(ctx.spec, ctx.config)}" if placement else "its server image"
+    return pod_trouble(pods, placement, image, room(ctx, placement, pods)) or _refused(deployed)
 
 
 def _refused(deployed: DeploymentView | None) -> Trouble | None:
@@ -75,17 +75,17 @@ def _refused(deployed: DeploymentView | None) -> Trouble | None:
 
 
 def trouble(
-    world: World, deployment: DeploymentView | None, revision: str, placement: Placement | None
+    ctx: PassContext, deployment: DeploymentView | None, revision: str, placement: Placement | None
 ) -> Trouble | None:
     """Why replicas of the revision are missing, for good or for want of room."""
-    return starting_trouble(world, deployment, revision) or waiting_trouble(world, placement, revision)
+    return starting_trouble(ctx, deployment, revision) or waiting_trouble(ctx, placement, revision)
 
 
-def _crash(world: World, pod: PodView) -> Trouble:
+def _crash(ctx: PassContext, pod: PodView) -> Trouble:
     why = pod.terminated_reason or (f"exit code {pod.exit_code}" if pod.exit_code is not None else "no reason given")
     container = f", container {pod.failed_container}" if pod.failed_container else ""
     return Trouble(
         reason=Reason.CRASHING,
         message=f"Replica {pod.name} restarted {count(pod.restarts, 'time')} ({why}{container}); "
-        f"{kubectl(f'logs --previous {pod.name}', world.obj.namespace)} says more.",
+        f"{kubectl(f'logs --previous {pod.name}', ctx.obj.namespace)} says more.",
     )

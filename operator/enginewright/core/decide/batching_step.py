@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from enginewright.core.batching import Refusal, SafeSet
 from enginewright.core.conditions import Verdict, bad, good, unknown
+from enginewright.core.context import PassContext
 from enginewright.core.decide.engine_step import EngineResult
 from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import World
 from enginewright.core.manifests import adaptive
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Condition, Reason
 
 
-def batching_verdict(world: World, engine: EngineResult, serving: Serving) -> Verdict | None:
+def batching_verdict(ctx: PassContext, engine: EngineResult, serving: Serving) -> Verdict | None:
     """None where nobody asks."""
     kind = Condition.BATCHING_ADAPTIVE
-    if not world.spec.batching.adaptive:
+    if not ctx.spec.batching.adaptive:
         return None
     deployed = serving.stable or serving.deployment(engine.revision)
     found = None
     if engine.record is not None and engine.placement is not None:
-        found = adaptive(world.spec, engine.record, engine.placement, world.config)
+        found = adaptive(ctx.spec, engine.record, engine.placement, ctx.config)
     if deployed and deployed.batcher:
         return good(kind, Reason.FOLLOWING, _following(deployed, engine.revision, found))
     if found is None:

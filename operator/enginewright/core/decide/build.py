@@ -12,6 +12,7 @@ from enginewright.core import labels
 from enginewright.core.access import store_access
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, good
+from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.decide import attempts, backoff, build_lease, children
 from enginewright.core.decide.jobs import (
     JobFailure,
@@ -27,7 +28,6 @@ from enginewright.core.decide.jobs import (
 )
 from enginewright.core.decide.room import room
 from enginewright.core.decide.source_step import RETRY_HINT, missing_claim
-from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
 from enginewright.core.manifests import (
     build_deadline,
     build_job,
@@ -69,7 +69,7 @@ class BuildResult:
 class _Build:
     """What the steps below share."""
 
-    world: World
+    ctx: PassContext
     request: BuildRequest
     fingerprint: str
     placement: Placement
@@ -81,11 +81,11 @@ class _Build:
 
     @property
     def namespace(self) -> str:
-        return self.world.obj.namespace
+        return self.ctx.obj.namespace
 
     @property
     def name(self) -> str:
-        return build_job_name(self.world.obj.name, self.fingerprint, self.attempt)
+        return build_job_name(self.ctx.obj.name, self.fingerprint, self.attempt)
 
     def says(
         self,
@@ -105,23 +105,23 @@ class _Build:
 
 
 def build_step(
-    world: World, request: BuildRequest, fingerprint: str, placement: Placement, memory: BuildStatus | None
+    ctx: PassContext, request: BuildRequest, fingerprint: str, placement: Placement, memory: BuildStatus | None
 ) -> BuildResult:
     build = _Build(
-        world=world,
+        ctx=ctx,
         request=request,
         fingerprint=fingerprint,
         placement=placement,
-        memory=attempts.catch_up(world, attempts.forgive(world, memory or BuildStatus(fingerprint=fingerprint))),
+        memory=attempts.catch_up(ctx, attempts.forgive(ctx, memory or BuildStatus(fingerprint=fingerprint))),
     )
-    job = world.observed.job(build.name)
+    job = ctx.observed.job(build.name)
     if job is None or job.deleting:
         return _start(build)
-    if job.store_uri not in ("", world.spec.store.uri):
+    if job.store_uri not in ("", ctx.spec.store.uri):
         return _clear(build, job)
     if job.outcome and job.outcome.ok and job.outcome.engine:
         return _finish(build, job, job.outcome)
-    ended = ran_out(job, TOO_SLOW, world.obj.namespace) or server_gave_up(job)
+    ended = ran_out(job, TOO_SLOW, ctx.obj.namespace) or server_gave_up(job)
     return _follow(build, job) if live(job) and not ended else _fail(build, job)
 
 
@@ -149,19 +149,19 @@ def _take_away(build: _Build, job: JobView, why: str, told: str) -> BuildResult:
 
 
 def _start(build: _Build) -> BuildResult:
-    world, memory = build.world, build.memory
+    ctx, memory = build.ctx, build.memory
     if memory.failure:
         return build.says(memory.failure.reason, f"{memory.failure.message} {RETRY_HINT}")
-    if world.spec.suspend:
+    if ctx.spec.suspend:
         return build.says(Reason.SUSPENDED, "spec.suspend is true: no build is started.")
-    if missing := missing_claim(world):
+    if missing := missing_claim(ctx):
         return build.says(*missing, requeue=LOOK_AGAIN)
-    if wait := backoff.remaining(memory.last_failure_time, memory.failures or 0, world.now):
+    if wait := backoff.remaining(memory.last_failure_time, memory.failures or 0, ctx.now):
         return build.says(Reason.BUILD_RETRYING, attempts.retrying(memory), requeue=wait)
-    others = [job for job in world.observed.jobs if job.fingerprint and (live(job) or (job.deleting and job.active))]
+    others = [job for job in ctx.observed.jobs if job.fingerprint and (live(job) or (job.deleting and job.active))]
     if others:
         return build.says(Reason.BUILD_PENDING, f"Waits for Job {others[0].name} to stop.", requeue=2.0)
-    if elsewhere := build_lease.builder(world, build.fingerprint):
+    if elsewhere := build_lease.builder(ctx, build.fingerprint):
         return build.says(
             Reason.WAITING_FOR_ENGINE,
             f"OptimisedModel {elsewhere.holder_name} builds engine {build.fingerprint[:8]}, which this one asks for, "
@@ -173,19 +173,19 @@ def _start(build: _Build) -> BuildResult:
 
 
 def _create(build: _Build, memory: BuildStatus) -> BuildResult:
-    world = build.world
+    ctx = build.ctx
     return build.says(
         Reason.BUILD_PENDING,
         f"Job {build.name} waits for its pod to start.",
         memory.model_copy(update={"job": build.name, "step": None, "percent": None}),
         actions=(
-            *build_lease.hold(world, build.fingerprint, f"Job {build.name} is to build it"),
-            *children.claim(world, build.placement),
+            *build_lease.hold(ctx, build.fingerprint, f"Job {build.name} is to build it"),
+            *children.claim(ctx, build.placement),
             MakeKey(
-                manifest=signing_secret(world.obj.namespace), entry=SIGNING_KEY, why="build Jobs sign engines with it"
+                manifest=signing_secret(ctx.obj.namespace), entry=SIGNING_KEY, why="build Jobs sign engines with it"
             ),
             Create(
-                manifest=request_configmap(world.owner, build.name, build.request), why="the request of the build Job"
+                manifest=request_configmap(ctx.owner, build.name, build.request), why="the request of the build Job"
             ),
             Create(manifest=_job(build), why=f"no engine {build.fingerprint[:8]} in the store"),
         ),
@@ -193,14 +193,14 @@ def _create(build: _Build, memory: BuildStatus) -> BuildResult:
 
 
 def _job(build: _Build) -> Manifest:
-    world = build.world
-    return build_job(world.owner, world.spec, build.placement, build.fingerprint, build.attempt, world.config)
+    ctx = build.ctx
+    return build_job(ctx.owner, ctx.spec, build.placement, build.fingerprint, build.attempt, ctx.config)
 
 
 def _follow(build: _Build, job: JobView) -> BuildResult:
-    world = build.world
+    ctx = build.ctx
     memory = build.memory.model_copy(update={"job": job.name})
-    if world.spec.suspend:
+    if ctx.spec.suspend:
         stop = _stop(job, "spec.suspend is true")
         return build.says(Reason.SUSPENDED, "spec.suspend is true: the build was stopped.", memory, actions=(stop,))
     if outdated(job, _job(build)):
@@ -215,8 +215,8 @@ def _stop(job: JobView, why: str) -> Delete:
 def _keep_hold(build: _Build, job: JobView, told: BuildResult) -> BuildResult:
     """Its Job lives, so the build is this object's, and it comes back in time to say so again."""
     actions: tuple[Action, ...] = ()
-    if build_lease.builder(build.world, build.fingerprint) is None:
-        actions = build_lease.hold(build.world, build.fingerprint, f"Job {job.name} builds it")
+    if build_lease.builder(build.ctx, build.fingerprint) is None:
+        actions = build_lease.hold(build.ctx, build.fingerprint, f"Job {job.name} builds it")
     return replace(
         told, holds=True, actions=told.actions + actions, requeue=earliest(told.requeue, build_lease.RENEW_SECONDS)
     )
@@ -224,20 +224,20 @@ def _keep_hold(build: _Build, job: JobView, told: BuildResult) -> BuildResult:
 
 def _where(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     if job.suspended:
-        queue = build.world.spec.engine.queue_name
+        queue = build.ctx.spec.engine.queue_name
         where = f"Kueue queue {queue} admits it" if queue else "it is resumed"
         return build.says(Reason.WAITING_FOR_QUEUE, f"Job {job.name} is suspended until {where}.", memory)
-    return replace(_tell(build, job, memory), requeue=earliest(FOLLOW, podless_in(job, build.world.now)))
+    return replace(_tell(build, job, memory), requeue=earliest(FOLLOW, podless_in(job, build.ctx.now)))
 
 
 def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     """What the Job's pods are doing."""
-    image = f"builder image {build.world.config.images.builder}"
-    if build.world.config.prove_in_server_image:
-        image += f", server image {server_image(build.world.spec, build.world.config)}"
-    if trouble := pod_trouble(job.pods, build.placement, image, room(build.world, build.placement, job.pods)):
+    image = f"builder image {build.ctx.config.images.builder}"
+    if build.ctx.config.prove_in_server_image:
+        image += f", server image {server_image(build.ctx.spec, build.ctx.config)}"
+    if trouble := pod_trouble(job.pods, build.placement, image, room(build.ctx, build.placement, job.pods)):
         return build.says(trouble.reason, trouble.message, memory)
-    if none := podless(job, build.world.now, build.namespace, queued=bool(build.world.spec.engine.queue_name)):
+    if none := podless(job, build.ctx.now, build.namespace, queued=bool(build.ctx.spec.engine.queue_name)):
         return build.says(none.reason, none.message, memory)
     if job.progress:
         return _progress(build, job, job.progress, memory)
@@ -264,14 +264,14 @@ def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStat
 
 def _container(build: _Build, progress: Progress) -> str:
     """Which one to follow, where there are several."""
-    if not build.world.config.prove_in_server_image:
+    if not build.ctx.config.prove_in_server_image:
         return ""
     return f" -c {labels.CONTAINER_PROVE if progress.step in PROVING else labels.CONTAINER_BUILD}"
 
 
 def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
     """Writes the record and goes on in the same pass: the engine can be served."""
-    world, memory = build.world, build.memory.model_copy(update={"job": job.name, "step": None, "percent": None})
+    ctx, memory = build.ctx, build.memory.model_copy(update={"job": job.name, "step": None, "percent": None})
     if outcome.fingerprint not in ("", build.fingerprint):
         return _count(
             build,
@@ -282,15 +282,15 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
                 f"operator and builder image are of different releases.",
             ),
         )
-    claim = world.observed.claims.get(store_claim(world.spec))
-    if claim is None and not in_bucket(world.spec.store.uri):
-        return build.says(*(missing_claim(world) or (Reason.STORE_MISSING, "")), memory, requeue=LOOK_AGAIN)
+    claim = ctx.observed.claims.get(store_claim(ctx.spec))
+    if claim is None and not in_bucket(ctx.spec.store.uri):
+        return build.says(*(missing_claim(ctx) or (Reason.STORE_MISSING, "")), memory, requeue=LOOK_AGAIN)
     outcome = replace(outcome, fingerprint=build.fingerprint)
     record = EngineRecord(
         fingerprint=build.fingerprint,
-        store_claim=store_claim(world.spec),
+        store_claim=store_claim(ctx.spec),
         outcome=outcome,
-        store_uri=world.spec.store.uri,
+        store_uri=ctx.spec.store.uri,
     )
     return BuildResult(
         verdict=present_verdict(record, outcome.cache_hit),
@@ -313,9 +313,9 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
 def _record(build: _Build, job: JobView, claim: ClaimView | None, outcome: Outcome) -> Action:
     """One of the same engine that is there already was retired, because nobody had wanted it. It is replaced in one
     write, so that others who want the engine do not build it meanwhile."""
-    world = build.world
-    record = engine_record(world.obj.namespace, claim, world.spec.store.uri, outcome, store_access(world.spec))
-    old = world.observed.records.get(build.fingerprint)
+    ctx = build.ctx
+    record = engine_record(ctx.obj.namespace, claim, ctx.spec.store.uri, outcome, store_access(ctx.spec))
+    old = ctx.observed.records.get(build.fingerprint)
     if old is None:
         return Create(manifest=record, why=f"Job {job.name} published the engine")
     metadata = {**record["metadata"], "annotations": {**record["metadata"]["annotations"], labels.UNREFERENCED: None}}
@@ -331,10 +331,10 @@ def _fail(build: _Build, job: JobView) -> BuildResult:
     """A Job that lives has ended for us: its pod ran out of time, or its server does not start. No rule of a
     podFailurePolicy sees either: the kubelet tells the first as the pod's reason alone, without a condition, and starts
     the server for ever."""
-    waiting = attempts.never_started(build.world, build.memory)
+    waiting = attempts.never_started(build.ctx, build.memory)
     candidates = job.outcome.candidates if job.outcome else ()
     failure = job_failure(job, build.namespace, never_started=waiting, too_slow=TOO_SLOW)
-    raised = 0 < job.deadline < build_deadline(build.world.spec, build.world.config)
+    raised = 0 < job.deadline < build_deadline(build.ctx.spec, build.ctx.config)
     if raised and failure.reason == Reason.BUILD_DEADLINE_EXCEEDED:
         # Somebody raised the budget while it ran, for the same engine: the remedy is there already.
         failure = replace(failure, retry="always")
@@ -347,7 +347,7 @@ def _fail(build: _Build, job: JobView) -> BuildResult:
 def _count(build: _Build, failure: JobFailure) -> BuildResult:
     """Remembers the failure and says what the next pass will say of it."""
     done = spent(build.name, "the request of a build that failed")
-    result = _start(replace(build, memory=attempts.count(build.world, build.memory, failure)))
+    result = _start(replace(build, memory=attempts.count(build.ctx, build.memory, failure)))
     return replace(result, actions=(done, *result.actions))
 
 

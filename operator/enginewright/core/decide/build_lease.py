@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from enginewright.core.decide.world import World
+from enginewright.core.context import PassContext
 from enginewright.core.manifests import LEASE_SECONDS, build_lease, holder_identity
 from enginewright.core.observed import LeaseView
 from enginewright.core.plan import Action, ClaimBuild, ReleaseBuild, RenewBuild
@@ -19,36 +19,36 @@ RENEW_SECONDS = LEASE_SECONDS / 3
 ASK_AGAIN = 10.0
 
 
-def builder(world: World, fingerprint: str) -> LeaseView | None:
+def builder(ctx: PassContext, fingerprint: str) -> LeaseView | None:
     """The lease of somebody else who builds this engine."""
-    lease = world.observed.leases.get(fingerprint)
-    if lease is None or _mine(world, lease):
+    lease = ctx.observed.leases.get(fingerprint)
+    if lease is None or _mine(ctx, lease):
         return None
-    return lease if lease.building or not expired(world, lease) else None
+    return lease if lease.building or not expired(ctx, lease) else None
 
 
-def expired(world: World, lease: LeaseView) -> bool:
-    return world.now - lease.renewed > timedelta(seconds=lease.seconds)
+def expired(ctx: PassContext, lease: LeaseView) -> bool:
+    return ctx.now - lease.renewed > timedelta(seconds=lease.seconds)
 
 
-def hold(world: World, fingerprint: str, why: str) -> tuple[Action, ...]:
+def hold(ctx: PassContext, fingerprint: str, why: str) -> tuple[Action, ...]:
     """Claims the build, takes it over, or renews the claim when that is due. Ask :func:`builder` before."""
-    lease = world.observed.leases.get(fingerprint)
-    if lease is not None and _mine(world, lease):
-        due = world.now - lease.renewed >= timedelta(seconds=RENEW_SECONDS)
-        return (RenewBuild(name=lease.name, version=lease.version, time=world.now, why=why),) if due else ()
-    manifest = build_lease(world.owner, fingerprint, world.spec.store.uri, world.now)
+    lease = ctx.observed.leases.get(fingerprint)
+    if lease is not None and _mine(ctx, lease):
+        due = ctx.now - lease.renewed >= timedelta(seconds=RENEW_SECONDS)
+        return (RenewBuild(name=lease.name, version=lease.version, time=ctx.now, why=why),) if due else ()
+    manifest = build_lease(ctx.owner, fingerprint, ctx.spec.store.uri, ctx.now)
     return (ClaimBuild(manifest=manifest, version=lease.version if lease else "", why=why),)
 
 
-def let_go(world: World, kept: str = "") -> tuple[Action, ...]:
+def let_go(ctx: PassContext, kept: str = "") -> tuple[Action, ...]:
     """Gives up every claim of this object but the one for fingerprint ``kept``."""
     return tuple(
         ReleaseBuild(name=lease.name, version=lease.version, why="this object does not build it any more")
-        for fingerprint, lease in sorted(world.observed.leases.items())
-        if fingerprint != kept and _mine(world, lease)
+        for fingerprint, lease in sorted(ctx.observed.leases.items())
+        if fingerprint != kept and _mine(ctx, lease)
     )
 
 
-def _mine(world: World, lease: LeaseView) -> bool:
-    return lease.holder == holder_identity(world.owner)
+def _mine(ctx: PassContext, lease: LeaseView) -> bool:
+    return lease.holder == holder_identity(ctx.owner)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from enginewright.core.context import PassContext, applied_as, apply_if_changed
 from enginewright.core.decide import repair
 from enginewright.core.decide.node_choice import preferred_nodes
-from enginewright.core.decide.world import World, applied_as, apply_if_changed
 from enginewright.core.manifests import (
     claim_template,
     deployment,
@@ -19,33 +19,33 @@ from enginewright.core.plan import Action, Apply, Delete, Scale
 EVERY = ""
 
 
-def route(world: World, revision: str, why: str) -> tuple[Action, ...]:
+def route(ctx: PassContext, revision: str, why: str) -> tuple[Action, ...]:
     """The Service selects ``revision``, or :data:`EVERY`."""
-    manifest = service(world.owner, revision)
-    seen = world.observed.service
-    applied = applied_as(world.observed, manifest)
+    manifest = service(ctx.owner, revision)
+    seen = ctx.observed.service
+    applied = applied_as(ctx.observed, manifest)
     if seen is None or seen.activator or seen.revision != revision:
         applied = None
     return apply_if_changed(manifest, applied, why, force=seen is not None)
 
 
-def protect(world: World) -> tuple[Action, ...]:
-    manifest = pdb(world.owner)
-    applied = applied_as(world.observed, manifest)
+def protect(ctx: PassContext) -> tuple[Action, ...]:
+    manifest = pdb(ctx.owner)
+    applied = applied_as(ctx.observed, manifest)
     return apply_if_changed(manifest, applied, "voluntary disruptions must leave replicas", force=applied is not None)
 
 
-def claim(world: World, placement: Placement) -> tuple[Action, ...]:
+def claim(ctx: PassContext, placement: Placement) -> tuple[Action, ...]:
     """The template that pods claim their device with; nothing where the placement claims none."""
-    template = claim_template(world.owner, placement)
+    template = claim_template(ctx.owner, placement)
     if template is None:
         return ()
-    applied = applied_as(world.observed, template)
+    applied = applied_as(ctx.observed, template)
     return apply_if_changed(template, applied, "pods claim their device with it")
 
 
 def run(
-    world: World, revision: str, record: EngineRecord, placement: Placement, replicas: int, why: str
+    ctx: PassContext, revision: str, record: EngineRecord, placement: Placement, replicas: int, why: str
 ) -> tuple[Action, ...]:
     """The Deployment of ``revision``, and what its pods need. It is made with ``replicas``: without, it would begin
     with one, until the next pass has resized it.
@@ -54,15 +54,15 @@ def run(
     installation (an operator's upgrade, its settings) waits for the next revision and its analysis. Unless its replicas
     look for an engine that has been built again since: they would refuse the new one for ever.
     """
-    seen = world.observed.deployment(revision)
-    if seen and (seen.deleting or not repair.outdated(world.observed.pods, seen, record)):
-        return () if seen.deleting else claim(world, placement)
-    preferred = preferred_nodes(world, record, placement)
+    seen = ctx.observed.deployment(revision)
+    if seen and (seen.deleting or not repair.outdated(ctx.observed.pods, seen, record)):
+        return () if seen.deleting else claim(ctx, placement)
+    preferred = preferred_nodes(ctx, record, placement)
     # Stated again, since server-side apply takes away what is stated no more.
-    manifest = deployment(world.owner, world.spec, record, placement, world.config, preferred=preferred,
+    manifest = deployment(ctx.owner, ctx.spec, record, placement, ctx.config, preferred=preferred,
                           replicas=seen.spec_replicas if seen else replicas, again=bool(seen))
     why = "its replicas look for an engine that has been built again since" if seen else why
-    return (*claim(world, placement), Apply(manifest=manifest, why=why, force=bool(seen)))
+    return (*claim(ctx, placement), Apply(manifest=manifest, why=why, force=bool(seen)))
 
 
 def resize(deployed: DeploymentView | None, replicas: int, why: str) -> tuple[Action, ...]:

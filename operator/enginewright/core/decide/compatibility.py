@@ -7,7 +7,7 @@ a change of them asks for another engine without anybody having touched the mode
 from __future__ import annotations
 
 from enginewright.core.conditions import Verdict
-from enginewright.core.decide.world import World
+from enginewright.core.context import PassContext
 from enginewright.core.reasons import Reason
 from enginewright.core.status import TargetStatus
 from enginewright.core.way_back import serves
@@ -26,10 +26,10 @@ def target_of(request: BuildRequest) -> TargetStatus:
         backends=", ".join((*runtime.backends, *runtime.python_runtimes)), builder_image=request.builder_image)
 
 
-def explain(world: World, target: TargetStatus | None, verdict: Verdict) -> Verdict:
+def explain(ctx: PassContext, target: TargetStatus | None, verdict: Verdict) -> Verdict:
     """``verdict`` of a build, with what has changed since the revision that serves. The reason says so only while the
     build runs: why one waits, fails or is tried again goes before."""
-    stable = serves(world.memory.revisions)
+    stable = serves(ctx.memory.revisions)
     changes = _changes(stable.target, target) if stable and stable.target and target else ""
     if verdict.ok or stable is None or not changes:
         return verdict

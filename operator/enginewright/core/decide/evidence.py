@@ -9,10 +9,10 @@ from datetime import timedelta
 from enginewright.core import labels
 from enginewright.core.comparison import Answer, Limits, Question
 from enginewright.core.conditions import find, parse_timestamp, timestamp
+from enginewright.core.context import PassContext
 from enginewright.core.decide.rollout import RolloutResult
 from enginewright.core.decide.scale_step import REFRESH_SECONDS
 from enginewright.core.decide.steps import Split
-from enginewright.core.decide.world import World
 from enginewright.core.request import source_key
 from enginewright.core.spec import Spec
 from enginewright.core.status import AnalysisStatus
@@ -28,37 +28,37 @@ MOST_SIMILARITY = 0.9
 USUAL_SIMILARITY = 0.8
 
 
-def question(world: World, candidate: str, stable: str, number: int, split: Split) -> Question:
+def question(ctx: PassContext, candidate: str, stable: str, number: int, split: Split) -> Question:
     """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
-    analysis, latency = world.spec.rollout.analysis, world.spec.objective.latency
-    alike, deployed = _comparable(world), world.observed.deployment(stable)
+    analysis, latency = ctx.spec.rollout.analysis, ctx.spec.objective.latency
+    alike, deployed = _comparable(ctx), ctx.observed.deployment(stable)
     return Question(
-        key="/".join((stable, candidate, str(number), world.obj.annotations.get(labels.RETRY, ""))),
+        key="/".join((stable, candidate, str(number), ctx.obj.annotations.get(labels.RETRY, ""))),
         stable=stable,
         candidate=candidate,
-        model=world.obj.served_as,
+        model=ctx.obj.served_as,
         alone=split.stable == 0,
         adapted=deployed is not None and deployed.batcher,
-        mirror=alike and analysis.mirror and world.spec.quality is not None and split.stable > 0,
+        mirror=alike and analysis.mirror and ctx.spec.quality is not None and split.stable > 0,
         limits=Limits(
             slowdown=analysis.max_slowdown,
             requests=analysis.min_requests,
             percentile=latency.percentile if latency else 99.0,
             milliseconds=latency.milliseconds if latency else None,
-            similarity=least_similarity(world.spec) if alike else None,
+            similarity=least_similarity(ctx.spec) if alike else None,
             watched=min(MOST_PATIENCE, SHORTEST * split.seconds),
             patience=min(MOST_PATIENCE, max(LEAST_PATIENCE, float(PATIENCE * split.seconds))),
         ),
     )
 
 
-def _comparable(world: World) -> bool:
+def _comparable(ctx: PassContext) -> bool:
     """Whether both are meant to answer alike."""
-    wish = world.spec.rollout.analysis.compare_outputs
+    wish = ctx.spec.rollout.analysis.compare_outputs
     if wish != "auto":
         return wish == "always"
-    known, now = world.memory.rollout, world.memory.source
-    if not (known and known.stable_source and now and now.key == source_key(world.spec)):
+    known, now = ctx.memory.rollout, ctx.memory.source
+    if not (known and known.stable_source and now and now.key == source_key(ctx.spec)):
         return False
     return known.stable_source == now.digest
 
@@ -98,34 +98,34 @@ def figures(answer: Answer) -> AnalysisStatus:
     )
 
 
-def steady(world: World, found: RolloutResult) -> RolloutResult:
+def steady(ctx: PassContext, found: RolloutResult) -> RolloutResult:
     """Figures change with every scrape, and every write of status wakes the object for another pass: while nothing
     else has changed they are refreshed every :data:`REFRESH_SECONDS`."""
-    known, now = world.memory.rollout, found.memory
+    known, now = ctx.memory.rollout, found.memory
     if now.analysis is None:
         return found
-    if known and known.analysis and _unchanged(world, found):
+    if known and known.analysis and _unchanged(ctx, found):
         taken = parse_timestamp(known.analysis.time)
-        if taken and timedelta(0) <= world.now - taken < timedelta(seconds=REFRESH_SECONDS):
-            message = str(find(world.obj.status.get("conditions"), found.verdict.type).get("message"))
+        if taken and timedelta(0) <= ctx.now - taken < timedelta(seconds=REFRESH_SECONDS):
+            message = str(find(ctx.obj.status.get("conditions"), found.verdict.type).get("message"))
             return replace(found, memory=now.model_copy(update={"analysis": known.analysis}),
                            verdict=replace(found.verdict, message=message))
     if now.analysis.time:
         return found
-    stamped = now.analysis.model_copy(update={"time": timestamp(world.now)})
+    stamped = now.analysis.model_copy(update={"time": timestamp(ctx.now)})
     return replace(found, memory=now.model_copy(update={"analysis": stamped}))
 
 
-def _unchanged(world: World, found: RolloutResult) -> bool:
+def _unchanged(ctx: PassContext, found: RolloutResult) -> bool:
     """Whether it is the same moment of the same analysis, and the condition says the same but for figures."""
-    known, now, verdict = world.memory.rollout, found.memory, found.verdict
-    said = find(world.obj.status.get("conditions"), verdict.type)
+    known, now, verdict = ctx.memory.rollout, found.memory, found.verdict
+    said = find(ctx.obj.status.get("conditions"), verdict.type)
     return (
         known is not None
         and now.step == "Analysing"
         and (known.candidate, known.step, known.weight_step) == (now.candidate, now.step, now.weight_step)
         and (said.get("status"), said.get("reason"), said.get("observedGeneration"))
-        == (verdict.status, verdict.reason, world.obj.generation)
+        == (verdict.status, verdict.reason, ctx.obj.generation)
     )
 
 

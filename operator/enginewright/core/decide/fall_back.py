@@ -35,16 +35,16 @@ def needs_kept(obj: ObjectView) -> bool:
 
 def fall_back(goal: Goal, serving: Serving) -> Goal:
     """``goal``, or the last good revision in its place, with what was ``given_up`` or what it waits for."""
-    world = goal.world
-    if world.spec.rollout.strategy != "Recreate" or world.spec.suspend:
+    ctx = goal.ctx
+    if ctx.spec.rollout.strategy != "Recreate" or ctx.spec.suspend:
         return goal
     given_up = _given_up(goal, serving)
     if given_up is None and not _in_the_gap(goal, serving):
         return goal
-    for entry in good_ones(world.memory.revisions, given_up.revision if given_up else goal.engine.revision):
-        kept = world.observed.kept.get(entry.revision)
-        if kept and (made := made_again(world, goal.engine, kept)):
-            return replace(goal, world=made.world, engine=made.engine, given_up=given_up,
+    for entry in good_ones(ctx.memory.revisions, given_up.revision if given_up else goal.engine.revision):
+        kept = ctx.observed.kept.get(entry.revision)
+        if kept and (made := made_again(ctx, goal.engine, kept)):
+            return replace(goal, ctx=made.ctx, engine=made.engine, given_up=given_up,
                            asked=None if given_up else goal.engine)
     return goal
 
@@ -56,9 +56,9 @@ def _in_the_gap(goal: Goal, serving: Serving) -> bool:
 
 
 def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
-    world, revision = goal.world, goal.engine.revision
-    memory = world.memory.rollout or RolloutStatus()
-    if before := put_aside(world, memory, revision):
+    ctx, revision = goal.ctx, goal.engine.revision
+    memory = ctx.memory.rollout or RolloutStatus()
+    if before := put_aside(ctx, memory, revision):
         # One that has drifted is better than nothing: see drift_back.
         return before if before.reason != Reason.QUALITY_DRIFTED else None
     if goal.engine.record is None:
@@ -66,11 +66,11 @@ def _given_up(goal: Goal, serving: Serving) -> RolledBackStatus | None:
         return memory.rolled_back if serving.stable is None else None
     deployed = serving.deployment(revision)
     stable = memory.stable if memory.step == "Complete" else ""
-    if deployed is None or revision in (served(world.memory.revisions), stable):
+    if deployed is None or revision in (served(ctx.memory.revisions), stable):
         return None
-    trouble = starting_trouble(world, deployed, revision)
+    trouble = starting_trouble(ctx, deployed, revision)
     if trouble is None or serving.answers(deployed):
         # Some of its replicas serve, and nothing else does: the others may want for room, which the way back has not.
         return None
     return RolledBackStatus(revision=revision, reason=trouble.reason, message=trouble.message,
-                            time=timestamp(world.now), retry=world.retry)
+                            time=timestamp(ctx.now), retry=ctx.retry)

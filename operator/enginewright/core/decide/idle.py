@@ -9,28 +9,28 @@ old revision, and where nothing was proven before, the wanted revision takes the
 from __future__ import annotations
 
 from enginewright.core.conditions import bad
+from enginewright.core.context import PassContext
 from enginewright.core.decide.position import EXPANDING, SWITCHING
 from enginewright.core.decide.rollout import PROGRESS_CHECK, RolloutResult, Target, back_to, put_aside
 from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import World
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.routing import WHOLE
 from enginewright.core.status import RolloutStatus
 
 
 def wait_for_replicas(
-    world: World, target: Target, serving: Serving, memory: RolloutStatus
+    ctx: PassContext, target: Target, serving: Serving, memory: RolloutStatus
 ) -> RolloutResult | None:
     """None unless ``target`` is yet to be proven beside a stable revision. Its Deployment goes, should it be there: the
     rollout begins anew when replicas are wanted again."""
     stable = serving.stable
-    if target.replicas or world.spec.rollout.strategy == "Recreate":
+    if target.replicas or ctx.spec.rollout.strategy == "Recreate":
         return None
-    if stable is None or stable.revision == target.revision or put_aside(world, memory, target.revision):
+    if stable is None or stable.revision == target.revision or put_aside(ctx, memory, target.revision):
         return None
-    if taken_over(world, target, serving, memory):
+    if taken_over(ctx, target, serving, memory):
         return None
-    actions = back_to(world, serving, stable, 0, "no replica is wanted, and nothing else is proven")
+    actions = back_to(ctx, serving, stable, 0, "no replica is wanted, and nothing else is proven")
     return RolloutResult(
         memory=RolloutStatus(stable=stable.revision, rolled_back=memory.rolled_back),
         actions=actions,
@@ -52,10 +52,10 @@ def nobody_serves(serving: Serving, memory: RolloutStatus, target: Target) -> bo
     return target.replicas == 0 and not serving.answering and given_up != target.revision
 
 
-def taken_over(world: World, target: Target, serving: Serving, memory: RolloutStatus) -> bool:
+def taken_over(ctx: PassContext, target: Target, serving: Serving, memory: RolloutStatus) -> bool:
     """Whether ``target`` has passed its analysis beside another revision that is still there: it expands, or the
     Service has left that one already."""
     if serving.stable is None or serving.stable.revision == target.revision:
         return False
     known = memory.candidate == target.revision and memory.step in (EXPANDING, SWITCHING)
-    return known or (world.observed.service is not None and world.observed.service.revision == target.revision)
+    return known or (ctx.observed.service is not None and ctx.observed.service.revision == target.revision)

@@ -6,23 +6,23 @@ The monitors beside the stable revision's servers sample them (``spec.quality``)
 from __future__ import annotations
 
 from enginewright.core.comparison.mirrored import Mirrored, required
+from enginewright.core.context import PassContext
 from enginewright.core.decide.serving import pods_of
-from enginewright.core.decide.world import World
 from enginewright.core.quality import Finding, problems
 from enginewright.core.quality import find as find_agreement
 
 
-def mirrored(world: World, stable: str, candidate: str) -> Mirrored | None:
+def mirrored(ctx: PassContext, stable: str, candidate: str) -> Mirrored | None:
     """What the monitors of ``stable`` report of ``candidate``; None where nobody asked for it. A report about other
     replicas is of an earlier rollout."""
-    if not world.spec.rollout.analysis.mirror or world.spec.quality is None:
+    if not ctx.spec.rollout.analysis.mirror or ctx.spec.quality is None:
         return None
-    theirs = {pod.ip for pod in pods_of(world.observed, candidate) if pod.ip}
-    names = [pod.name for pod in pods_of(world.observed, stable)]
-    reports = {name: world.observed.quality[name] for name in names if name in world.observed.quality}
+    theirs = {pod.ip for pod in pods_of(ctx.observed, candidate) if pod.ip}
+    names = [pod.name for pod in pods_of(ctx.observed, stable)]
+    reports = {name: ctx.observed.quality[name] for name in names if name in ctx.observed.quality}
     about = [report for report in reports.values() if report.targets and set(report.targets) <= theirs]
     trouble = problems(reports.values()) or (() if reports else ("no monitor beside the stable revision reports",))
-    mine = world.spec.accuracy.tolerance
+    mine = ctx.spec.accuracy.tolerance
     return Mirrored(
         required=required(max(about[0].tolerance if about else mine, _lost(find_agreement(reports))), mine),
         metric=about[0].metric if about else "",

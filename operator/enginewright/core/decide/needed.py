@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enginewright.core.config import OperatorConfig
+from enginewright.core.context import Memory, PassContext
 from enginewright.core.decide.server_step import informed, server_step
 from enginewright.core.decide.slice_choice import fingerprints
 from enginewright.core.decide.source_step import source_step
 from enginewright.core.decide.spec_step import read_spec
 from enginewright.core.decide.stated_source import stated_fingerprints
-from enginewright.core.decide.world import Memory, World
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.spec import Spec
 
@@ -19,10 +19,10 @@ def needed_records(obj: ObjectView, observed: Observed, config: OperatorConfig) 
     spec = read_spec(obj, config)
     if not isinstance(spec, Spec):
         return frozenset()
-    world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
-    world = informed(world, server_step(world))
-    source = source_step(world).resolved
+    ctx = PassContext(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    ctx = informed(ctx, server_step(ctx))
+    source = source_step(ctx).resolved
     found = {str(obj.status.get("fingerprint") or ""), *(one.fingerprint for one in observed.deployments)}
     found |= {kept.outcome.fingerprint for kept in observed.kept.values()}
-    found |= fingerprints(world, source) if source else stated_fingerprints(world)
+    found |= fingerprints(ctx, source) if source else stated_fingerprints(ctx)
     return frozenset(found - {""})

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from enginewright.core.decide.site import LOOKED, site
-from enginewright.core.decide.world import World
+from enginewright.core.context import PassContext
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.planner.nodes import boards_of
 from enginewright.core.planner.planner import place
+from enginewright.core.planner.site import LOOKED, site
 from enginewright.core.planner.spare import free_of
 
 HOSTNAME = "kubernetes.io/hostname"
 MOST = 8  # nodes that are ranked; the rest are equal
 
 
-def preferred_nodes(world: World, record: EngineRecord, placement: Placement) -> tuple[str, ...]:
+def preferred_nodes(ctx: PassContext, record: EngineRecord, placement: Placement) -> tuple[str, ...]:
     """Host names, the best first; empty where nodes are not known, or there is nothing to choose."""
     engine = record.outcome.engine
-    there = site(pinned(placement, engine.device if engine else ""), world.observed.nodes, world.obj.namespace)
+    there = site(pinned(placement, engine.device if engine else ""), ctx.observed.nodes, ctx.obj.namespace)
     if there is None:
         return ()
     names = {node.name: node.labels.get(HOSTNAME, "") for node in there.usable}

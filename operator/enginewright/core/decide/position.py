@@ -9,13 +9,13 @@ from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.comparison import Answer, Question, compare
 from enginewright.core.conditions import parse_timestamp, timestamp
+from enginewright.core.context import PassContext
 from enginewright.core.decide.evidence import figures, question
 from enginewright.core.decide.jobs import Trouble
 from enginewright.core.decide.mirror import mirrored
 from enginewright.core.decide.rollout import Target
 from enginewright.core.decide.serving import Serving, pods_of
 from enginewright.core.decide.steps import Split, splits
-from enginewright.core.decide.world import World
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Reason
 from enginewright.core.status import AnalysisStatus, RolloutStatus
@@ -33,10 +33,10 @@ FALLS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shift:
+class RolloutState:
     """A rollout in the middle: ``candidate`` is the target's Deployment, None before it is there."""
 
-    world: World
+    ctx: PassContext
     target: Target
     stable: DeploymentView
     serving: Serving
@@ -45,12 +45,12 @@ class Shift:
 
     @property
     def canary(self) -> bool:
-        return self.world.spec.rollout.strategy == "Canary"
+        return self.ctx.spec.rollout.strategy == "Canary"
 
     @property
     def exact(self) -> bool:
         """Whether routes split the traffic, in shares that need no replicas to match them."""
-        return self.canary and self.world.spec.rollout.gateway is not None
+        return self.canary and self.ctx.spec.rollout.gateway is not None
 
     @property
     def lent(self) -> bool:
@@ -77,7 +77,7 @@ class Shift:
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        return splits(self.world.spec.rollout, self.target.replicas)
+        return splits(self.ctx.spec.rollout, self.target.replicas)
 
     @property
     def last(self) -> int:
@@ -85,13 +85,13 @@ class Shift:
         return min(self.memory.weight_step or 0, len(self.splits) - 1) if self.known else 0
 
     def question(self, number: int) -> Question:
-        return question(self.world, self.target.revision, self.stable.revision, number, self.splits[number])
+        return question(self.ctx, self.target.revision, self.stable.revision, number, self.splits[number])
 
     @cached_property
     def answer(self) -> Answer:
         asked = self.question(self.last)
-        live = mirrored(self.world, self.stable.revision, self.target.revision) if asked.mirror else None
-        return compare(self.world.observed.signals, asked, live)
+        live = mirrored(self.ctx, self.stable.revision, self.target.revision) if asked.mirror else None
+        return compare(self.ctx.observed.signals, asked, live)
 
     @cached_property
     def falls(self) -> int:
@@ -101,7 +101,7 @@ class Shift:
         if not (self.under_analysis or self.fallen_back) or self.available(self.splits[self.last].candidate):
             return before
         began = parse_timestamp(self.memory.step_start_time)
-        pods = pods_of(self.world.observed, self.target.revision)
+        pods = pods_of(self.ctx.observed, self.target.revision)
         fallen = any(not pod.ready and pod.created and began and pod.created < began for pod in pods)
         return before + fallen
 
@@ -115,7 +115,7 @@ class Shift:
             stable=self.stable.revision,
             candidate=self.target.revision,
             step=position.step,
-            step_start_time=self.memory.step_start_time if same else timestamp(self.world.now),
+            step_start_time=self.memory.step_start_time if same else timestamp(self.ctx.now),
             weight_step=position.number or None,
             restarts=restarted,
             falls=self.falls or None,
@@ -140,7 +140,7 @@ class Position:
     number: int
 
 
-def position_of(moving: Shift) -> Position:
+def position_of(moving: RolloutState) -> Position:
     """Where the rollout stands now: as far as remembered, and on from there as far as the world allows."""
     number = moving.last
     step = (moving.memory.step if moving.known else None) or STARTING
@@ -165,37 +165,37 @@ def position_of(moving: Shift) -> Position:
     return Position(step, number)
 
 
-def analysed(moving: Shift) -> bool:
+def analysed(moving: RolloutState) -> bool:
     """Time alone proves nothing: without samples somebody has to say so."""
     return moving.answer.verdict == "good" or (moving.answer.starved and _wished(moving))
 
 
-def _promoted(moving: Shift) -> bool:
-    return moving.world.spec.rollout.auto_promote or _wished(moving)
+def _promoted(moving: RolloutState) -> bool:
+    return moving.ctx.spec.rollout.auto_promote or _wished(moving)
 
 
-def _wished(moving: Shift) -> bool:
+def _wished(moving: RolloutState) -> bool:
     """By its name alone: an annotation that stays must not promote the next revision of the same engine."""
-    return moving.target.revision in named(moving.world)
+    return moving.target.revision in named(moving.ctx)
 
 
-def named(world: World) -> tuple[str, str]:
+def named(ctx: PassContext) -> tuple[str, str]:
     """The revision that is to be promoted and the one to go back to, as somebody wrote them; each may be empty. Who
     asks to go back has approved it."""
-    promote, back = (world.obj.annotations.get(key, "").strip() for key in (labels.PROMOTE, labels.ROLLBACK_TO))
+    promote, back = (ctx.obj.annotations.get(key, "").strip() for key in (labels.PROMOTE, labels.ROLLBACK_TO))
     return promote, back
 
 
-def promote_with(world: World, revision: str) -> str:
-    return kubectl(f"annotate om {world.obj.name} {labels.PROMOTE}={revision}", world.obj.namespace)
+def promote_with(ctx: PassContext, revision: str) -> str:
+    return kubectl(f"annotate om {ctx.obj.name} {labels.PROMOTE}={revision}", ctx.obj.namespace)
 
 
-def flapping(moving: Shift) -> Trouble | None:
+def flapping(moving: RolloutState) -> Trouble | None:
     """Replicas that are ready in turns, without a restart: no analysis of them ever ends, nor does a rollout of them
     that each switch breaks."""
     if moving.falls < FALLS:
         return None
-    look = kubectl(f"describe pod -l {labels.REVISION}={moving.target.revision}", moving.world.obj.namespace)
+    look = kubectl(f"describe pod -l {labels.REVISION}={moving.target.revision}", moving.ctx.obj.namespace)
     return Trouble(
         reason=Reason.REPLICAS_NOT_READY,
         message=f"Replicas stopped being ready {moving.falls} times while they were analysed or after all traffic had "

@@ -13,8 +13,8 @@ from datetime import timedelta
 
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, find, good, parse_timestamp, timestamp, unknown
+from enginewright.core.context import LOOK_AGAIN, PassContext, count
 from enginewright.core.decide.serving import Serving, pods_of
-from enginewright.core.decide.world import LOOK_AGAIN, World, count
 from enginewright.core.observed import PodView
 from enginewright.core.quality import STALE_SECONDS, Finding, problems, silent_seconds
 from enginewright.core.quality import find as find_agreement
@@ -36,35 +36,35 @@ class QualityResult:
     requeue: float | None = None
 
 
-def quality_step(world: World, serving: Serving) -> QualityResult:
-    if world.spec.quality is None:
+def quality_step(ctx: PassContext, serving: Serving) -> QualityResult:
+    if ctx.spec.quality is None:
         return QualityResult()
     stable = serving.stable
-    pods = pods_of(world.observed, stable.revision) if stable else ()
+    pods = pods_of(ctx.observed, stable.revision) if stable else ()
     names = {pod.name for pod in pods}
-    reports = {pod: report for pod, report in world.observed.quality.items() if pod in names}
+    reports = {pod: report for pod, report in ctx.observed.quality.items() if pod in names}
     found = find_agreement(reports)
     trouble = "".join(f" A monitor says: {one}." for one in problems(reports.values()))
     if stable is None or found is None:
         said = (f"No replica that serves measures agreement with the source model{_silence(reports)}.{trouble}"
-                f"{_mute(world, pods, reports)}")
+                f"{_mute(ctx, pods, reports)}")
         return QualityResult(verdict=unknown(Condition.QUALITY_HELD, Reason.NOT_MEASURED, said), requeue=LOOK_AGAIN)
-    verdict = _verdict(world, stable.revision, found)
+    verdict = _verdict(ctx, stable.revision, found)
     verdict = replace(verdict, message=f"{verdict.message}{_worst(found)}{trouble}")
-    memory = _memory(world, stable.revision, found)
-    kept = _kept(world, verdict, stable.revision)
+    memory = _memory(ctx, stable.revision, found)
+    kept = _kept(ctx, verdict, stable.revision)
     if kept:
         verdict, memory = kept
     return QualityResult(verdict=verdict, memory=memory, drifted=stable.revision if found.drifted else "",
                          requeue=LOOK_AGAIN)
 
 
-def _verdict(world: World, revision: str, found: Finding) -> Verdict:
+def _verdict(ctx: PassContext, revision: str, found: Finding) -> Verdict:
     kind, figures = Condition.QUALITY_HELD, _figures(found)
     if found.drifted:
         return bad(kind, Reason.QUALITY_DRIFTED, f"Live answers of revision {revision} have drifted: {figures} "
-                   f"{_remedy(world)}")
-    if found.held or (_said(world, revision) == Reason.AGREEING and not found.few
+                   f"{_remedy(ctx)}")
+    if found.held or (_said(ctx, revision) == Reason.AGREEING and not found.few
                       and found.agreement.mean >= found.required):
         return good(kind, Reason.AGREEING, figures)
     if found.few:
@@ -98,47 +98,47 @@ def _silence(reports: Mapping[str, QualityReport]) -> str:
     return f": no sampled traffic for more than {int(STALE_SECONDS / 60) << steps} minutes"
 
 
-def _mute(world: World, pods: Iterable[PodView], reports: Mapping[str, QualityReport]) -> str:
+def _mute(ctx: PassContext, pods: Iterable[PodView], reports: Mapping[str, QualityReport]) -> str:
     """A monitor may want more memory than it has, and then only its log says so."""
     mute = min((pod.name for pod in pods if pod.ready and pod.name not in reports), default="")
-    log = kubectl(f"logs {mute} -c quality", world.obj.namespace)
+    log = kubectl(f"logs {mute} -c quality", ctx.obj.namespace)
     return f" The monitor of {mute} does not answer yet: {log} says why." if mute else ""
 
 
-def _remedy(world: World) -> str:
-    if world.spec.quality and world.spec.quality.rollback:
+def _remedy(ctx: PassContext) -> str:
+    if ctx.spec.quality and ctx.spec.quality.rollback:
         return "spec.quality.rollback asks to go back to the last revision that served before."
     return ("Requests may have become unlike the data that accuracy was measured on: give such as "
             "spec.accuracy.evaluation, or go back with the annotation enginewright.io/rollback-to.")
 
 
-def _said(world: World, revision: str) -> str:
+def _said(ctx: PassContext, revision: str) -> str:
     """The reason given before of the same revision."""
-    known = world.memory.quality
+    known = ctx.memory.quality
     if known is None or known.revision != revision:
         return ""
-    return str(find(world.obj.status.get("conditions"), Condition.QUALITY_HELD).get("reason") or "")
+    return str(find(ctx.obj.status.get("conditions"), Condition.QUALITY_HELD).get("reason") or "")
 
 
-def _memory(world: World, revision: str, found: Finding) -> QualityStatus | None:
+def _memory(ctx: PassContext, revision: str, found: Finding) -> QualityStatus | None:
     """Nothing where nothing was scored: an agreement of 0 would be taken for one."""
     of = found.agreement
     if not of.samples:
         return None
     return QualityStatus(revision=revision, metric=found.metric, agreement=round(of.mean, 6), low=round(of.low, 6),
                          high=round(of.high, 6), required=round(found.required, 6), samples=of.samples,
-                         replicas=found.replicas, time=timestamp(world.now))
+                         replicas=found.replicas, time=timestamp(ctx.now))
 
 
-def _kept(world: World, verdict: Verdict, revision: str) -> tuple[Verdict, QualityStatus] | None:
+def _kept(ctx: PassContext, verdict: Verdict, revision: str) -> tuple[Verdict, QualityStatus] | None:
     """What was said, while it is fresh and nothing but figures has changed."""
-    known, before = world.memory.quality, find(world.obj.status.get("conditions"), Condition.QUALITY_HELD)
+    known, before = ctx.memory.quality, find(ctx.obj.status.get("conditions"), Condition.QUALITY_HELD)
     taken = parse_timestamp(known.time) if known else None
     if known is None or taken is None or known.revision != revision:
         return None
-    fresh = timedelta(0) <= world.now - taken < timedelta(seconds=REFRESH_SECONDS)
+    fresh = timedelta(0) <= ctx.now - taken < timedelta(seconds=REFRESH_SECONDS)
     same = (before.get("status"), before.get("reason"), before.get("observedGeneration")) == (
-        verdict.status, verdict.reason, world.obj.generation)
+        verdict.status, verdict.reason, ctx.obj.generation)
     if not (fresh and same):
         return None
     return Verdict(type=verdict.type, status=verdict.status, reason=verdict.reason,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from enginewright.core.conditions import Verdict, bad, good
+from enginewright.core.context import count
 from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import count
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.reasons import Condition, Reason
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from enginewright.core.conditions import bad
+from enginewright.core.context import count
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import starting_trouble
-from enginewright.core.decide.position import DRAINING, Shift
+from enginewright.core.decide.position import DRAINING, RolloutState
 from enginewright.core.decide.roll_back import retreat
 from enginewright.core.decide.rollout import PROGRESS_CHECK, RolloutResult
-from enginewright.core.decide.world import count
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import RolloutStatus
 
 
-def recreate(moving: Shift) -> RolloutResult:
+def recreate(moving: RolloutState) -> RolloutResult:
     """The old replicas free the device before the new ones ask for it; the gap is what Recreate means."""
-    if moving.candidate and not starting_trouble(moving.world, moving.stable, moving.stable.revision):
+    if moving.candidate and not starting_trouble(moving.ctx, moving.stable, moving.stable.revision):
         return _turn_back(moving)
     going = tuple(
         children.remove(other, "strategy Recreate stops the old first")
@@ -35,7 +35,7 @@ def recreate(moving: Shift) -> RolloutResult:
     )
 
 
-def _turn_back(moving: Shift) -> RolloutResult:
+def _turn_back(moving: RolloutState) -> RolloutResult:
     """Recreate was set while another strategy's candidate runs: it goes first, and starts anew when the old ones have
     stopped. Else the stable revision, shrunk for it, would be stopped for one that nothing has shown to be good."""
     revision, stable = moving.target.revision, moving.stable.revision

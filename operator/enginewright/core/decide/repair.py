@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, parse_timestamp
+from enginewright.core.context import PassContext
 from enginewright.core.decide.jobs import Trouble
-from enginewright.core.decide.world import World
 from enginewright.core.labels import CONTAINER_FITS, CONTAINER_VERIFY
 from enginewright.core.manifests import record_name
 from enginewright.core.observed import DeploymentView, EngineRecord, PodView
@@ -120,16 +120,16 @@ def _wrong_answers(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
     return None
 
 
-def repair_step(world: World, revision: str, record: EngineRecord, memory: BuildStatus | None) -> Repair:
-    found = refusing(world.observed.pods, revision, record)
-    if not found or world.spec.suspend:
+def repair_step(ctx: PassContext, revision: str, record: EngineRecord, memory: BuildStatus | None) -> Repair:
+    found = refusing(ctx.observed.pods, revision, record)
+    if not found or ctx.spec.suspend:
         return Repair()
     repairs = (memory.repairs if memory else None) or 0
     if stale := tuple(pod for pod in found if repairs and _before(pod, record)):
         return Repair(actions=tuple(_restart(pod) for pod in stale))
     if repairs >= MAX_REPAIRS:
         return Repair()
-    return _give_up(world, record, memory or BuildStatus(fingerprint=record.fingerprint), repairs + 1, found[0])
+    return _give_up(ctx, record, memory or BuildStatus(fingerprint=record.fingerprint), repairs + 1, found[0])
 
 
 def _before(pod: PodView, record: EngineRecord) -> bool:
@@ -147,17 +147,17 @@ def _restart(pod: PodView) -> Delete:
     )
 
 
-def _give_up(world: World, record: EngineRecord, memory: BuildStatus, repairs: int, pod: PodView) -> Repair:
+def _give_up(ctx: PassContext, record: EngineRecord, memory: BuildStatus, repairs: int, pod: PodView) -> Repair:
     """The finished build Job goes first: its old success would bring the record right back."""
     done = tuple(
         Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="its engine is lost")
-        for job in world.observed.jobs
+        for job in ctx.observed.jobs
         if job.fingerprint == record.fingerprint and not job.deleting
     )
     drop = Delete(
         api_version="v1",
         kind="ConfigMap",
-        name=record_name(record.fingerprint, world.spec.store.uri),
+        name=record_name(record.fingerprint, ctx.spec.store.uri),
         why=f"replica {pod.name} found that the store has lost this engine",
     )
     message = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, merge
+from enginewright.core.context import LOOK_AGAIN, Memory, PassContext, earliest
 from enginewright.core.decide import blocks
 from enginewright.core.decide.activation import held_verdict
 from enginewright.core.decide.ailing import ailing, ailing_stable, explained
@@ -21,7 +22,6 @@ from enginewright.core.decide.scale_step import ScaleResult
 from enginewright.core.decide.server_step import ServerResult
 from enginewright.core.decide.serving import Serving, unwatched
 from enginewright.core.decide.source_step import SourceResult
-from enginewright.core.decide.world import LOOK_AGAIN, Memory, World, earliest
 from enginewright.core.events import decision_event, transitions
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
@@ -46,28 +46,28 @@ class Findings:
     contest: ContestStatus | None = None
 
 
-def report(world: World, found: Findings) -> Plan:
-    accuracy = accuracy_verdict(world.spec, found.engine)
+def report(ctx: PassContext, found: Findings) -> Plan:
+    accuracy = accuracy_verdict(ctx.spec, found.engine)
     first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
-    ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first,
-                          scaled=world.spec.autoscaling is not None and not world.spec.suspend)
+    ready = ready_verdict(ctx.observed, found.serving, found.engine.revision, found.scale.wanted, first,
+                          scaled=ctx.spec.autoscaling is not None and not ctx.spec.suspend)
     short = ready.reason == Reason.REPLICAS_NOT_READY
-    missing = ailing(world, found.engine, found.engine.revision) if short else None
-    available = available_verdict(world.obj, found.serving, found.engine.revision)
-    relied = ailing_stable(world, found.engine, found.serving, available)
+    missing = ailing(ctx, found.engine, found.engine.revision) if short else None
+    available = available_verdict(ctx.obj, found.serving, found.engine.revision)
+    relied = ailing_stable(ctx, found.engine, found.serving, available)
     verdicts = (
         explained(ready, missing),
-        held_verdict(world, found.serving, found.engine.revision, found.scale.wanted)
+        held_verdict(ctx, found.serving, found.engine.revision, found.scale.wanted)
         or explained(available, relied),
         found.source.verdict,
         found.engine.verdict,
         accuracy,
-        objective_verdict(world.spec, found.engine),
+        objective_verdict(ctx.spec, found.engine),
         found.rollout.verdict,
         found.scale.verdict,
-        *filter(None, (found.quality.verdict, batching_verdict(world, found.engine, found.serving))),
+        *filter(None, (found.quality.verdict, batching_verdict(ctx, found.engine, found.serving))),
     )
-    old = world.obj.status.get("conditions")
+    old = ctx.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
     return Plan(
         building=found.server.actions + found.source.actions + found.engine.actions,
@@ -75,9 +75,9 @@ def report(world: World, found: Findings) -> Plan:
         serving=found.rollout.actions,
         events=transitions(old, verdicts) + decided,
         status={
-            "observedGeneration": world.obj.generation,
-            "conditions": merge(old, verdicts, world.obj.generation, world.now),
-            **_blocks(world, found, ready),
+            "observedGeneration": ctx.obj.generation,
+            "conditions": merge(old, verdicts, ctx.obj.generation, ctx.now),
+            **_blocks(ctx, found, ready),
         },
         # How often an engine was given up is counted when it has gone.
         deeds_of_building=("build",) if found.engine.verdict.reason == Reason.ENGINE_LOST else (),
@@ -94,18 +94,18 @@ def report(world: World, found: Findings) -> Plan:
     )
 
 
-def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
-    serving, observed = found.serving, world.observed
-    shown = blocks.shown_record(world, found.engine, serving)
-    engine = blocks.engine_block(world, found.engine, shown, serving)
-    cost = blocks.cost_block(world, shown)
+def _blocks(ctx: PassContext, found: Findings, ready: Verdict) -> dict[str, Any]:
+    serving, observed = found.serving, ctx.observed
+    shown = blocks.shown_record(ctx, found.engine, serving)
+    engine = blocks.engine_block(ctx, found.engine, shown, serving)
+    cost = blocks.cost_block(ctx, shown)
     replicas_ready = sum(deployment.ready for deployment in observed.deployments)
     parts: dict[str, StatusModel | None] = {
         "source": found.source.memory,
         "server": found.server.memory,
         "build": found.engine.memory,
         "engine": engine,
-        "placement": blocks.placement_block(world, found.engine.placement, found.engine.tried),
+        "placement": blocks.placement_block(ctx, found.engine.placement, found.engine.tried),
         "rollout": found.rollout.memory,
         "pin": found.pin,
         "contest": found.contest,
@@ -120,23 +120,23 @@ def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
     status: dict[str, Any] = {name: block.as_json() for name, block in parts.items() if block is not None}
     if found.history.memory:
         status["revisions"] = [entry.as_json() for entry in found.history.memory]
-    if candidates := _candidates(world, found):
+    if candidates := _candidates(ctx, found):
         status["candidates"] = candidates
     if found.engine.fingerprint:
         status["fingerprint"] = found.engine.fingerprint
     status["replicas"] = sum(deployment.replicas for deployment in observed.deployments)
     status["readyReplicas"] = replicas_ready
-    status["selector"] = labels.as_selector(labels.model_selector(world.obj.name))
+    status["selector"] = labels.as_selector(labels.model_selector(ctx.obj.name))
     return status
 
 
-def _candidates(world: World, found: Findings) -> list[Any]:
+def _candidates(ctx: PassContext, found: Findings) -> list[Any]:
     """Of the newest build that measured any; they stay until another one did."""
     outcome = found.engine.record.outcome if found.engine.record else None
     measured = found.engine.candidates or (outcome.candidates if outcome else ())
     if measured:
         return [candidate.as_json() for candidate in blocks.candidate_blocks(measured)]
-    told = world.obj.status.get("candidates")
+    told = ctx.obj.status.get("candidates")
     return list(told) if isinstance(told, list) else []
 
 

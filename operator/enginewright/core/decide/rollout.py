@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from enginewright.core.comparison import Question
 from enginewright.core.conditions import Verdict, bad
+from enginewright.core.context import PassContext, count
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import trouble
 from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView, EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action
@@ -44,12 +44,12 @@ class RolloutResult:
     question: Question | None = None
 
 
-def route_safely(world: World, serving: Serving, revision: str, why: str) -> tuple[Action, ...]:
+def route_safely(ctx: PassContext, serving: Serving, revision: str, why: str) -> tuple[Action, ...]:
     """The Service selects ``revision``, or all of them while only others are ready: some answer beats none."""
     wanted = serving.deployment(revision)
     others_ready = any(serving.answers(other) for other in serving.alive if other.revision != revision)
     blind = revision != children.EVERY and others_ready and not serving.answers(wanted)
-    return children.route(world, children.EVERY if blind else revision, why)
+    return children.route(ctx, children.EVERY if blind else revision, why)
 
 
 def remove_others(serving: Serving, kept: set[str], why: str) -> tuple[Action, ...]:
@@ -62,23 +62,23 @@ def remove_others(serving: Serving, kept: set[str], why: str) -> tuple[Action, .
     )
 
 
-def back_to(world: World, serving: Serving, stable: DeploymentView, wanted: int, why: str) -> tuple[Action, ...]:
+def back_to(ctx: PassContext, serving: Serving, stable: DeploymentView, wanted: int, why: str) -> tuple[Action, ...]:
     """Only ``stable``, at full strength; where no replica is wanted, nobody is spared."""
-    routed = route_safely(world, serving, stable.revision, why)
+    routed = route_safely(ctx, serving, stable.revision, why)
     if not wanted:
         gone = tuple(children.remove(other, why) for other in serving.alive if other.revision != stable.revision)
         return routed + children.resize(stable, 0, why) + gone
-    if world.spec.rollout.max_surge == 0:
-        return routed + _give_back(world, serving, stable, wanted, why)
+    if ctx.spec.rollout.max_surge == 0:
+        return routed + _give_back(ctx, serving, stable, wanted, why)
     return routed + children.resize(stable, wanted, why) + remove_others(serving, {stable.revision}, why)
 
 
 def _give_back(
-    world: World, serving: Serving, stable: DeploymentView, wanted: int, why: str
+    ctx: PassContext, serving: Serving, stable: DeploymentView, wanted: int, why: str
 ) -> tuple[Action, ...]:
     """Without capacity to spare others make room before ``stable`` grows: one replica while it has none that answers,
     then all."""
-    others = [other for other in world.observed.deployments if other.revision != stable.revision]
+    others = [other for other in ctx.observed.deployments if other.revision != stable.revision]
     taken = sum(max(other.replicas, 0 if other.deleting else other.spec_replicas) for other in others)
     grown = children.resize(stable, min(wanted, max(stable.spec_replicas, wanted - taken)), why)
     if serving.answers(stable):
@@ -90,15 +90,15 @@ def _give_back(
     return shrunk + remove_others(serving, {stable.revision}, why) + grown
 
 
-def put_aside(world: World, memory: RolloutStatus, revision: str) -> RolledBackStatus | None:
+def put_aside(ctx: PassContext, memory: RolloutStatus, revision: str) -> RolledBackStatus | None:
     """Why ``revision`` was given up, if it was and nobody has asked for another try."""
     found = memory.rolled_back
-    return found if found and found.revision == revision and found.retry in (None, world.retry) else None
+    return found if found and found.revision == revision and found.retry in (None, ctx.retry) else None
 
 
-def starting(world: World, target: Target, deployed: DeploymentView | None, wanted: int) -> Verdict:
+def starting(ctx: PassContext, target: Target, deployed: DeploymentView | None, wanted: int) -> Verdict:
     """How far a revision is that is getting ready, or why it does not."""
-    if found := trouble(world, deployed, target.revision, target.placement):
+    if found := trouble(ctx, deployed, target.revision, target.placement):
         return bad(Condition.ROLLOUT_COMPLETE, found.reason, found.message)
     ready = deployed.available if deployed else 0
     return bad(

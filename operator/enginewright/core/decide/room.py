@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from enginewright.core.decide.site import Site, site
-from enginewright.core.decide.world import World, count
+from enginewright.core.context import PassContext, count
 from enginewright.core.observed import DeviceUse, NodeView, PodView
 from enginewright.core.placement import GPU_RESOURCE, Placement
 from enginewright.core.planner.explain import packed
@@ -16,16 +15,17 @@ from enginewright.core.planner.fleet import LayoutChange, Plan
 from enginewright.core.planner.nodes import boards_of
 from enginewright.core.planner.objects import SLICE_PREFIX, is_device
 from enginewright.core.planner.planner import place, plan
+from enginewright.core.planner.site import Site, site
 from enginewright.core.planner.spare import best_move, free_of
 
 NAMED = 3  # nodes or GPUs that a message names before it counts
 
 
-def room(world: World, placement: Placement | None, pods: Iterable[PodView]) -> str:
+def room(ctx: PassContext, placement: Placement | None, pods: Iterable[PodView]) -> str:
     """Sentences that follow what the scheduler says of those of ``pods`` that no node can take; empty where there are
     none, or nothing is known."""
     waiting = sum(bool(pod.unschedulable) for pod in pods)
-    there = site(placement, world.observed.nodes, world.obj.namespace) if waiting else None
+    there = site(placement, ctx.observed.nodes, ctx.obj.namespace) if waiting else None
     return f" {in_the_way(there, waiting)}" if there else ""
 
 

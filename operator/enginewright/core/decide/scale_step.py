@@ -12,9 +12,9 @@ from datetime import timedelta
 
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp, unknown
+from enginewright.core.context import PassContext, count
 from enginewright.core.decide.price import no_price, price_of
 from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import World, count
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.scaling import (
@@ -48,32 +48,32 @@ class ScaleResult:
     requeue: float | None = None
 
 
-def scale_step(world: World, serving: Serving) -> ScaleResult:
+def scale_step(ctx: PassContext, serving: Serving) -> ScaleResult:
     stable = serving.stable
-    if world.spec.suspend:
+    if ctx.spec.suspend:
         wanted = stable.spec_replicas if stable else 0
         return ScaleResult(
             wanted=wanted,
-            memory=world.memory.autoscaling,
+            memory=ctx.memory.autoscaling,
             verdict=unknown(
                 Condition.SCALING_ACTIVE, Reason.SUSPENDED, "spec.suspend is true: replicas are left as they are."
             ),
         )
-    if world.spec.autoscaling is None:
-        wanted = 1 if world.spec.replicas is None else world.spec.replicas
+    if ctx.spec.autoscaling is None:
+        wanted = 1 if ctx.spec.replicas is None else ctx.spec.replicas
         return ScaleResult(
             wanted=wanted,
             verdict=good(
                 Condition.SCALING_ACTIVE, Reason.MANUAL, f"{count(wanted, 'replica')}, as spec.replicas says."
             ),
         )
-    limits = limits_of(world.spec.autoscaling, holds=world.observed.holds, now=world.now, price=price_of(world, stable))
+    limits = limits_of(ctx.spec.autoscaling, holds=ctx.observed.holds, now=ctx.now, price=price_of(ctx, stable))
     if stable is None:
-        found = _first(world, _wished(world, limits), watch=bool(serving.alive))
-    elif missing := no_price(world, stable):
-        return _unpriced(world, serving, stable, limits, missing)
+        found = _first(ctx, _wished(ctx, limits), watch=bool(serving.alive))
+    elif missing := no_price(ctx, stable):
+        return _unpriced(ctx, serving, stable, limits, missing)
     else:
-        found = _automatic(world, serving, stable, _wished(world, limits))
+        found = _automatic(ctx, serving, stable, _wished(ctx, limits))
     return _counted_on(found, limits.max_replicas)
 
 
@@ -82,20 +82,20 @@ def _counted_on(found: ScaleResult, most: int) -> ScaleResult:
     return replace(found, memory=(found.memory or AutoscalingStatus()).model_copy(update={"max_replicas": most}))
 
 
-def _wished(world: World, limits: ScaleLimits) -> ScaleLimits:
+def _wished(ctx: PassContext, limits: ScaleLimits) -> ScaleLimits:
     """What a fleet wishes of one of its classes, while another leaves, stands beside the spec."""
-    least = world.obj.annotations.get(labels.LEAST_REPLICAS, "")
-    if not (world.obj.fleet and re.fullmatch(r"[0-9]{1,4}", least)):
+    least = ctx.obj.annotations.get(labels.LEAST_REPLICAS, "")
+    if not (ctx.obj.fleet and re.fullmatch(r"[0-9]{1,4}", least)):
         return limits
     return replace(limits, min_replicas=max(limits.min_replicas, min(int(least), limits.max_replicas)))
 
 
-def _first(world: World, limits: ScaleLimits, watch: bool) -> ScaleResult:
+def _first(ctx: PassContext, limits: ScaleLimits, watch: bool) -> ScaleResult:
     """Nobody serves, so nothing is queued: the last known number, or the least; one at any rate, for an engine is
     proven by serving."""
-    last = world.memory.autoscaling.desired_replicas if world.memory.autoscaling else None
+    last = ctx.memory.autoscaling.desired_replicas if ctx.memory.autoscaling else None
     wanted = limits.clamp(last or max(1, limits.min_replicas))
-    memory = (world.memory.autoscaling or AutoscalingStatus()).model_copy(update={"desired_replicas": wanted})
+    memory = (ctx.memory.autoscaling or AutoscalingStatus()).model_copy(update={"desired_replicas": wanted})
     return ScaleResult(
         wanted=wanted,
         memory=memory,
@@ -113,31 +113,33 @@ def _current(before: AutoscalingStatus, serving: Serving, stable: DeploymentView
     return limits.clamp(max(before.desired_replicas or 0, *(deployment.spec_replicas for deployment in serving.alive)))
 
 
-def _unpriced(world: World, serving: Serving, stable: DeploymentView, limits: ScaleLimits, why: Verdict) -> ScaleResult:
+def _unpriced(
+    ctx: PassContext, serving: Serving, stable: DeploymentView, limits: ScaleLimits, why: Verdict
+) -> ScaleResult:
     """As many as there are, within what the user wrote: a fleet may neither wish for more nor count on more, as they
     might cost more than the ceiling."""
-    before = world.memory.autoscaling or AutoscalingStatus()
+    before = ctx.memory.autoscaling or AutoscalingStatus()
     kept = limits.clamp(max(1, _current(before, serving, stable, limits)))
     found = ScaleResult(wanted=kept, memory=before.model_copy(update={"desired_replicas": kept}), watch=True,
                         verdict=why, requeue=REFRESH_SECONDS)
     return _counted_on(found, kept)
 
 
-def _automatic(world: World, serving: Serving, stable: DeploymentView, limits: ScaleLimits) -> ScaleResult:
-    before = world.memory.autoscaling or AutoscalingStatus()
+def _automatic(ctx: PassContext, serving: Serving, stable: DeploymentView, limits: ScaleLimits) -> ScaleResult:
+    before = ctx.memory.autoscaling or AutoscalingStatus()
     rolling = len(serving.alive) > 1
     current = _current(before, serving, stable, limits)
-    capacity = capacity_asked_for(world.spec, world.observed.records.get(stable.fingerprint))
-    found = decide_replicas(world.observed.signals, current, limits, world.observed.monotonic, capacity)
+    capacity = capacity_asked_for(ctx.spec, ctx.observed.records.get(stable.fingerprint))
+    found = decide_replicas(ctx.observed.signals, current, limits, ctx.observed.monotonic, capacity)
     wanted = max(found.replicas, current) if rolling else found.replicas
-    decision = _decision(world, before, current, wanted, found.message)
+    decision = _decision(ctx, before, current, wanted, found.message)
     return ScaleResult(
         wanted=wanted,
         recommendation=found.recommendation,
         limits=limits,
         watch=True,
         decision=decision,
-        memory=_remember(world, before, wanted, decision, found),
+        memory=_remember(ctx, before, wanted, decision, found),
         requeue=REFRESH_SECONDS,
         verdict=_verdict(found, capacity),
     )
@@ -156,26 +158,28 @@ def _verdict(found: ScaleDecision, capacity: Capacity | None) -> Verdict:
     return say(Condition.SCALING_ACTIVE, found.reason, found.message)
 
 
-def _decision(world: World, before: AutoscalingStatus, current: int, wanted: int, why: str) -> DecisionStatus | None:
+def _decision(
+    ctx: PassContext, before: AutoscalingStatus, current: int, wanted: int, why: str
+) -> DecisionStatus | None:
     if wanted == current:
         return None
     if before.decisions:
         last, made = before.decisions[0], parse_timestamp(before.decisions[0].time)
-        recent = made is not None and world.now - made < timedelta(seconds=SAME_DECISION_SECONDS)
+        recent = made is not None and ctx.now - made < timedelta(seconds=SAME_DECISION_SECONDS)
         if recent and (last.from_, last.to) == (current, wanted):
             return None
-    return DecisionStatus(time=timestamp(world.now), from_=current, to=wanted, reason=why)
+    return DecisionStatus(time=timestamp(ctx.now), from_=current, to=wanted, reason=why)
 
 
 def _remember(
-    world: World, before: AutoscalingStatus, wanted: int, decision: DecisionStatus | None, found: ScaleDecision
+    ctx: PassContext, before: AutoscalingStatus, wanted: int, decision: DecisionStatus | None, found: ScaleDecision
 ) -> AutoscalingStatus:
     update: dict[str, object] = {"desired_replicas": wanted}
     if decision:
         update["decisions"] = (decision, *before.decisions)[:MAX_DECISIONS]
     depth = None if found.queue_depth is None else round(found.queue_depth)
     taken = parse_timestamp(before.queue_depth_time)
-    due = taken is None or world.now - taken >= timedelta(seconds=REFRESH_SECONDS)
+    due = taken is None or ctx.now - taken >= timedelta(seconds=REFRESH_SECONDS)
     if depth != before.queue_depth and (due or decision):
-        update |= {"queue_depth": depth, "queue_depth_time": timestamp(world.now)}
+        update |= {"queue_depth": depth, "queue_depth_time": timestamp(ctx.now)}
     return before.model_copy(update=update)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from enginewright.core.decide.world import World
+from enginewright.core.context import PassContext
 from enginewright.core.observed import NodeView
 from enginewright.core.placement import PRODUCT_LABEL, Placement
 from enginewright.core.planner.models import suits
@@ -21,17 +21,17 @@ CUDA_LABELS = ("nvidia.com/cuda.runtime-version.full", "nvidia.com/cuda.runtime.
 _NAMED = 3  # nodes that a message names before it counts
 
 
-def unfit(world: World, placement: Placement) -> tuple[str, str] | None:
+def unfit(ctx: PassContext, placement: Placement) -> tuple[str, str] | None:
     """Reason and message; None where a build may begin, as far as anybody knows."""
-    told, runtime = world.memory.server, world.runtime
+    told, runtime = ctx.memory.server, ctx.runtime
     if told is None or told.runtime is None or runtime is None:  # what serves was built for is all that is known
         return None
-    return _no_engine(world, told, runtime, placement) or _old_driver(world, told, placement)
+    return _no_engine(ctx, told, runtime, placement) or _old_driver(ctx, told, placement)
 
 
-def left_out(world: World, placement: Placement) -> str:
+def left_out(ctx: PassContext, placement: Placement) -> str:
     """A sentence on plans that the server could not read; empty where there are none."""
-    told = world.memory.server
+    told = ctx.memory.server
     versions = _tensorrt(told) if told and placement.device.accelerator == "gpu" else None
     if told is None or versions is None:
         return ""
@@ -39,9 +39,9 @@ def left_out(world: World, placement: Placement) -> str:
             f"and server image {told.image} has {versions[1]}. Give both images one version to let them compete.")
 
 
-def _no_engine(world: World, told: ServerStatus, runtime: RuntimeRequest,
+def _no_engine(ctx: PassContext, told: ServerStatus, runtime: RuntimeRequest,
                placement: Placement) -> tuple[str, str] | None:
-    wanted, accelerator = world.spec.engine.backend, placement.device.accelerator
+    wanted, accelerator = ctx.spec.engine.backend, placement.device.accelerator
     possible = engines_of(runtime, accelerator)
     if possible if wanted == "auto" else wanted in possible:
         return None
@@ -51,17 +51,17 @@ def _no_engine(world: World, told: ServerStatus, runtime: RuntimeRequest,
             f"{versions[0]}, and server image {told.image} reads those of {versions[1]}: give both images one version, "
             f"or write spec.engine.backend: auto. No build starts.")
     what = "any engine" if wanted == "auto" else f"an engine of spec.engine.backend {wanted}"
-    prover = "" if world.config.prove_in_server_image else (
+    prover = "" if ctx.config.prove_in_server_image else (
         f"; the builder, which proves engines, has the backends {_list(told.builder_backends)}")
     return Reason.SERVER_IMAGE_UNFIT, (
         f"Server image {told.image} cannot serve {what}: Triton's backends in it are {_list(told.backends)}, its "
-        f"libraries {_versions(told.libraries)}{prover}. Name an image with what is missing in {field(world)}"
+        f"libraries {_versions(told.libraries)}{prover}. Name an image with what is missing in {field(ctx)}"
         f"{_or_another(wanted, possible)}. No build starts.")
 
 
-def field(world: World) -> str:
+def field(ctx: PassContext) -> str:
     """Where the server image is named, for a message."""
-    return "spec.serving.image" if world.spec.serving.image else "images.server of the operator's chart"
+    return "spec.serving.image" if ctx.spec.serving.image else "images.server of the operator's chart"
 
 
 def _or_another(wanted: str, possible: Iterable[str]) -> str:
@@ -85,9 +85,9 @@ def _versions(libraries: Iterable[LibraryStatus] | None) -> str:
     return _list(f"{one.name} {one.version}" for one in libraries or ())
 
 
-def _old_driver(world: World, told: ServerStatus, placement: Placement) -> tuple[str, str] | None:
+def _old_driver(ctx: PassContext, told: ServerStatus, placement: Placement) -> tuple[str, str] | None:
     """Only where every node that may serve says what it has, and none does: another node may come."""
-    nodes = world.observed.nodes
+    nodes = ctx.observed.nodes
     if not told.cuda or nodes is None or placement.device.accelerator != "gpu":
         return None
     near = [node for node in nodes if suits(node, placement) and _of_product(node, placement)]
@@ -97,7 +97,7 @@ def _old_driver(world: World, told: ServerStatus, placement: Placement) -> tuple
     more = f" and {len(near) - _NAMED} more" if len(near) > _NAMED else ""
     return Reason.DRIVER_TOO_OLD, (
         f"Server image {told.image} asks for a driver that runs CUDA {told.cuda}, and the nodes that may serve it have "
-        f"older ones: {seen}{more}. Upgrade their driver, or name an image for an older CUDA in {field(world)}. No "
+        f"older ones: {seen}{more}. Upgrade their driver, or name an image for an older CUDA in {field(ctx)}. No "
         f"build starts.")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from enginewright.core import labels
 from enginewright.core.conditions import Verdict, bad, parse_timestamp, timestamp, unknown
+from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.decide import backoff
 from enginewright.core.decide.jobs import (
     JobFailure,
@@ -21,7 +22,6 @@ from enginewright.core.decide.jobs import (
 from enginewright.core.decide.server_fit import field
 from enginewright.core.decide.slice_choice import fingerprints
 from enginewright.core.decide.source_step import known as known_source
-from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
 from enginewright.core.manifests import ask_job, ask_job_name, ask_key
 from enginewright.core.manifests.common import UID
 from enginewright.core.observed import JobView
@@ -58,7 +58,7 @@ class ServerResult:
         return self.runtime is None and not (self.memory and self.memory.failure)
 
 
-def server_step(world: World) -> ServerResult:
+def server_step(world: PassContext) -> ServerResult:
     told = _asked_for(world)
     key = ask_key(world.spec, world.config, (told.digests or ("",))[-1])
     before = _runtime(told) or _before(world)
@@ -75,13 +75,13 @@ def server_step(world: World) -> ServerResult:
     return replace(result, runtime=known, actions=superseded + result.actions)
 
 
-def informed(world: World, server: ServerResult) -> World:
+def informed(world: PassContext, server: ServerResult) -> PassContext:
     """``world`` with what is known of the server image now."""
     return replace(world, runtime=server.runtime, asking=server.asking,
                    memory=replace(world.memory, server=server.memory))
 
 
-def _asked_for(world: World) -> ServerStatus:
+def _asked_for(world: PassContext) -> ServerStatus:
     """What is remembered of the image of today, with the digest that a replica was seen with, should it be another."""
     image, builder = server_image(world.spec, world.config), world.config.images.builder
     told = world.memory.server
@@ -100,7 +100,7 @@ def _runtime(told: ServerStatus | None) -> RuntimeRequest | None:
                           python_runtimes=told.runtime.python_runtimes)
 
 
-def _before(world: World) -> RuntimeRequest | None:
+def _before(world: PassContext) -> RuntimeRequest | None:
     """What an engine was built for by an operator that was told of it by settings: what serves goes on being what is
     wanted, while the image is asked. The fingerprint proves that it is that very engine."""
     wanted, stable = str(world.obj.status.get("fingerprint") or ""), serves(world.memory.revisions)
@@ -116,14 +116,14 @@ def _before(world: World) -> RuntimeRequest | None:
     return None
 
 
-def _forgive(world: World, told: ServerStatus) -> ServerStatus:
+def _forgive(world: PassContext, told: ServerStatus) -> ServerStatus:
     """As with the source: a new retry annotation, and a spec that might cure it, forget old errors."""
     if told.retry in (None, world.retry) and told.spec_key in (None, build_key(world.spec)):
         return told
     return told.model_copy(update=dict.fromkeys(("failure", "last_failure", "attempts", "retry", "spec_key")))
 
 
-def _ask(world: World, name: str, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
+def _ask(world: PassContext, name: str, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
     job = world.observed.job(name)
     last = parse_timestamp(told.last_failure_time)
     counted = job is not None and last is not None and job.created <= last and not live(job)
@@ -134,7 +134,7 @@ def _ask(world: World, name: str, key: str, before: RuntimeRequest | None, told:
     return _start(world, name, key, job, told)
 
 
-def _start(world: World, name: str, key: str, old: JobView | None, told: ServerStatus) -> ServerResult:
+def _start(world: PassContext, name: str, key: str, old: JobView | None, told: ServerStatus) -> ServerResult:
     attempts = told.attempts or 0
     if world.spec.suspend:
         return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.")
@@ -154,7 +154,8 @@ def _asks(name: str, told: ServerStatus) -> str:
     return f"Job {name} asks server image {told.image} which backends and libraries it has."
 
 
-def _watch(world: World, job: JobView, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
+def _watch(world: PassContext, job: JobView, key: str, before: RuntimeRequest | None,
+           told: ServerStatus) -> ServerResult:
     outcome = job.outcome
     if outcome and outcome.ok and outcome.facts:
         digest = next((pod.server_digest for pod in job.pods if pod.server_digest), "")
@@ -195,7 +196,7 @@ def _libraries(facts: ImageFacts) -> tuple[LibraryStatus, ...]:
     return tuple(LibraryStatus(name=name, version=version) for name, version in facts.libraries.items())
 
 
-def _count(world: World, job: JobView, key: str, told: ServerStatus) -> ServerResult:
+def _count(world: PassContext, job: JobView, key: str, told: ServerStatus) -> ServerResult:
     failure = _failure(world, job, told)
     attempts = (told.attempts or 0) + 1
     final = failure.retry in ("never", "spec") or (failure.retry == "limited" and attempts >= backoff.LIMIT)
@@ -208,7 +209,7 @@ def _count(world: World, job: JobView, key: str, told: ServerStatus) -> ServerRe
     return _start(world, job.name, key, job, told)
 
 
-def _failure(world: World, job: JobView, told: ServerStatus) -> JobFailure:
+def _failure(world: PassContext, job: JobView, told: ServerStatus) -> JobFailure:
     """What the container of the server's image said in its own words, if it was that one which failed."""
     ended = [pod for pod in job.pods if pod.failed_container == labels.CONTAINER_EXAMINE]
     if not ended or newest(ended).exit_code in KILLED:

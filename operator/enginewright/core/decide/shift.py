@@ -10,6 +10,7 @@ a replica is exchanged.
 from __future__ import annotations
 
 from enginewright.core.comparison import Answer, fails_more, proven_worse
+from enginewright.core.context import PassContext
 from enginewright.core.decide import children
 from enginewright.core.decide.analysis import restarted, restarts, starting_trouble
 from enginewright.core.decide.jobs import Trouble
@@ -20,7 +21,7 @@ from enginewright.core.decide.position import (
     SWITCHING,
     WAITING,
     Position,
-    Shift,
+    RolloutState,
     flapping,
     position_of,
 )
@@ -37,37 +38,36 @@ from enginewright.core.decide.rollout import (
 from enginewright.core.decide.serving import Serving
 from enginewright.core.decide.shift_verdict import verdict_of
 from enginewright.core.decide.traffic import shares
-from enginewright.core.decide.world import World
 from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action
 from enginewright.core.status import RolloutStatus
 
 
 def shift(
-    world: World, target: Target, stable: DeploymentView, serving: Serving, memory: RolloutStatus
+    ctx: PassContext, target: Target, stable: DeploymentView, serving: Serving, memory: RolloutStatus
 ) -> RolloutResult:
-    moving = Shift(
-        world=world,
+    moving = RolloutState(
+        ctx=ctx,
         target=target,
         stable=stable,
         serving=serving,
         memory=memory,
         candidate=serving.deployment(target.revision),
     )
-    if given_up := put_aside(world, memory, target.revision):
+    if given_up := put_aside(ctx, memory, target.revision):
         return stay_back(moving, given_up)
-    if world.spec.rollout.strategy == "Recreate":
+    if ctx.spec.rollout.strategy == "Recreate":
         return recreate(moving)
     if trouble := _trouble(moving):
         return roll_back(moving, trouble)
     return _go_on(moving, position_of(moving))
 
 
-def _trouble(moving: Shift) -> Trouble | None:
+def _trouble(moving: RolloutState) -> Trouble | None:
     revision = moving.target.revision
-    if found := starting_trouble(moving.world, moving.candidate, revision):
+    if found := starting_trouble(moving.ctx, moving.candidate, revision):
         return found
-    if moving.under_analysis and (found := restarted(moving.world, revision, moving.memory.restarts or 0)):
+    if moving.under_analysis and (found := restarted(moving.ctx, revision, moving.memory.restarts or 0)):
         return found
     if found := flapping(moving):
         return found
@@ -75,7 +75,7 @@ def _trouble(moving: Shift) -> Trouble | None:
         return _as_trouble(moving.answer if moving.memory.step == ANALYSING else proven_worse(moving.answer))
     # Load shifts from one to the other now, so that latencies are not to be compared any more.
     promoted = moving.known and moving.memory.step in (EXPANDING, SWITCHING)
-    return _as_trouble(fails_more(moving.world.observed.signals, moving.question(moving.last))) if promoted else None
+    return _as_trouble(fails_more(moving.ctx.observed.signals, moving.question(moving.last))) if promoted else None
 
 
 def _as_trouble(answer: Answer | None) -> Trouble | None:
@@ -84,28 +84,28 @@ def _as_trouble(answer: Answer | None) -> Trouble | None:
     return Trouble(reason=answer.reason, message=answer.message)
 
 
-def _go_on(moving: Shift, at: Position) -> RolloutResult:
-    world, target, step = moving.world, moving.target, at.step
+def _go_on(moving: RolloutState, at: Position) -> RolloutResult:
+    ctx, target, step = moving.ctx, moving.target, at.step
     mine, theirs = _counts(moving, at)
     actions: tuple[Action, ...] = ()
     if mine:
         actions += children.run(
-            world,
+            ctx,
             target.revision,
             target.record,
             target.placement,
             mine,
             f"revision {target.revision} is to replace {moving.stable.revision}",
         )
-    actions += children.protect(world)
-    actions += route_safely(world, moving.serving, _routed(moving, at), f"rollout step {step}")
+    actions += children.protect(ctx)
+    actions += route_safely(ctx, moving.serving, _routed(moving, at), f"rollout step {step}")
     actions += children.resize(moving.candidate, mine, f"rollout step {step}")
     actions += children.resize(moving.stable, theirs, f"rollout step {step}")
     actions += remove_others(
         moving.serving, {moving.stable.revision, target.revision}, "superseded before it was proven"
     )
     analysing = step in (ANALYSING, WAITING)
-    baseline = moving.memory.restarts if moving.under_analysis else restarts(world.observed, target.revision)
+    baseline = moving.memory.restarts if moving.under_analysis else restarts(ctx.observed, target.revision)
     watched = analysing or step in (EXPANDING, SWITCHING)
     return RolloutResult(
         memory=moving.remember(at, baseline if analysing else None),
@@ -118,7 +118,7 @@ def _go_on(moving: Shift, at: Position) -> RolloutResult:
     )
 
 
-def _counts(moving: Shift, at: Position) -> tuple[int, int]:
+def _counts(moving: RolloutState, at: Position) -> tuple[int, int]:
     """Replicas of the candidate and of the stable revision.
 
     With surge, old ones go when new ones are available. Without, one goes first, and a new one takes its room.
@@ -126,7 +126,7 @@ def _counts(moving: Shift, at: Position) -> tuple[int, int]:
     wanted, candidate, stable = moving.target.replicas, moving.candidate, moving.stable
     if not moving.canary:
         return wanted, wanted
-    surge, split = moving.world.spec.rollout.max_surge, moving.splits[at.number]
+    surge, split = moving.ctx.spec.rollout.max_surge, moving.splits[at.number]
     goal, least = (wanted, 0) if at.step in (EXPANDING, SWITCHING) else (split.candidate, split.stable)
     asked = candidate.spec_replicas if candidate else 0
     room = max(0, wanted + surge - max(stable.spec_replicas, stable.replicas))
@@ -139,7 +139,7 @@ def _counts(moving: Shift, at: Position) -> tuple[int, int]:
     return mine, theirs
 
 
-def _routed(moving: Shift, at: Position) -> str:
+def _routed(moving: RolloutState, at: Position) -> str:
     if at.step == SWITCHING:
         return moving.target.revision
     if moving.lent and moving.target.revision in moving.serving.traffic:

@@ -5,31 +5,39 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginewright.core.conditions import Verdict, bad
+from enginewright.core.context import count
 from enginewright.core.decide.evidence import told
-from enginewright.core.decide.position import ANALYSING, EXPANDING, STARTING, WAITING, Position, Shift, promote_with
+from enginewright.core.decide.position import (
+    ANALYSING,
+    EXPANDING,
+    STARTING,
+    WAITING,
+    Position,
+    RolloutState,
+    promote_with,
+)
 from enginewright.core.decide.rollout import starting
 from enginewright.core.decide.steps import Split
-from enginewright.core.decide.world import count
 from enginewright.core.reasons import Condition, Reason
 
 
-def verdict_of(moving: Shift, at: Position) -> Verdict:
+def verdict_of(moving: RolloutState, at: Position) -> Verdict:
     revision, step = moving.target.revision, at.step
     if step == STARTING:
-        return starting(moving.world, moving.target, moving.candidate, moving.splits[at.number].candidate)
+        return starting(moving.ctx, moving.target, moving.candidate, moving.splits[at.number].candidate)
     if step == ANALYSING:
         return _analysing(moving, at)
     passed = told(moving.remember(at).analysis)
     if step == WAITING:
-        who = (f"OptimisedModel {moving.world.obj.fleet} promotes it when every class has a proven candidate"
-               if moving.world.obj.fleet else f"promote it with {_promote(moving)}")
+        who = (f"OptimisedModel {moving.ctx.obj.fleet} promotes it when every class has a proven candidate"
+               if moving.ctx.obj.fleet else f"promote it with {_promote(moving)}")
         return bad(
             Condition.ROLLOUT_COMPLETE,
             Reason.WAITING_FOR_PROMOTION,
             f"Revision {revision} passed its analysis; {who}.{passed}",
         )
     if step == EXPANDING:
-        verdict = starting(moving.world, moving.target, moving.candidate, moving.target.replicas)
+        verdict = starting(moving.ctx, moving.target, moving.candidate, moving.target.replicas)
         return replace(verdict, message=f"{verdict.message}{passed}")
     return bad(
         Condition.ROLLOUT_COMPLETE,
@@ -38,11 +46,11 @@ def verdict_of(moving: Shift, at: Position) -> Verdict:
     )
 
 
-def _promote(moving: Shift) -> str:
-    return promote_with(moving.world, moving.target.revision)
+def _promote(moving: RolloutState) -> str:
+    return promote_with(moving.ctx, moving.target.revision)
 
 
-def _analysing(moving: Shift, at: Position) -> Verdict:
+def _analysing(moving: RolloutState, at: Position) -> Verdict:
     revision, split = moving.target.revision, moving.splits[at.number]
     how = "shares the traffic" if moving.canary else "is ready beside the old one, without live traffic,"
     if split.weight is not None:
@@ -56,7 +64,7 @@ def _analysing(moving: Shift, at: Position) -> Verdict:
     return bad(Condition.ROLLOUT_COMPLETE, Reason.ANALYSING, message)
 
 
-def _share(moving: Shift, split: Split) -> str:
+def _share(moving: RolloutState, split: Split) -> str:
     if moving.exact:
         return f"{split.weight} % of what comes through the Gateway"
     if split.share == split.weight:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
+from enginewright.core.context import PassContext
 from enginewright.core.decide.slice_choice import fingerprints
-from enginewright.core.decide.world import World
 from enginewright.core.spec import Spec
 from enginewright.core.spec.source import Format
 from enginewright_builder.contract import ResolvedSource
@@ -19,16 +19,16 @@ from enginewright_builder.contract import ResolvedSource
 FORMATS = tuple(one for one in get_args(Format) if one != "auto")
 
 
-def stated_fingerprints(world: World) -> frozenset[str]:
+def stated_fingerprints(ctx: PassContext) -> frozenset[str]:
     """Of the engines whose records :func:`stated_source` reads."""
-    return frozenset().union(*(fingerprints(world, source) for source in _candidates(world.spec)))
+    return frozenset().union(*(fingerprints(ctx, source) for source in _candidates(ctx.spec)))
 
 
-def stated_source(world: World) -> ResolvedSource | None:
+def stated_source(ctx: PassContext) -> ResolvedSource | None:
     """What the source is; None where a Job has to look at it."""
-    for source in _candidates(world.spec):
-        for fingerprint in sorted(fingerprints(world, source)):
-            record = world.observed.records.get(fingerprint)
+    for source in _candidates(ctx.spec):
+        for fingerprint in sorted(fingerprints(ctx, source)):
+            record = ctx.observed.records.get(fingerprint)
             found = record.outcome.source if record else None
             if found and found.digest == source.digest:
                 return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enginewright.core.decide.position import ANALYSING, EXPANDING, SWITCHING, WAITING, Position, Shift
+from enginewright.core.decide.position import ANALYSING, EXPANDING, SWITCHING, WAITING, Position, RolloutState
 from enginewright.core.decide.steps import Split
 from enginewright.core.routing import WHOLE, Weights, part, split
 
 
-def shares(moving: Shift, at: Position, staying: int) -> Weights:
+def shares(moving: RolloutState, at: Position, staying: int) -> Weights:
     """``staying`` is how many replicas the stable revision keeps after this pass.
 
     On its way to a step's share the candidate gets no more than its part of the replicas; afterwards that part and no
@@ -17,7 +17,7 @@ def shares(moving: Shift, at: Position, staying: int) -> Weights:
     if at.step == SWITCHING:
         return split(target, stable, WHOLE)
     if not moving.canary:
-        lent = moving.lent and target in moving.world.observed.gateway.routed
+        lent = moving.lent and target in moving.ctx.observed.gateway.routed
         return split(target, stable, _part(moving, moving.serving.answering.get(stable, 0)) if lent else 0)
     wanted, held = _share(moving.splits[at.number]), _part(moving, staying)
     if at.step in (ANALYSING, WAITING):
@@ -33,7 +33,7 @@ def _share(step: Split) -> int:
     return step.share if step.weight is None else step.weight
 
 
-def _part(moving: Shift, staying: int) -> int:
+def _part(moving: RolloutState, staying: int) -> int:
     """Per cent of the replicas that are the candidate's and can answer."""
     candidate = moving.candidate
     answering = moving.serving.answering.get(moving.target.revision, 0)

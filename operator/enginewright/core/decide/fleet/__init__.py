@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from enginewright.core.conditions import bad, merge
 from enginewright.core.config import OperatorConfig
+from enginewright.core.context import Memory, PassContext, applied_as, apply_if_changed, earliest
 from enginewright.core.decide.fleet.agreement import Agreement, agree
 from enginewright.core.decide.fleet.departure import depart, missing
 from enginewright.core.decide.fleet.handover import Handover, hand_over, leaving
@@ -20,7 +21,6 @@ from enginewright.core.decide.fleet.turns import starts
 from enginewright.core.decide.gateway import ROUTE_CHECK
 from enginewright.core.decide.report import refused
 from enginewright.core.decide.spec_step import read_spec
-from enginewright.core.decide.world import Memory, World, applied_as, apply_if_changed, earliest
 from enginewright.core.events import transitions
 from enginewright.core.manifests import fleet_service, member
 from enginewright.core.observed import ObjectView, Observed
@@ -37,24 +37,24 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
     spec = read_spec(obj, config)
     if not isinstance(spec, Spec):
         return _refuse(obj, observed, spec)
-    world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
-    members = members_of(obj.name, spec, observed.fleet, world.memory.classes)
+    ctx = PassContext(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    members = members_of(obj.name, spec, observed.fleet, ctx.memory.classes)
     going, lacking = leaving(members, observed.fleet.members), missing(members, suspended=spec.suspend)
-    handover = hand_over(world, members, going, held=bool(lacking))
+    handover = hand_over(ctx, members, going, held=bool(lacking))
     departure = depart(going, lacking or handover.why, observed.gateway.routed)
-    routed = route(world, members, departure, agree(world, members))
+    routed = route(ctx, members, departure, agree(ctx, members))
     agreed = routed.agreed
-    told = verdicts(world, members, agreed, departure)
+    told = verdicts(ctx, members, agreed, departure)
     taken = [one.name for one in members if one.name in observed.fleet.taken]
     if taken:
         told = (bad(Condition.READY, Reason.NAME_TAKEN, _taken(taken)), *told[1:])
     old = obj.status.get("conditions")
     return Plan(
-        serving=(*_service(world), *_objects(world, members, agreed, handover), *routed.actions, *departure.actions),
+        serving=(*_service(ctx), *_objects(ctx, members, agreed, handover), *routed.actions, *departure.actions),
         events=transitions(old, told),
         status={
             "observedGeneration": obj.generation,
-            "conditions": merge(old, told, obj.generation, world.now),
+            "conditions": merge(old, told, obj.generation, ctx.now),
             **blocks(members, agreed, told[0], routed.weights, handover),
         },
         requeue_after=earliest(ROUTE_CHECK if routed.actions else None,
@@ -62,25 +62,25 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
     )
 
 
-def _service(world: World) -> tuple[Action, ...]:
-    manifest = fleet_service(world.owner)
-    seen = world.observed.service
-    applied = applied_as(world.observed, manifest) if seen else None
+def _service(ctx: PassContext) -> tuple[Action, ...]:
+    manifest = fleet_service(ctx.owner)
+    seen = ctx.observed.service
+    applied = applied_as(ctx.observed, manifest) if seen else None
     return apply_if_changed(manifest, applied, "one Service for the replicas of all classes", force=seen is not None)
 
 
 def _objects(
-    world: World, members: tuple[Member, ...], agreed: Agreement, handover: Handover
+    ctx: PassContext, members: tuple[Member, ...], agreed: Agreement, handover: Handover
 ) -> tuple[Action, ...]:
     """Written anew where somebody has changed one: what a class asks for is the fleet's to say."""
     actions: tuple[Action, ...] = ()
-    turns = starts(world, members, agreed.wishes)
+    turns = starts(ctx, members, agreed.wishes)
     for one in members:
-        if one.name in world.observed.fleet.taken or (one.view and one.view.deleting):
+        if one.name in ctx.observed.fleet.taken or (one.view and one.view.deleting):
             continue
         name = one.entry.name
         wishes = {**agreed.wishes.get(name, {}), **handover.wishes(name), **turns.get(name, {})}
-        manifest = member(world.owner, one.entry.name, one.wanted, wishes)
+        manifest = member(ctx.owner, one.entry.name, one.wanted, wishes)
         why = f"it serves class {one.entry.name}"
         # A wish that somebody took away shows in no hash.
         if not one.applied or not contains(one.view.annotations if one.view else {}, wishes):

@@ -15,12 +15,12 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
+from enginewright.core.context import PassContext
 from enginewright.core.decide.fleet.standing import Member, Standing, told
 from enginewright.core.decide.fleet.turns import SLACK, in_turns, recreates, ways_back
 from enginewright.core.decide.pin import LIVE
 from enginewright.core.decide.position import promote_with
 from enginewright.core.decide.source_step import RETRY_HINT
-from enginewright.core.decide.world import World
 from enginewright.core.manifests.common import short_hash
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec.fleet import classes_of
@@ -52,12 +52,12 @@ def _served(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in LIVE}
 
 
-def agree(world: World, members: tuple[Member, ...]) -> Agreement:
-    agreed = _agree(world, members)
-    wish = world.obj.annotations.get(labels.ROLLBACK_TO)
+def agree(ctx: PassContext, members: tuple[Member, ...]) -> Agreement:
+    agreed = _agree(ctx, members)
+    wish = ctx.obj.annotations.get(labels.ROLLBACK_TO)
     if not wish:
         return agreed
-    remove = kubectl(f"annotate om {world.obj.name} {labels.ROLLBACK_TO}-", world.obj.namespace)
+    remove = kubectl(f"annotate om {ctx.obj.name} {labels.ROLLBACK_TO}-", ctx.obj.namespace)
     said = (f"Annotation {labels.ROLLBACK_TO}={wish} has no effect on a fleet: set it on the object of a class "
             f"({', '.join(member.name for member in members)}), or apply the earlier spec, and remove it with "
             f"{remove}.")
@@ -65,19 +65,19 @@ def agree(world: World, members: tuple[Member, ...]) -> Agreement:
                                        f"{said} {agreed.verdict.message}"))
 
 
-def _agree(world: World, members: tuple[Member, ...]) -> Agreement:
-    memory = world.memory.rollout or RolloutStatus()
+def _agree(ctx: PassContext, members: tuple[Member, ...]) -> Agreement:
+    memory = ctx.memory.rollout or RolloutStatus()
     revision = fleet_revision(members)
-    if given_up := _given_up(world, members, memory, revision):
-        return _hold_back(world, members, memory, given_up)
+    if given_up := _given_up(ctx, members, memory, revision):
+        return _hold_back(ctx, members, memory, given_up)
     standings = {member.standing for member in members}
     if standings == {Standing.DONE}:
         said = f"All classes ({_names(members)}) serve revision {revision}; no other runs."
-        return Agreement(memory=RolloutStatus(stable=revision, step=COMPLETE), wishes=_wishes(world, members),
+        return Agreement(memory=RolloutStatus(stable=revision, step=COMPLETE), wishes=_wishes(ctx, members),
                          verdict=good(Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, said))
-    if standings <= set(AGREED) and not recreates(world):
-        return _promote(world, members, memory, _named(members, memory, revision))
-    return _wait(world, members, memory, revision)
+    if standings <= set(AGREED) and not recreates(ctx):
+        return _promote(ctx, members, memory, _named(members, memory, revision))
+    return _wait(ctx, members, memory, revision)
 
 
 def _named(members: Iterable[Member], memory: RolloutStatus, revision: str) -> str:
@@ -89,21 +89,21 @@ def _named(members: Iterable[Member], memory: RolloutStatus, revision: str) -> s
     return short_hash({"specs": revision, "targets": targets}, 8)
 
 
-def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
+def _promote(ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
     # By the fleet's own memory: that a class which was added takes over without anybody's word is no reason to promote
     # the others.
     begun = (memory.candidate, memory.step) == (revision, EXPANDING)
-    wished = world.obj.annotations.get(labels.PROMOTE) == revision
+    wished = ctx.obj.annotations.get(labels.PROMOTE) == revision
     proven = any(member.standing is Standing.PROVEN for member in members)
-    if proven and not (world.spec.rollout.auto_promote or wished or begun):
+    if proven and not (ctx.spec.rollout.auto_promote or wished or begun):
         said = (f"Every class has a proven candidate of revision {revision}; promote them with "
-                f"{promote_with(world, revision)}.")
-        return Agreement(memory=_step(world, memory, revision, WAITING), wishes=_wishes(world, members),
+                f"{promote_with(ctx, revision)}.")
+        return Agreement(memory=_step(ctx, memory, revision, WAITING), wishes=_wishes(ctx, members),
                          verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_PROMOTION, said))
     left = [member for member in members if member.standing is not Standing.DONE]
-    if world.spec.suspend:
-        return Agreement(memory=_step(world, memory, revision, EXPANDING if begun else WAITING),
-                         wishes=_wishes(world, members),
+    if ctx.spec.suspend:
+        return Agreement(memory=_step(ctx, memory, revision, EXPANDING if begun else WAITING),
+                         wishes=_wishes(ctx, members),
                          verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.SUSPENDED, _told(left)))
     wishes = {
         member.entry.name: {labels.PROMOTE: member.rollout.candidate}
@@ -111,32 +111,32 @@ def _promote(world: World, members: tuple[Member, ...], memory: RolloutStatus, r
         if member.rollout.candidate
     }
     said = f"Every class has a proven candidate of revision {revision}; {_told(left)}"
-    return Agreement(memory=_step(world, memory, revision, EXPANDING), wishes=_wishes(world, members, wishes),
+    return Agreement(memory=_step(ctx, memory, revision, EXPANDING), wishes=_wishes(ctx, members, wishes),
                      verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.PROGRESSING, said))
 
 
-def _wait(world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
+def _wait(ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
     """Nobody is promoted yet, or one class after the other. The clock runs from the first candidate that is proven, or
     waits for its turn to be."""
-    through = (Standing.PROMOTING, Standing.DONE) if recreates(world) else (Standing.PROVEN, Standing.PROMOTING)
+    through = (Standing.PROMOTING, Standing.DONE) if recreates(ctx) else (Standing.PROVEN, Standing.PROMOTING)
     begun = [member for member in members if member.standing in through]
     queued = [member for member in members if _queued(member)]
     left = [member for member in members if member.standing not in (*through, Standing.DONE)] or begun
     reason = left[0].verdict(Condition.ROLLOUT_COMPLETE).reason
-    if not (begun or queued) or world.spec.suspend:
-        return Agreement(memory=_step(world, memory, revision, STARTING), wishes=_wishes(world, members),
+    if not (begun or queued) or ctx.spec.suspend:
+        return Agreement(memory=_step(ctx, memory, revision, STARTING), wishes=_wishes(ctx, members),
                          verdict=bad(Condition.ROLLOUT_COMPLETE, reason, _told(left)))
-    step = _step(world, memory, revision, AWAITING)
-    until = (parse_timestamp(step.step_start_time) or world.now) + patience(world)
-    said = (f"{_so_far(world, begun, queued)}: until {timestamp(until)} for {_names(left)}, else all go back. "
+    step = _step(ctx, memory, revision, AWAITING)
+    until = (parse_timestamp(step.step_start_time) or ctx.now) + patience(ctx)
+    said = (f"{_so_far(ctx, begun, queued)}: until {timestamp(until)} for {_names(left)}, else all go back. "
             f"{_told(left)}")
-    return Agreement(memory=step, wishes=_wishes(world, members),
-                     requeue=max(1.0, (until - world.now).total_seconds()),
+    return Agreement(memory=step, wishes=_wishes(ctx, members),
+                     requeue=max(1.0, (until - ctx.now).total_seconds()),
                      verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_CLASSES, said))
 
 
-def _so_far(world: World, begun: list[Member], queued: list[Member]) -> str:
-    if recreates(world):
+def _so_far(ctx: PassContext, begun: list[Member], queued: list[Member]) -> str:
+    if recreates(ctx):
         who = f"{_names(begun)} first" if begun else f"{_names(queued)} can stop and start anew"
         return f"Strategy Recreate, one class after the other, {who}"
     who = f"Proven in {_names(begun)}" if begun else f"{_names(queued)} can start"
@@ -149,47 +149,47 @@ def _queued(member: Member) -> bool:
             and member.verdict(Condition.ROLLOUT_COMPLETE).reason == Reason.WAITING_FOR_CLASSES)
 
 
-def patience(world: World) -> timedelta:
+def patience(ctx: PassContext) -> timedelta:
     """How long the first candidate that waits does so for those of other classes: as long as a build, its margin and an
     analysis that is unclear to its end may take, and some slack."""
-    rollout = world.spec.rollout
+    rollout = ctx.spec.rollout
     steps = [rollout.analysis_seconds if step.analysis_seconds is None else step.analysis_seconds
              for step in rollout.steps] or [rollout.analysis_seconds]
     # Without a replica to spare one class is analysed after the other.
-    turns = len(classes_of(world.spec)) if in_turns(world) else 1
-    seconds = world.spec.budget_seconds + world.config.build_deadline_margin + 5 * sum(steps) * turns
+    turns = len(classes_of(ctx.spec)) if in_turns(ctx) else 1
+    seconds = ctx.spec.budget_seconds + ctx.config.build_deadline_margin + 5 * sum(steps) * turns
     return SLACK + timedelta(seconds=seconds)
 
 
 def _given_up(
-    world: World, members: tuple[Member, ...], memory: RolloutStatus, revision: str
+    ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, revision: str
 ) -> RolledBackStatus | None:
     """Why nobody is promoted: a class refuses, or the others waited in vain. The latter holds until the spec or the
     retry annotation changes, the former as long as the class does."""
     before = memory.rolled_back
-    same = before is not None and before.revision == revision and before.retry in (None, world.retry)
+    same = before is not None and before.revision == revision and before.retry in (None, ctx.retry)
     for member in members:
         if member.refusal:
             said = f"Class {member.entry.name}: {member.refusal.message.replace(f' {RETRY_HINT}', '')}"
             known = before if same and before and before.reason == member.refusal.reason else None
-            return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=said, retry=world.retry,
-                                    time=known.time if known else timestamp(world.now))
+            return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=said, retry=ctx.retry,
+                                    time=known.time if known else timestamp(ctx.now))
     if same and before and before.reason == Reason.WAITING_FOR_CLASSES:
         return before
     since = parse_timestamp(memory.step_start_time)
-    if world.spec.suspend or memory.step != AWAITING or memory.candidate != revision or since is None:
+    if ctx.spec.suspend or memory.step != AWAITING or memory.candidate != revision or since is None:
         return None
     left = [member for member in members if member.standing is Standing.PENDING]
-    if not left or world.now - since < patience(world):
+    if not left or ctx.now - since < patience(ctx):
         return None
-    late = f"{patience(world).total_seconds():.0f} s after the first class began to wait"
+    late = f"{patience(ctx).total_seconds():.0f} s after the first class began to wait"
     said = f"No proven candidate of {_names(left)} {late}. {_told(left)}"
     return RolledBackStatus(revision=revision, reason=Reason.WAITING_FOR_CLASSES, message=said,
-                            time=timestamp(world.now), retry=world.retry)
+                            time=timestamp(ctx.now), retry=ctx.retry)
 
 
 def _hold_back(
-    world: World, members: tuple[Member, ...], memory: RolloutStatus, given_up: RolledBackStatus
+    ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, given_up: RolledBackStatus
 ) -> Agreement:
     """Classes with something to go back to stay there, or go back; the one that refuses has done so by itself."""
     asked = {
@@ -197,7 +197,7 @@ def _hold_back(
         for member in members
         if member.base and _astray(member)
     }
-    wishes = ways_back(world, members, asked)
+    wishes = ways_back(ctx, members, asked)
     late = [name for name in asked if name not in wishes]
     said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}"
     # One that was made anew since, or keeps no history, has nothing to go back to.
@@ -211,7 +211,7 @@ def _hold_back(
         said = f"{said} {_told(lost)}"
     return Agreement(
         memory=RolloutStatus(stable=memory.stable, step=ROLLED_BACK, rolled_back=given_up),
-        wishes=_wishes(world, members, wishes),
+        wishes=_wishes(ctx, members, wishes),
         verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLED_BACK, f"{said} {RETRY_HINT}"),
     )
 
@@ -222,18 +222,18 @@ def _astray(member: Member) -> bool:
     return not settled and member.standing is not Standing.REFUSED
 
 
-def _step(world: World, memory: RolloutStatus, revision: str, step: str) -> RolloutStatus:
+def _step(ctx: PassContext, memory: RolloutStatus, revision: str, step: str) -> RolloutStatus:
     """The clock of a step starts when the step does."""
     same = (memory.candidate, memory.step) == (revision, step)
     return RolloutStatus(stable=memory.stable, candidate=revision, step=step,
-                         step_start_time=memory.step_start_time if same else timestamp(world.now))
+                         step_start_time=memory.step_start_time if same else timestamp(ctx.now))
 
 
 def _wishes(
-    world: World, members: Iterable[Member], wishes: Mapping[str, Mapping[str, str]] | None = None
+    ctx: PassContext, members: Iterable[Member], wishes: Mapping[str, Mapping[str, str]] | None = None
 ) -> Mapping[str, Mapping[str, str]]:
     """For every class; a wish to try again or to build anew is every class's."""
-    common = {name: wish for name, wish in ((labels.RETRY, world.retry), (labels.REBUILD, world.rebuild)) if wish}
+    common = {name: wish for name, wish in ((labels.RETRY, ctx.retry), (labels.REBUILD, ctx.rebuild)) if wish}
     return {member.entry.name: {**common, **(wishes or {}).get(member.entry.name, {})} for member in members}
 
 

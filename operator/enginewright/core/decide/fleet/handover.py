@@ -19,9 +19,9 @@ from datetime import timedelta
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import parse_timestamp, timestamp
+from enginewright.core.context import PassContext
 from enginewright.core.decide.fleet.capacity import evenly, measured, ready_of
 from enginewright.core.decide.fleet.standing import Member
-from enginewright.core.decide.world import World
 from enginewright.core.observed import MemberView
 from enginewright.core.scaling.limits import DOWN_WINDOW
 from enginewright.core.status import HandoverStatus
@@ -61,36 +61,36 @@ def leaving(members: Iterable[Member], views: Iterable[MemberView]) -> tuple[Mem
     return tuple(view for view in views if view.name not in names)
 
 
-def hand_over(world: World, members: tuple[Member, ...], going: tuple[MemberView, ...], *, held: bool) -> Handover:
+def hand_over(ctx: PassContext, members: tuple[Member, ...], going: tuple[MemberView, ...], *, held: bool) -> Handover:
     """``held`` says that nobody may go yet: what was begun stands, nothing is begun."""
-    memory, least = world.memory.handover, _remembered(world, members)
+    memory, least = ctx.memory.handover, _remembered(ctx, members)
     # There is nothing to start replicas on before others have gone, or nobody may change their number.
-    if world.spec.autoscaling is None or world.spec.rollout.max_surge == 0:
+    if ctx.spec.autoscaling is None or ctx.spec.rollout.max_surge == 0:
         return Handover()
     if not going:
-        return _hold(world, memory, least) if memory else Handover()
+        return _hold(ctx, memory, least) if memory else Handover()
     if held:
         return Handover(memory=memory, least=least)
     if memory is None and not any(ready_of(view.status) for view in going):
         return Handover()
-    return _plan(world, members, going, memory, least)
+    return _plan(ctx, members, going, memory, least)
 
 
-def _hold(world: World, memory: HandoverStatus, least: Mapping[str, int]) -> Handover:
+def _hold(ctx: PassContext, memory: HandoverStatus, least: Mapping[str, int]) -> Handover:
     """They are gone, and the load has come to the others, who must have seen it before they may scale down."""
-    until = parse_timestamp(memory.until) or world.now + timedelta(seconds=_window(world))
-    left = (until - world.now).total_seconds()
+    until = parse_timestamp(memory.until) or ctx.now + timedelta(seconds=_window(ctx))
+    left = (until - ctx.now).total_seconds()
     if left <= 0:
         return Handover()
     return Handover(memory=memory.model_copy(update={"until": timestamp(until)}), least=least, requeue=max(1.0, left))
 
 
-def _window(world: World) -> float:
-    scaling = world.spec.autoscaling
+def _window(ctx: PassContext) -> float:
+    scaling = ctx.spec.autoscaling
     return max(DOWN_WINDOW, (scaling.scale_down_stabilization_seconds or 0) if scaling else 0)
 
 
-def _plan(world: World, members: tuple[Member, ...], going: tuple[MemberView, ...], memory: HandoverStatus | None,
+def _plan(ctx: PassContext, members: tuple[Member, ...], going: tuple[MemberView, ...], memory: HandoverStatus | None,
           least: Mapping[str, int]) -> Handover:
     staying = [member for member in members if member.available]
     ready = {**{member.name: member.ready_replicas for member in staying},
@@ -98,7 +98,7 @@ def _plan(world: World, members: tuple[Member, ...], going: tuple[MemberView, ..
     found = measured({**{member.name: member.status for member in staying},
                       **{view.name: view.status for view in going if ready[view.name]}})
     each = dict.fromkeys(ready, 1.0) if found is None else found
-    gateway = world.spec.rollout.gateway is not None
+    gateway = ctx.spec.rollout.gateway is not None
     known = memory if memory and (memory.inferences_per_second is None) == (found is None) else None
     load = _load(known) or _carried(ready, each, gateway=gateway)
     slowest = min((each[member.name] for member in staying), default=1.0)
@@ -109,7 +109,7 @@ def _plan(world: World, members: tuple[Member, ...], going: tuple[MemberView, ..
         memory=HandoverStatus(classes=names, inferences_per_second=None if found is None else load,
                               replicas=round(load) if found is None else None),
         least={**least, **{heir.name: heir.replicas for heir in heirs}},
-        why=_why(world, staying, heirs, going, lack, load, unit="replicas" if found is None else "inferences/s"),
+        why=_why(ctx, staying, heirs, going, lack, load, unit="replicas" if found is None else "inferences/s"),
     )
 
 
@@ -149,11 +149,11 @@ def _growth(heir: _Heir) -> float:
     return (heir.replicas + 1) / max(1, heir.before)
 
 
-def _why(world: World, staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...], lack: float,
+def _why(ctx: PassContext, staying: list[Member], heirs: list[_Heir], going: tuple[MemberView, ...], lack: float,
          load: float, *, unit: str) -> str:
     if lack:
         limits = ", ".join(f"{heir.name} {heir.most}" for heir in heirs)
-        without = kubectl(f"delete om {' '.join(view.name for view in going)}", world.obj.namespace)
+        without = kubectl(f"delete om {' '.join(view.name for view in going)}", ctx.obj.namespace)
         held = any(member.max_replicas != member.spec_max_replicas for member in staying)
         others = ", autoscaling.schedules or costCeilingPerHour, whichever limits them," if held else ","
         unpriced = ", ".join(member.entry.name for member in staying if member.unpriced)
@@ -167,6 +167,6 @@ def _why(world: World, staying: list[Member], heirs: list[_Heir], going: tuple[M
     return f"until the others have replicas enough to carry its load: {', '.join(short)}" if short else ""
 
 
-def _remembered(world: World, members: Iterable[Member]) -> Mapping[str, int]:
-    told = {row.name: row.least_replicas for row in world.memory.classes if row.least_replicas}
+def _remembered(ctx: PassContext, members: Iterable[Member]) -> Mapping[str, int]:
+    told = {row.name: row.least_replicas for row in ctx.memory.classes if row.least_replicas}
     return {member.entry.name: told[member.entry.name] for member in members if member.entry.name in told}

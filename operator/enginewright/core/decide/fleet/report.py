@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from enginewright.core.conditions import Verdict, bad, good
+from enginewright.core.context import PassContext, count
 from enginewright.core.decide.fleet.agreement import COMPLETE, Agreement
 from enginewright.core.decide.fleet.balance import balance
 from enginewright.core.decide.fleet.departure import Departure
 from enginewright.core.decide.fleet.handover import Handover
 from enginewright.core.decide.fleet.standing import Member, classes, told
-from enginewright.core.decide.world import World, count
 from enginewright.core.observed import Observed
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.routing import Weights
@@ -20,15 +20,17 @@ from enginewright.core.status import ClassStatus, CostStatus, EngineStatus, Summ
 BEFORE = (Condition.SOURCE_RESOLVED, Condition.ENGINE_BUILT, Condition.ACCURACY_VERIFIED)
 
 
-def verdicts(world: World, members: tuple[Member, ...], agreed: Agreement, departure: Departure) -> tuple[Verdict, ...]:
+def verdicts(
+    ctx: PassContext, members: tuple[Member, ...], agreed: Agreement, departure: Departure
+) -> tuple[Verdict, ...]:
     """In the order that every OptimisedModel has."""
     first = [together(members, kind) for kind in BEFORE]
-    ready = ready_verdict(world, members, (*first, agreed.verdict), departure)
+    ready = ready_verdict(ctx, members, (*first, agreed.verdict), departure)
     return (
-        ready, available_verdict(world.observed, _serving(members)), *first, together(members, Condition.OBJECTIVE_MET),
+        ready, available_verdict(ctx.observed, _serving(members)), *first, together(members, Condition.OBJECTIVE_MET),
         agreed.verdict, together(members, Condition.SCALING_ACTIVE),
-        *([together(members, Condition.QUALITY_HELD)] if world.spec.quality else []),
-        *([together(members, Condition.BATCHING_ADAPTIVE)] if world.spec.batching.adaptive else []),
+        *([together(members, Condition.QUALITY_HELD)] if ctx.spec.quality else []),
+        *([together(members, Condition.BATCHING_ADAPTIVE)] if ctx.spec.batching.adaptive else []),
     )
 
 
@@ -42,7 +44,7 @@ def together(members: Iterable[Member], kind: Condition) -> Verdict:
 
 
 def ready_verdict(
-    world: World, members: tuple[Member, ...], before: Iterable[Verdict], departure: Departure
+    ctx: PassContext, members: tuple[Member, ...], before: Iterable[Verdict], departure: Departure
 ) -> Verdict:
     """True only when every class is, for the current generation, and no other class gets traffic."""
     for verdict in (*before, together(members, Condition.READY)):
@@ -52,11 +54,11 @@ def ready_verdict(
         names = classes(view.class_name for view in departure.staying)
         how = f"serves on {departure.why}" if departure.why else "stops"
         return bad(Condition.READY, Reason.DRAINING, f"Not in the spec any more: {names} {how}.")
-    wanted, behind = sum(member.wanted_replicas for member in members), answering(world.observed)
+    wanted, behind = sum(member.wanted_replicas for member in members), answering(ctx.observed)
     if behind < wanted:
         return bad(Condition.READY, Reason.REPLICAS_NOT_READY, f"{behind} of {count(wanted, 'replica')} behind the "
                    f"Service.")
-    lopsided = balance(members) if world.spec.rollout.gateway is None else None
+    lopsided = balance(members) if ctx.spec.rollout.gateway is None else None
     said = (together(members, Condition.READY).message, lopsided.said if lopsided else "")
     return good(Condition.READY, Reason.SERVING, " ".join(filter(None, said)))
 

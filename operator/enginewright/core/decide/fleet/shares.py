@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from enginewright.core.conditions import bad
+from enginewright.core.context import PassContext
 from enginewright.core.decide.fleet.agreement import Agreement
 from enginewright.core.decide.fleet.capacity import measured, ready_of
 from enginewright.core.decide.fleet.departure import Departure
 from enginewright.core.decide.fleet.standing import Member
 from enginewright.core.decide.gateway import remove_routes, route_actions
-from enginewright.core.decide.world import World
 from enginewright.core.manifests import ROUTE_API_VERSION
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Condition, Reason
@@ -35,16 +35,16 @@ class Routed:
     weights: Weights
 
 
-def route(world: World, members: Iterable[Member], departure: Departure, agreed: Agreement) -> Routed:
-    gateway, seen = world.spec.rollout.gateway, world.observed.gateway
+def route(ctx: PassContext, members: Iterable[Member], departure: Departure, agreed: Agreement) -> Routed:
+    gateway, seen = ctx.spec.rollout.gateway, ctx.observed.gateway
     if gateway is None:
-        return Routed(agreed=agreed, actions=remove_routes(world, set(seen.weights)), weights={})
+        return Routed(agreed=agreed, actions=remove_routes(ctx, set(seen.weights)), weights={})
     staying = departure.staying if departure.why else ()
     weights = shares({
         **{member.entry.name: member.status for member in members},
         **{view.class_name: view.status for view in staying},
     })
-    actions = route_actions(world, gateway, weights)
+    actions = route_actions(ctx, gateway, weights)
     if seen.missing:
         said = (f"spec.rollout.gateway needs {' and '.join(seen.missing)} of {ROUTE_API_VERSION}, which this cluster "
                 f"does not have: install the Gateway API's CustomResourceDefinitions, or remove spec.rollout.gateway.")

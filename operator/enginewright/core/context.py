@@ -57,7 +57,7 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class PassContext:
     """One pass: the object with its spec understood, what was observed, and what is remembered. ``runtime`` is what the
     server image has to run engines with, None while that is not known; ``asking`` says that it soon will be."""
 
