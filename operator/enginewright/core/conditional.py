@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from enginewright.core import labels
-from enginewright.core.manifests import GRPC_ROUTE, HTTP_ROUTE
 from enginewright.core.observed import DeploymentView, MemberView, Observed
 from enginewright.core.plan import ABSENT, Action, Apply, Delete, Plan, Scale
+from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE
 
 # Nothing but the operator and the user writes these, so that their resourceVersion moves seldom.
 ROUTING: Final = frozenset({"Service", HTTP_ROUTE, GRPC_ROUTE})

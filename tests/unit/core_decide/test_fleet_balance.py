@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.decide.fleet.balance import balance
-from enginewright.core.decide.fleet.standing import Member
+from enginewright.core.fleet.balance import balance
+from enginewright.core.fleet.standing import Member
 from enginewright.core.observed import MemberView
 from enginewright.core.spec import PlacementClassSpec
 from support.fleet_cluster import FLEET, unequal

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig, Prices
-from enginewright.core.decide.fleet.handover import _grow, _Heir
+from enginewright.core.fleet.handover import _grow, _Heir
 from support.cluster import Cluster, built, deeds, resolved
 from support.fleet_cluster import FLEET, FleetCluster
 

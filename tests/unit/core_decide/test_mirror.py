@@ -9,7 +9,7 @@ import pytest
 from enginewright.core import labels
 from enginewright.core.comparison.mirrored import Mirrored
 from enginewright.core.context import Memory, PassContext
-from enginewright.core.decide.mirror import mirrored
+from enginewright.core.decide.strategy.analysis import mirrored
 from enginewright.core.manifests import Owner
 from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.plan import Delete

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.room import in_the_way
 from enginewright.core.placement import Placement, place
+from enginewright.core.planner.in_the_way import in_the_way
 from enginewright.core.planner.objects import views_of
 from enginewright.core.planner.site import LOOKED, site
 from enginewright.core.spec import Spec, parse_spec

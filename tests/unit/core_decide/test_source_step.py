@@ -6,7 +6,7 @@ import pytest
 
 from enginewright.core import labels
 from enginewright.core.context import LOOK_AGAIN
-from enginewright.core.decide.build import FOLLOW
+from enginewright.core.decide.engine.build import FOLLOW
 from enginewright.core.decide.jobs import PODLESS_SECONDS
 from enginewright.core.observed import PodView
 from support.cluster import Cluster, deeds, refused, resolved

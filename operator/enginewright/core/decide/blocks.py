@@ -8,8 +8,7 @@ from typing import Final
 
 from enginewright.core.context import PassContext
 from enginewright.core.cost import replica_cost
-from enginewright.core.decide.engine_step import EngineResult
-from enginewright.core.decide.serving import Serving
+from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.status import (
@@ -30,23 +29,22 @@ MAX_NAME: Final = 128
 MAX_WORDS: Final = 256
 
 
-def shown_record(ctx: PassContext, engine: EngineResult, serving: Serving) -> EngineRecord | None:
+def shown_record(ctx: PassContext, engine: EngineResult) -> EngineRecord | None:
     """The engine that serves; the one of the spec while nobody serves. None when its record is not at hand."""
-    if serving.stable is None or serving.stable.revision == engine.revision:
+    stable = ctx.serving.stable
+    if stable is None or stable.revision == engine.revision:
         return engine.record
-    return ctx.observed.records.get(serving.stable.fingerprint)
+    return ctx.observed.records.get(stable.fingerprint)
 
 
-def engine_block(
-    ctx: PassContext, engine: EngineResult, shown: EngineRecord | None, serving: Serving
-) -> EngineStatus | None:
+def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | None) -> EngineStatus | None:
     """What serves goes on being shown when its record has gone (a rebuild, another store)."""
-    told = ctx.memory.engine
+    before = ctx.memory.engine
     if shown is None or shown.outcome.engine is None:
-        return told if serving.stable else None
+        return before if ctx.serving.stable else None
     outcome, summary = shown.outcome, shown.outcome.engine
     mine = engine.record is not None and engine.record.fingerprint == shown.fingerprint
-    remembered = told.cache_hit if told and told.fingerprint == shown.fingerprint else None
+    remembered = before.cache_hit if before and before.fingerprint == shown.fingerprint else None
     return EngineStatus(
         fingerprint=shown.fingerprint,
         backend=summary.backend,

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from enginewright.core.conditions import timestamp
 from enginewright.core.context import PassContext
 from enginewright.core.decide.blocks import legible
-from enginewright.core.decide.engine_step import EngineResult
-from enginewright.core.decide.rollout import RolloutResult
+from enginewright.core.decide.engine.obtain import EngineResult
+from enginewright.core.decide.target import Target
 from enginewright.core.manifests import deployment_name, revision_configmap
 from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.request import server_image
 from enginewright.core.status import AnalysisStatus, RevisionStatus, RolledBackStatus, RolloutStatus
+from enginewright.core.step import Step
 from enginewright.core.way_back import served
 
 Revisions = tuple[RevisionStatus, ...]
@@ -30,22 +31,21 @@ class HistoryResult:
     actions: tuple[Action, ...] = ()
 
 
-def history_step(ctx: PassContext, goal: EngineResult, tried: EngineResult, rollout: RolloutResult) -> HistoryResult:
-    """``goal`` is what was rolled out: what the spec asks for, what is pinned, or the last good one in place of what
-    was ``tried``; ``ctx`` has its spec."""
+def remember(target: Target, memory: RolloutStatus) -> HistoryResult:
+    """``memory`` is what is remembered of the target's rollout."""
+    ctx, goal = target.ctx, target.engine
     entries, actions = ctx.memory.revisions, tuple[Action, ...]()
-    memory = rollout.memory
-    complete = memory.step in ("Complete", "RolledBack") and memory.stable == goal.revision
+    complete = memory.step in (Step.COMPLETE, Step.ROLLED_BACK) and memory.stable == goal.revision
     if complete and served(entries) != goal.revision and goal.record and goal.placement:
-        entries = _promote(ctx, entries, goal, goal.record, _figures(memory, "Complete"))
+        entries = _promote(ctx, entries, goal, goal.record, _figures(memory, Step.COMPLETE))
         actions = _keep(ctx, goal.revision, goal.placement, goal.record)
     if memory.rolled_back:
-        entries = _roll_back(entries, tried, memory.rolled_back, _figures(memory, "RolledBack"))
+        entries = _roll_back(entries, target.asked, memory.rolled_back, _figures(memory, Step.ROLLED_BACK))
     bounded = _bound(entries, ctx, {memory.stable, memory.candidate, goal.revision})
     return HistoryResult(memory=bounded, actions=actions + _forget(ctx, entries, bounded))
 
 
-def _figures(memory: RolloutStatus, step: str) -> AnalysisStatus | None:
+def _figures(memory: RolloutStatus, step: Step) -> AnalysisStatus | None:
     """Those of the revision that took over, or of the one that was given up."""
     return memory.analysis if memory.step == step else None
 
@@ -84,9 +84,9 @@ def _roll_back(entries: Revisions, tried: EngineResult, given_up: RolledBackStat
         found = _entry(tried, tried.record)
     if found is None or found.outcome == "Serving":
         return entries
-    told = found.model_copy(update={"outcome": "RolledBack", "reason": given_up.reason, "message": given_up.message,
-                                    "analysis": analysis or found.analysis, "end_time": given_up.time})
-    return (told, *(entry for entry in entries if entry.revision != given_up.revision))
+    entry = found.model_copy(update={"outcome": "RolledBack", "reason": given_up.reason, "message": given_up.message,
+                                     "analysis": analysis or found.analysis, "end_time": given_up.time})
+    return (entry, *(other for other in entries if other.revision != given_up.revision))
 
 
 def _entry(goal: EngineResult, record: EngineRecord) -> RevisionStatus:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.context import Memory, PassContext
+from enginewright.core.context import PassContext, read_spec
+from enginewright.core.decide.engine.slice import fingerprints
 from enginewright.core.decide.server_step import informed, server_step
-from enginewright.core.decide.slice_choice import fingerprints
-from enginewright.core.decide.source_step import source_step
-from enginewright.core.decide.spec_step import read_spec
-from enginewright.core.decide.stated_source import stated_fingerprints
+from enginewright.core.decide.source import resolve, stated_fingerprints
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.spec import Spec
 
@@ -19,9 +17,9 @@ def needed_records(obj: ObjectView, observed: Observed, config: OperatorConfig) 
     spec = read_spec(obj, config)
     if not isinstance(spec, Spec):
         return frozenset()
-    ctx = PassContext(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
+    ctx = PassContext.of(obj, observed, config, spec)
     ctx = informed(ctx, server_step(ctx))
-    source = source_step(ctx).resolved
+    source = resolve(ctx).resolved
     found = {str(obj.status.get("fingerprint") or ""), *(one.fingerprint for one in observed.deployments)}
     found |= {kept.outcome.fingerprint for kept in observed.kept.values()}
     found |= fingerprints(ctx, source) if source else stated_fingerprints(ctx)

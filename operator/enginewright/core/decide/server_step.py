@@ -6,27 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from enginewright.core import labels
-from enginewright.core.conditions import Verdict, bad, parse_timestamp, timestamp, unknown
+from enginewright.core.conditions import Finding, no, open_question, parse_timestamp, timestamp
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
-from enginewright.core.decide import backoff
-from enginewright.core.decide.jobs import (
-    JobFailure,
-    job_failure,
-    live,
-    newest,
-    outdated,
-    pod_trouble,
-    podless,
-    podless_in,
-)
-from enginewright.core.decide.server_fit import field
-from enginewright.core.decide.slice_choice import fingerprints
-from enginewright.core.decide.source_step import known as known_source
+from enginewright.core.decide import jobs
+from enginewright.core.decide.engine.fit import field
+from enginewright.core.decide.engine.slice import fingerprints
+from enginewright.core.decide.jobs import JobFailure, job_failure, newest, outdated, pod_trouble, podless, podless_in
+from enginewright.core.decide.source import known as known_source
 from enginewright.core.manifests import ask_job, ask_job_name, ask_key
 from enginewright.core.manifests.common import UID
 from enginewright.core.observed import JobView
 from enginewright.core.plan import Action, Create, Delete
-from enginewright.core.reasons import Condition, Reason
+from enginewright.core.reasons import Reason
 from enginewright.core.request import build_key, server_image
 from enginewright.core.server_image import as_before, runtime_of
 from enginewright.core.status import FailureStatus, LibraryStatus, RuntimeStatus, ServerStatus
@@ -48,7 +39,7 @@ class ServerResult:
 
     memory: ServerStatus | None
     runtime: RuntimeRequest | None = None
-    verdict: Verdict | None = None
+    verdict: Finding | None = None
     actions: tuple[Action, ...] = ()
     requeue: float | None = None
 
@@ -126,7 +117,7 @@ def _forgive(world: PassContext, told: ServerStatus) -> ServerStatus:
 def _ask(world: PassContext, name: str, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
     job = world.observed.job(name)
     last = parse_timestamp(told.last_failure_time)
-    counted = job is not None and last is not None and job.created <= last and not live(job)
+    counted = job is not None and last is not None and job.created <= last and not job.live
     if job and not job.deleting and not counted:
         return _watch(world, job, key, before, told)
     if told.failure:
@@ -138,9 +129,9 @@ def _start(world: PassContext, name: str, key: str, old: JobView | None, told: S
     attempts = told.attempts or 0
     if world.spec.suspend:
         return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.")
-    if wait := backoff.remaining(told.last_failure_time, attempts, world.now):
+    if wait := jobs.remaining(told.last_failure_time, attempts, world.now):
         why = told.last_failure.message if told.last_failure else "The last attempt failed."
-        when = backoff.next_attempt(told.last_failure_time, attempts)
+        when = jobs.next_attempt(told.last_failure_time, attempts)
         return _says(told, Reason.ASKING_SERVER_IMAGE, f"{why} Attempt {attempts + 1} starts {when}.", requeue=wait)
     if old:
         clear = () if old.deleting else (_delete(old, "an earlier attempt, in the way of the next"),)
@@ -161,7 +152,7 @@ def _watch(world: PassContext, job: JobView, key: str, before: RuntimeRequest | 
         digest = next((pod.server_digest for pod in job.pods if pod.server_digest), "")
         return ServerResult(memory=answer(told, key, digest, outcome.facts, before,
                                           proves=world.config.prove_in_server_image))
-    if not live(job):
+    if not job.live:
         return _count(world, job, key, told)
     if world.spec.suspend:
         return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.",
@@ -199,7 +190,7 @@ def _libraries(facts: ImageFacts) -> tuple[LibraryStatus, ...]:
 def _count(world: PassContext, job: JobView, key: str, told: ServerStatus) -> ServerResult:
     failure = _failure(world, job, told)
     attempts = (told.attempts or 0) + 1
-    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and attempts >= backoff.LIMIT)
+    final = failure.final(attempts)
     said = FailureStatus(reason=failure.reason, message=failure.message)
     told = told.model_copy(update={
         "attempts": attempts, "last_failure_time": timestamp(world.now), "last_failure": said,
@@ -228,8 +219,8 @@ def _failure(world: PassContext, job: JobView, told: ServerStatus) -> JobFailure
 
 def _says(told: ServerStatus, reason: str, message: str, actions: tuple[Action, ...] = (), *,
           requeue: float | None = None) -> ServerResult:
-    make = unknown if reason == Reason.ASKING_SERVER_IMAGE else bad
-    return ServerResult(memory=told, verdict=make(Condition.ENGINE_BUILT, reason, message), actions=actions,
+    make = open_question if reason == Reason.ASKING_SERVER_IMAGE else no
+    return ServerResult(memory=told, verdict=make(reason, message), actions=actions,
                         requeue=requeue)
 
 

@@ -1,0 +1,61 @@
+"""Conditions AccuracyVerified and ObjectiveMet: what the evidence of an engine says, with the figures."""
+
+from __future__ import annotations
+
+from enginewright.core.conditions import Verdict, bad, good, unknown
+from enginewright.core.decide.engine.obtain import EngineResult
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.spec import Spec
+from enginewright_builder.contract import EngineSummary
+
+
+def accuracy_verdict(spec: Spec, engine: EngineResult) -> Verdict:
+    failure = engine.memory.failure if engine.memory and engine.record is None else None
+    if failure and failure.reason == Reason.ACCURACY_NOT_REACHED:
+        return bad(
+            Condition.ACCURACY_VERIFIED,
+            Reason.ACCURACY_NOT_REACHED,
+            f"{failure.message} status.candidates has what was measured.",
+        )
+    summary = engine.record.outcome.engine if engine.record else None
+    if summary is None:
+        return unknown(Condition.ACCURACY_VERIFIED, Reason.WAITING_FOR_ENGINE, "Measured when the engine is built.")
+    figures = (
+        f"{spec.accuracy.metric} {summary.accuracy:.4f} (at least {summary.accuracy_low:.4f} with 95 % confidence; "
+        f"{1 - spec.accuracy.tolerance:g} is needed)"
+    )
+    if summary.evaluation == "synthetic":
+        return good(
+            Condition.ACCURACY_VERIFIED,
+            Reason.VERIFIED_ON_SYNTHETIC_DATA,
+            f"{figures} on synthetic inputs: name real ones in spec.accuracy.evaluation.",
+        )
+    return good(Condition.ACCURACY_VERIFIED, Reason.VERIFIED, f"{figures} on held-out data.")
+
+
+def objective_verdict(spec: Spec, engine: EngineResult) -> Verdict:
+    latency, throughput = spec.objective.latency, spec.objective.throughput
+    if latency is None and not throughput:
+        return good(Condition.OBJECTIVE_MET, Reason.NO_OBJECTIVE, "spec.objective asks for no latency or throughput.")
+    summary = engine.record.outcome.engine if engine.record else None
+    if summary is None:
+        return unknown(Condition.OBJECTIVE_MET, Reason.WAITING_FOR_ENGINE, "Measured when the engine is built.")
+    figures = _figures(spec, summary)
+    if summary.objective_met:
+        return good(Condition.OBJECTIVE_MET, Reason.MET, f"{figures}.")
+    return bad(
+        Condition.OBJECTIVE_MET,
+        Reason.NOT_MET,
+        f"{figures}: the best configuration that was found misses it; relax spec.objective or use faster hardware.",
+    )
+
+
+def _figures(spec: Spec, summary: EngineSummary) -> str:
+    said = []
+    if latency := spec.objective.latency:
+        measured = {50.0: summary.p50_ms, 95.0: summary.p95_ms, 99.0: summary.p99_ms}.get(latency.percentile)
+        shown = f"p{latency.percentile:g} {measured:.1f} ms" if measured is not None else f"p99 {summary.p99_ms:.1f} ms"
+        said.append(f"{shown} of p{latency.percentile:g} {latency.milliseconds:g} ms allowed")
+    if spec.objective.throughput:
+        said.append(f"{summary.throughput:.0f} of {spec.objective.throughput:g} inferences a second")
+    return ", ".join(said)
