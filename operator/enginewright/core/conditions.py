@@ -118,11 +118,13 @@ def _entry(before: Mapping[str, Any], verdict: Verdict, generation: int, now: da
 def refused(
     before: Mapping[str, Any], status: Mapping[str, Any], verdicts: tuple[Verdict, ...], generation: int, now: datetime
 ) -> dict[str, Any]:
-    """``status`` where nothing is done, or something could not be: ``verdicts`` in place of what it says of them, the
-    reason of the first in the summary. ``before`` is what status said when the pass began."""
+    """``status`` where nothing is done, or something could not be: ``verdicts`` in place of what it says of them, and
+    first; the reason of the first in the summary, where there is one. ``before`` is what status said when the pass
+    began."""
     spoken = {verdict.type for verdict in verdicts}
     said = status.get("conditions")
     kept = [entry for entry in said if entry.get("type") not in spoken] if isinstance(said, list) else []
-    summary = {**(status.get("summary") or {}), "reason": str(verdicts[0].reason)}
-    conditions = merge(before.get("conditions"), verdicts, generation, now) + kept
-    return {**status, "conditions": conditions, "summary": summary}
+    found = {**status, "conditions": merge(before.get("conditions"), verdicts, generation, now) + kept}
+    if "summary" in status:
+        found["summary"] = {**(status["summary"] or {}), "reason": str(verdicts[0].reason)}
+    return found

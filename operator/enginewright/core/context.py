@@ -82,11 +82,11 @@ class Wishes:
 
     @classmethod
     def of(cls, obj: ObjectView) -> Self:
-        said = obj.annotations.get
-        least = said(labels.LEAST_REPLICAS, "")
+        annotation = obj.annotations.get
+        least = annotation(labels.LEAST_REPLICAS, "")
         return cls(
-            promote=said(labels.PROMOTE, "").strip(), back=said(labels.ROLLBACK_TO, "").strip(),
-            held_back=said(labels.HELD_BACK, ""), after=said(labels.AFTER, "") if obj.fleet else "",
+            promote=annotation(labels.PROMOTE, "").strip(), back=annotation(labels.ROLLBACK_TO, "").strip(),
+            held_back=annotation(labels.HELD_BACK, ""), after=annotation(labels.AFTER, "") if obj.fleet else "",
             least=int(least) if obj.fleet and re.fullmatch(r"[0-9]{1,4}", least) else None,
         )
 
@@ -156,7 +156,7 @@ class PassContext:
         """Whether there is a Service of ``revision`` for routes to lead to."""
         return f"Service/{revision_service_name(self.obj.name, revision)}" in self.observed.applied
 
-    def said(self, kind: Condition) -> Mapping[str, Any]:
+    def condition(self, kind: Condition) -> Mapping[str, Any]:
         """The condition as the pass before left it, or an empty mapping."""
         return find(self.obj.status.get("conditions"), kind)
 
@@ -168,7 +168,7 @@ class PassContext:
 
     def same_words(self, verdict: Verdict) -> bool:
         """Whether ``verdict`` says what the pass before said of this very spec, but for figures."""
-        before = self.said(verdict.type)
+        before = self.condition(verdict.type)
         return (before.get("status"), before.get("reason"), before.get("observedGeneration")) == (
             verdict.status, verdict.reason, self.obj.generation)
 

@@ -174,7 +174,7 @@ def test_nothing_is_lost_to_zero_and_back(cycles: int) -> None:
 
 def test_the_network_loses_what_nobody_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """That nothing is lost is no property of this network."""
-    monkeypatch.setattr("enginewright.core.decide.traffic.activator._way", lambda *_: Way.DIRECT)
+    monkeypatch.setattr("enginewright.core.decide.traffic._way", lambda *_: Way.DIRECT)
     net = Net(seed=6)
     for _ in range(5):
         net.cycle()

@@ -19,12 +19,11 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.context import PassContext, read_spec
 from enginewright.core.decide import target as targets
 from enginewright.core.decide.conditions.rollout import conclude
-from enginewright.core.decide.contest import contested
 from enginewright.core.decide.converge import converge
 from enginewright.core.decide.engine.obtain import obtain
 from enginewright.core.decide.quality import live_quality
 from enginewright.core.decide.report import Findings, refuse, report
-from enginewright.core.decide.scale import replicas
+from enginewright.core.decide.scale import contested, replicas
 from enginewright.core.decide.server_step import informed, server_step
 from enginewright.core.decide.source import resolve
 from enginewright.core.decide.strategy import desire

@@ -26,14 +26,14 @@ from enginewright.core.applying import (
     write_routes,
 )
 from enginewright.core.context import PassContext, earliest
-from enginewright.core.decide.contest import Contest
 from enginewright.core.decide.desired import EVERY, Desired, Stops, Way
+from enginewright.core.decide.scale import Contest
 from enginewright.core.decide.target import Target
-from enginewright.core.decide.traffic import activator
-from enginewright.core.decide.traffic.gateway import Routing, routing
+from enginewright.core.decide.traffic import Routing, routing, to_zero
 from enginewright.core.decide.trouble import look_for_another
 from enginewright.core.manifests import (
     NOBODY,
+    activator,
     activator_name,
     activator_service,
     backend_name,
@@ -44,7 +44,6 @@ from enginewright.core.manifests import (
     revision_service_name,
     service,
 )
-from enginewright.core.manifests import activator as activator_deployment
 from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action, Apply, Delete, Scale
@@ -56,11 +55,12 @@ LEAVING_CHECK = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Converged:
-    """``unrouted`` says that the routes do not say yet what is desired."""
+    """``unrouted`` says that the routes do not say yet what is desired, ``refused`` what Gateways have against them."""
 
     actions: tuple[Action, ...]
     requeue: float | None = None
     unrouted: bool = False
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class _Pass:
     @property
     def holding(self) -> bool:
         """Whether there is an activator to look after."""
-        return activator.asked_for(self.ctx) or _left_over(self.ctx)
+        return to_zero(self.ctx) or _left_over(self.ctx)
 
 
 def converge(target: Target, desired: Desired, contest: Contest) -> Converged:
@@ -99,7 +99,7 @@ def converge(target: Target, desired: Desired, contest: Contest) -> Converged:
     unrouted = gateway and bool(found.routing.leaving or found.routing.unclear or routes)
     waits = unrouted or (not gateway and bool(routes or _remove_backends(found)))
     return Converged(
-        actions=actions, unrouted=unrouted,
+        actions=actions, unrouted=unrouted, refused=ctx.observed.gateway.refused if gateway else (),
         requeue=earliest(desired.requeue, ROUTE_CHECK if waits else None,
                          LEAVING_CHECK if desired.holds is Way.LEAVING else None))
 
@@ -222,8 +222,8 @@ def _activator(found: _Pass) -> tuple[Action, ...]:
     held = found.desired.holds is Way.HELD
     to = "nobody before a replica is ready" if held else f"revision {aim}" if aim else "every revision"
     opened = applied(ctx, backend_service(ctx.owner, NOBODY if held else aim), f"requests that are held go to {to}")
-    if activator.asked_for(ctx) and ctx.spec.autoscaling:
-        manifest = activator_deployment(ctx.owner, ctx.spec.autoscaling, ctx.config)
+    if to_zero(ctx) and ctx.spec.autoscaling:
+        manifest = activator(ctx.owner, ctx.spec.autoscaling, ctx.config)
         return (*opened, *applied(ctx, manifest, "autoscaling.minReplicas is 0"))
     name, why = activator_name(ctx.obj.name), "autoscaling.minReplicas is not 0"
     if (seen.service and seen.service.activator) or any(entry.activator for entry in seen.endpoints):

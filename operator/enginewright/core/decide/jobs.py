@@ -307,8 +307,8 @@ def job_failure(job: JobView, namespace: str, *, never_started: bool, too_slow: 
         return _reported(error)
     if end := pod_end(job.pods, too_slow, namespace):
         return end
-    said = job.failure_message or "it left no result"
-    return _failure(Reason.BUILD_FAILED, "limited", f"Job {job.name} failed: {said}.")
+    message = job.failure_message or "it left no result"
+    return _failure(Reason.BUILD_FAILED, "limited", f"Job {job.name} failed: {message}.")
 
 
 def _no_start(job: JobView) -> JobFailure:

@@ -56,7 +56,7 @@ def live_quality(ctx: PassContext) -> QualityResult:
     known = ctx.memory.quality
     if known and known.revision == stable.revision and ctx.same_words(verdict) and ctx.fresh(
             known.time, REFRESH_SECONDS):
-        memory, verdict = known, replace(verdict, message=str(ctx.said(verdict.type).get("message")))
+        memory, verdict = known, replace(verdict, message=str(ctx.condition(verdict.type).get("message")))
     return QualityResult(verdict=verdict, memory=memory, drifted=stable.revision if found.drifted else "",
                          requeue=LOOK_AGAIN)
 
@@ -70,7 +70,7 @@ def _finding(ctx: PassContext, revision: str, found: Agreement) -> Finding:
     if found.drifted:
         return no(Reason.QUALITY_DRIFTED, f"Live answers of revision {revision} have drifted: {figures} "
                    f"{_remedy(ctx)}")
-    if found.held or (_said(ctx, revision) == Reason.AGREEING and not found.few
+    if found.held or (_reason_before(ctx, revision) == Reason.AGREEING and not found.few
                       and found.agreement.mean >= found.required):
         return yes(Reason.AGREEING, figures)
     if found.few:
@@ -118,12 +118,12 @@ def _remedy(ctx: PassContext) -> str:
             "spec.accuracy.evaluation, or go back with the annotation enginewright.io/rollback-to.")
 
 
-def _said(ctx: PassContext, revision: str) -> str:
+def _reason_before(ctx: PassContext, revision: str) -> str:
     """The reason given before of the same revision."""
     known = ctx.memory.quality
     if known is None or known.revision != revision:
         return ""
-    return str(ctx.said(Condition.QUALITY_HELD).get("reason") or "")
+    return str(ctx.condition(Condition.QUALITY_HELD).get("reason") or "")
 
 
 def _memory(ctx: PassContext, revision: str, found: Agreement) -> QualityStatus | None:

@@ -5,23 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from enginewright.core import conditions, labels
+from enginewright.core import labels
 from enginewright.core.conditions import Verdict, merge
 from enginewright.core.context import LOOK_AGAIN, Memory, PassContext, earliest
 from enginewright.core.decide import blocks, scale
 from enginewright.core.decide.conditions import readiness
 from enginewright.core.decide.conditions import rollout as rollout_condition
-from enginewright.core.decide.conditions.batching import batching
-from enginewright.core.decide.conditions.evidence import accuracy_verdict, objective_verdict
+from enginewright.core.decide.conditions.evidence import accuracy, batching, objective
 from enginewright.core.decide.conditions.readiness import Readiness
 from enginewright.core.decide.conditions.rollout import Rollout
-from enginewright.core.decide.contest import Contest
 from enginewright.core.decide.converge import Converged
 from enginewright.core.decide.desired import Desired
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.decide.history import HistoryResult, remember
 from enginewright.core.decide.quality import QualityResult
-from enginewright.core.decide.scale import ScaleResult
+from enginewright.core.decide.scale import Contest, ScaleResult
 from enginewright.core.decide.server_step import ServerResult
 from enginewright.core.decide.source import SourceResult
 from enginewright.core.decide.target import Target
@@ -30,6 +28,7 @@ from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
 from enginewright.core.problems import Problem
 from enginewright.core.reasons import Reason
+from enginewright.core.refusal import refused
 from enginewright.core.serving import Serving
 from enginewright.core.status import RolloutStatus, StatusModel
 
@@ -53,13 +52,13 @@ class Findings:
 def report(ctx: PassContext, found: Findings) -> Plan:
     engine, target = found.engine, found.target
     digest = found.source.memory.digest if target.ctx is ctx else None
-    rollout, memory = rollout_condition.verdict(ctx, found.rollout, digest, unrouted=found.converged.unrouted)
-    accuracy = accuracy_verdict(ctx.spec, engine)
+    rollout, memory = rollout_condition.verdict(ctx, found.rollout, found.converged, digest)
+    proven = accuracy(ctx.spec, engine)
     ready = readiness.readiness(ctx, engine, found.scale.wanted, (
-        found.source.verdict, engine.verdict, accuracy, rollout))
+        found.source.verdict, engine.verdict, proven, rollout))
     verdicts = (
-        ready.ready, ready.available, found.source.verdict, engine.verdict, accuracy,
-        objective_verdict(ctx.spec, engine), rollout, scale.verdict(found.scale, found.contest),
+        ready.ready, ready.available, found.source.verdict, engine.verdict, proven,
+        objective(ctx.spec, engine), rollout, scale.verdict(found.scale, found.contest),
         *filter(None, (found.quality.verdict, batching(ctx, engine))),
     )
     history, old = remember(target, memory), ctx.obj.status.get("conditions")
@@ -137,7 +136,4 @@ def _candidates(ctx: PassContext, engine: EngineResult) -> list[Any]:
 def refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -> Plan:
     """A spec that makes no sense changes nothing but what is said."""
     serving = Serving.of(observed, Memory.of(obj.status).rollout)
-    verdicts = readiness.refused(obj, serving, problems)
-    status = conditions.refused(obj.status, obj.status, verdicts, obj.generation, observed.now)
-    return Plan(events=transitions(obj.status.get("conditions"), verdicts),
-                status={**status, "observedGeneration": obj.generation})
+    return refused(obj, observed, readiness.refused(obj, serving, problems))

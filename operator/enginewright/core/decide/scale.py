@@ -1,7 +1,12 @@
-"""The scale stage: how many replicas are wanted?
+"""The scale stage: how many replicas are wanted? And what if somebody else writes them?
 
 While two revisions run, the number is that of the stable one, which the candidate follows; it may rise but not fall, so
 that capacity is never taken from under a rollout and the figures of its analysis stay comparable.
+
+An autoscaler that was pointed at a Deployment of ours, or a person, may write its replicas. Their number is put back
+once. Should they write it again, it is left as it is and said in a condition: two that overwrite each other make pods
+come and go for ever, and neither learns of the other. One more try an hour finds out whether they have gone. While a
+rollout moves replicas it moves these, too: it ends, and takes the Deployment along.
 """
 
 from __future__ import annotations
@@ -9,10 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from enginewright.core import labels
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Finding, Verdict, no, open_question, parse_timestamp, timestamp, yes
 from enginewright.core.context import PassContext
 from enginewright.core.cost import replica_price
-from enginewright.core.decide.contest import Contest
+from enginewright.core.decide.desired import Desired
 from enginewright.core.observed import DeploymentView
 from enginewright.core.quantity import count
 from enginewright.core.reasons import Condition, Reason
@@ -25,12 +32,15 @@ from enginewright.core.scaling import (
     limits_of,
 )
 from enginewright.core.serving import Serving
-from enginewright.core.status import MAX_DECISIONS, AutoscalingStatus, DecisionStatus
+from enginewright.core.status import MAX_DECISIONS, AutoscalingStatus, ContestStatus, DecisionStatus, RolloutStatus
+from enginewright.core.step import Step
 
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
 REFRESH_SECONDS = 10.0
 # A decision that could not be carried out yet is not noted again within this time.
 SAME_DECISION_SECONDS = 60.0
+# Another scaler's number is put back this often at most.
+PUT_BACK = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +56,16 @@ class ScaleResult:
     limits: ScaleLimits | None = None
     watch: bool = False
     requeue: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """``held`` are revisions whose replicas are left as they are, ``finding`` says so; ``memory`` is the last time that
+    a foreign number was put back."""
+
+    memory: ContestStatus | None = None
+    held: frozenset[str] = frozenset()
+    finding: Finding | None = None
 
 
 def replicas(ctx: PassContext) -> ScaleResult:
@@ -186,9 +206,11 @@ def _no_price(ctx: PassContext, stable: DeploymentView) -> Finding | None:
         return None
     record = ctx.observed.records.get(stable.fingerprint)
     if record is None or record.outcome.engine is None:
-        return open_question(Reason.HOLDING,
-                       f"autoscaling.costCeilingPerHour {ceiling:g}: the evidence that says on which device replicas "
-                       f"run is not read yet. Replicas stay as they are.")
+        return open_question(
+            Reason.HOLDING,
+            f"autoscaling.costCeilingPerHour {ceiling:g}: the evidence that says on which device replicas run is not "
+            f"read yet. Replicas stay as they are.",
+        )
     device = record.outcome.engine.device_class or "its device"
     return no(
         Reason.PRICE_UNKNOWN,
@@ -200,3 +222,44 @@ def _no_price(ctx: PassContext, stable: DeploymentView) -> Finding | None:
 def verdict(found: ScaleResult, contest: Contest) -> Verdict:
     """Somebody else who writes the replicas goes before what this stage has to say."""
     return (contest.finding or found.finding).about(Condition.SCALING_ACTIVE)
+
+
+def contested(ctx: PassContext, desired: Desired, memory: RolloutStatus) -> Contest:
+    """``memory`` is what will be remembered of the rollout."""
+    before = _recent(ctx)
+    if _moves(ctx, memory) or sum(not view.deleting for view in ctx.observed.deployments) > 1:
+        return Contest(memory=before)
+    views = [view for view in ctx.serving.alive if view.replicas_manager
+             and desired.replicas.get(view.revision, view.spec_replicas) != view.spec_replicas]
+    held = [view for view in views if before and view.replicas_manager == before.manager]
+    put_back = next((view for view in views if view not in held), None)
+    if put_back:
+        before = ContestStatus(manager=put_back.replicas_manager, deployment=put_back.name, time=timestamp(ctx.now),
+                               retry=ctx.retry or None)
+    if not held:
+        return Contest(memory=before)
+    return Contest(memory=before, held=frozenset(view.revision for view in held),
+                   finding=no(Reason.REPLICAS_CONTESTED, _explain(ctx, desired, held)))
+
+
+def _moves(ctx: PassContext, memory: RolloutStatus) -> bool:
+    """Not one that waits to be approved before it has a Deployment: it may wait for days."""
+    candidate, step = memory.candidate, memory.step
+    return candidate is not None and (step != Step.WAITING or ctx.observed.deployment(candidate) is not None)
+
+
+def _recent(ctx: PassContext) -> ContestStatus | None:
+    before = ctx.memory.contest
+    moment = parse_timestamp(before.time) if before else None
+    fresh = moment is not None and ctx.now - moment < PUT_BACK
+    return before if before and fresh and before.retry == (ctx.retry or None) else None
+
+
+def _explain(ctx: PassContext, desired: Desired, held: list[DeploymentView]) -> str:
+    message = " ".join(
+        f"Field manager {view.replicas_manager} sets Deployment {view.name} to {view.spec_replicas}, again after it "
+        f"was put back to what is wanted here ({desired.replicas[view.revision]})." for view in held)
+    name = ctx.obj.name
+    again = kubectl(f"annotate om {name} {labels.RETRY}=<anything new>", ctx.obj.namespace)
+    return (f"{message} It is left so. Remove that scaler, or point it at OptimisedModel {name}, which has /scale; "
+            f"then {again}. Else it is tried again in an hour.")

@@ -212,8 +212,9 @@ def _failed(memory: SourceStatus, failure: FailureStatus) -> SourceResult:
 
 
 def _resolved(memory: SourceStatus, found: ResolvedSource) -> SourceResult:
-    said = f"{found.format}, {found.size_bytes / 1e6:.1f} MB, {found.digest}."
-    return SourceResult(memory=memory, resolved=found, verdict=good(Condition.SOURCE_RESOLVED, Reason.RESOLVED, said))
+    verdict = good(Condition.SOURCE_RESOLVED, Reason.RESOLVED,
+                   f"{found.format}, {found.size_bytes / 1e6:.1f} MB, {found.digest}.")
+    return SourceResult(memory=memory, resolved=found, verdict=verdict)
 
 
 def _delete_superseded(ctx: PassContext, name: str) -> tuple[Action, ...]:

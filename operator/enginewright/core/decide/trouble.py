@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enginewright.core.commands import kubectl
+from enginewright.core.conditions import Finding, no
 from enginewright.core.context import PassContext
 from enginewright.core.decide.jobs import Trouble, pod_trouble
 from enginewright.core.labels import CONTAINER_FITS, CONTAINER_VERIFY
@@ -83,6 +84,15 @@ def trouble(
     return starting_trouble(ctx, deployment, revision) or waiting_trouble(ctx, placement, revision)
 
 
+def starting(ctx: PassContext, revision: str, placement: Placement | None, wanted: int) -> Finding:
+    """How far a revision is that is getting ready, or why it does not."""
+    deployed = ctx.serving.deployment(revision)
+    if found := trouble(ctx, deployed, revision, placement):
+        return no(found.reason, found.message)
+    ready = deployed.available if deployed else 0
+    return no(Reason.PROGRESSING, f"Revision {revision}: {ready} of {count(wanted, 'replica')} ready.")
+
+
 def _crash(ctx: PassContext, pod: PodView) -> Trouble:
     why = pod.terminated_reason or (f"exit code {pod.exit_code}" if pod.exit_code is not None else "no reason given")
     container = f", container {pod.failed_container}" if pod.failed_container else ""
@@ -130,8 +140,8 @@ def unreachable(pods: tuple[PodView, ...], namespace: str) -> Trouble | None:
     waiting = next(filter(fetches, pods), None)
     if waiting is None:
         return None
-    said = _said(waiting, namespace)
-    return Trouble(reason=Reason.STORE_UNREACHABLE, message=f"Replica {waiting.name} waits for its engine: {said}")
+    words = _last_words(waiting, namespace)
+    return Trouble(reason=Reason.STORE_UNREACHABLE, message=f"Replica {waiting.name} waits for its engine: {words}")
 
 
 def refusal(
@@ -142,13 +152,13 @@ def refusal(
     found = refusing(pods, revision, record)
     if not found:
         return _misfit(pods, revision) or _wrong_answers(pods, revision)
-    said = _said(found[0], namespace)
+    words = _last_words(found[0], namespace)
     return Trouble(
-        reason=Reason.ENGINE_REFUSED, message=f"Replica {found[0].name} refuses the engine before loading it: {said}"
+        reason=Reason.ENGINE_REFUSED, message=f"Replica {found[0].name} refuses the engine before loading it: {words}"
     )
 
 
-def _said(pod: PodView, namespace: str) -> str:
+def _last_words(pod: PodView, namespace: str) -> str:
     """What the verify container left as its last words, or where to look for them."""
     log = kubectl(f"logs {pod.name} -c {CONTAINER_VERIFY}", namespace)
     return pod.terminated_message.strip() or f"{log} says why"
@@ -158,12 +168,12 @@ def _misfit(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
     """A replica whose TensorRT or GPU is not what the engine was built with. Another build would give the same engine,
     so that none is begun."""
     for pod in pods:
-        reason, _, said = pod.terminated_message.strip().partition(": ")
+        reason, _, words = pod.terminated_message.strip().partition(": ")
         alive = pod.revision == revision and not pod.deleting and not pod.ready
         if alive and pod.failed_container == CONTAINER_FITS and pod.exit_code == EXIT_USER and reason in MISFITS:
             where = f" on node {pod.node}" if pod.node else ""
             return Trouble(
-                reason=reason, message=f"Replica {pod.name}{where} refuses the engine before loading it: {said}."
+                reason=reason, message=f"Replica {pod.name}{where} refuses the engine before loading it: {words}."
             )
     return None
 
@@ -173,8 +183,8 @@ def _wrong_answers(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
     for pod in pods:
         failed = pod.terminated_message.startswith(SMOKE_TEST_FAILED)
         if failed and pod.revision == revision and not pod.deleting and not pod.ready:
-            said = pod.terminated_message.removeprefix(SMOKE_TEST_FAILED).strip()
+            words = pod.terminated_message.removeprefix(SMOKE_TEST_FAILED).strip()
             return Trouble(
-                reason=Reason.SMOKE_TEST_FAILED, message=f"Replica {pod.name} failed its smoke test: {said}."
+                reason=Reason.SMOKE_TEST_FAILED, message=f"Replica {pod.name} failed its smoke test: {words}."
             )
     return None

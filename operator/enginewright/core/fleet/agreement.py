@@ -14,9 +14,9 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.commands import RETRY_HINT, kubectl
-from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
+from enginewright.core.conditions import Finding, no, parse_timestamp, timestamp, yes
 from enginewright.core.context import PassContext
-from enginewright.core.fleet.standing import Member, Standing, told
+from enginewright.core.fleet.standing import Member, Standing, summary
 from enginewright.core.fleet.turns import SLACK, in_turns, recreates, ways_back
 from enginewright.core.manifests.common import short_hash
 from enginewright.core.reasons import Condition, Reason
@@ -32,7 +32,7 @@ AGREED = (Standing.PROVEN, Standing.PROMOTING, Standing.DONE)
 class Agreement:
     """``wishes`` maps a class to the annotations that its object is to have."""
 
-    verdict: Verdict
+    finding: Finding
     memory: RolloutStatus
     wishes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     requeue: float | None = None
@@ -50,15 +50,15 @@ def _served(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def agree(ctx: PassContext, members: tuple[Member, ...]) -> Agreement:
     agreed = _agree(ctx, members)
-    wish = ctx.obj.annotations.get(labels.ROLLBACK_TO)
+    wish = ctx.wishes.back
     if not wish:
         return agreed
     remove = kubectl(f"annotate om {ctx.obj.name} {labels.ROLLBACK_TO}-", ctx.obj.namespace)
-    said = (f"Annotation {labels.ROLLBACK_TO}={wish} has no effect on a fleet: set it on the object of a class "
+    message = (f"Annotation {labels.ROLLBACK_TO}={wish} has no effect on a fleet: set it on the object of a class "
             f"({', '.join(member.name for member in members)}), or apply the earlier spec, and remove it with "
             f"{remove}.")
-    return replace(agreed, verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLBACK_TARGET_UNKNOWN,
-                                       f"{said} {agreed.verdict.message}"))
+    return replace(agreed, finding=no(Reason.ROLLBACK_TARGET_UNKNOWN,
+                                       f"{message} {agreed.finding.message}"))
 
 
 def _agree(ctx: PassContext, members: tuple[Member, ...]) -> Agreement:
@@ -68,9 +68,9 @@ def _agree(ctx: PassContext, members: tuple[Member, ...]) -> Agreement:
         return _hold_back(ctx, members, memory, given_up)
     standings = {member.standing for member in members}
     if standings == {Standing.DONE}:
-        said = f"All classes ({_names(members)}) serve revision {revision}; no other runs."
+        message = f"All classes ({_names(members)}) serve revision {revision}; no other runs."
         return Agreement(memory=RolloutStatus(stable=revision, step=Step.COMPLETE), wishes=_wishes(ctx, members),
-                         verdict=good(Condition.ROLLOUT_COMPLETE, Reason.COMPLETE, said))
+                         finding=yes(Reason.COMPLETE, message))
     if standings <= set(AGREED) and not recreates(ctx):
         return _promote(ctx, members, memory, _named(members, memory, revision))
     return _wait(ctx, members, memory, revision)
@@ -89,26 +89,26 @@ def _promote(ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatu
     # By the fleet's own memory: that a class which was added takes over without anybody's word is no reason to promote
     # the others.
     begun = (memory.candidate, memory.step) == (revision, Step.EXPANDING)
-    wished = ctx.obj.annotations.get(labels.PROMOTE) == revision
+    wished = ctx.wishes.promote == revision
     proven = any(member.standing is Standing.PROVEN for member in members)
     if proven and not (ctx.spec.rollout.auto_promote or wished or begun):
-        said = (f"Every class has a proven candidate of revision {revision}; promote them with "
+        message = (f"Every class has a proven candidate of revision {revision}; promote them with "
                 f"{ctx.promote_with(revision)}.")
         return Agreement(memory=_step(ctx, memory, revision, Step.WAITING), wishes=_wishes(ctx, members),
-                         verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_PROMOTION, said))
+                         finding=no(Reason.WAITING_FOR_PROMOTION, message))
     left = [member for member in members if member.standing is not Standing.DONE]
     if ctx.suspended:
         return Agreement(memory=_step(ctx, memory, revision, Step.EXPANDING if begun else Step.WAITING),
                          wishes=_wishes(ctx, members),
-                         verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.SUSPENDED, _told(left)))
+                         finding=no(Reason.SUSPENDED, _summary(left)))
     wishes = {
         member.entry.name: {labels.PROMOTE: member.rollout.candidate}
         for member in left
         if member.rollout.candidate
     }
-    said = f"Every class has a proven candidate of revision {revision}; {_told(left)}"
+    message = f"Every class has a proven candidate of revision {revision}; {_summary(left)}"
     return Agreement(memory=_step(ctx, memory, revision, Step.EXPANDING), wishes=_wishes(ctx, members, wishes),
-                     verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.PROGRESSING, said))
+                     finding=no(Reason.PROGRESSING, message))
 
 
 def _wait(ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
@@ -121,14 +121,14 @@ def _wait(ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, 
     reason = left[0].verdict(Condition.ROLLOUT_COMPLETE).reason
     if not (begun or queued) or ctx.suspended:
         return Agreement(memory=_step(ctx, memory, revision, Step.STARTING), wishes=_wishes(ctx, members),
-                         verdict=bad(Condition.ROLLOUT_COMPLETE, reason, _told(left)))
+                         finding=no(reason, _summary(left)))
     step = _step(ctx, memory, revision, Step.AWAITING)
     until = (parse_timestamp(step.step_start_time) or ctx.now) + patience(ctx)
-    said = (f"{_so_far(ctx, begun, queued)}: until {timestamp(until)} for {_names(left)}, else all go back. "
-            f"{_told(left)}")
+    message = (f"{_so_far(ctx, begun, queued)}: until {timestamp(until)} for {_names(left)}, else all go back. "
+            f"{_summary(left)}")
     return Agreement(memory=step, wishes=_wishes(ctx, members),
                      requeue=max(1.0, (until - ctx.now).total_seconds()),
-                     verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.WAITING_FOR_CLASSES, said))
+                     finding=no(Reason.WAITING_FOR_CLASSES, message))
 
 
 def _so_far(ctx: PassContext, begun: list[Member], queued: list[Member]) -> str:
@@ -166,9 +166,9 @@ def _given_up(
     same = before is not None and before.revision == revision and before.retry in (None, ctx.retry)
     for member in members:
         if member.refusal:
-            said = f"Class {member.entry.name}: {member.refusal.message.replace(f' {RETRY_HINT}', '')}"
+            message = f"Class {member.entry.name}: {member.refusal.message.replace(f' {RETRY_HINT}', '')}"
             known = before if same and before and before.reason == member.refusal.reason else None
-            return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=said, retry=ctx.retry,
+            return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=message, retry=ctx.retry,
                                     time=known.time if known else timestamp(ctx.now))
     if same and before and before.reason == Reason.WAITING_FOR_CLASSES:
         return before
@@ -179,8 +179,8 @@ def _given_up(
     if not left or ctx.now - since < patience(ctx):
         return None
     late = f"{patience(ctx).total_seconds():.0f} s after the first class began to wait"
-    said = f"No proven candidate of {_names(left)} {late}. {_told(left)}"
-    return RolledBackStatus(revision=revision, reason=Reason.WAITING_FOR_CLASSES, message=said,
+    message = f"No proven candidate of {_names(left)} {late}. {_summary(left)}"
+    return RolledBackStatus(revision=revision, reason=Reason.WAITING_FOR_CLASSES, message=message,
                             time=timestamp(ctx.now), retry=ctx.retry)
 
 
@@ -195,20 +195,20 @@ def _hold_back(
     }
     wishes = ways_back(ctx, members, asked)
     late = [name for name in asked if name not in wishes]
-    said = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}"
+    message = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}"
     # One that was made anew since, or keeps no history, has nothing to go back to.
     lost = [member for member in members if member.entry.name in wishes
             and member.verdict(Condition.ROLLOUT_COMPLETE).reason == Reason.ROLLBACK_TARGET_UNKNOWN]
     if kept := [name for name in wishes if name not in [member.entry.name for member in lost]]:
-        said = f"{said} No class is promoted: what served before goes on serving in {', '.join(kept)}."
+        message = f"{message} No class is promoted: what served before goes on serving in {', '.join(kept)}."
     if late:
-        said = f"{said} Without a replica to spare {', '.join(late)} goes back when the others are."
+        message = f"{message} Without a replica to spare {', '.join(late)} goes back when the others are."
     if lost:
-        said = f"{said} {_told(lost)}"
+        message = f"{message} {_summary(lost)}"
     return Agreement(
         memory=RolloutStatus(stable=memory.stable, step=Step.ROLLED_BACK, rolled_back=given_up),
         wishes=_wishes(ctx, members, wishes),
-        verdict=bad(Condition.ROLLOUT_COMPLETE, Reason.ROLLED_BACK, f"{said} {RETRY_HINT}"),
+        finding=no(Reason.ROLLED_BACK, f"{message} {RETRY_HINT}"),
     )
 
 
@@ -233,8 +233,8 @@ def _wishes(
     return {member.entry.name: {**common, **(wishes or {}).get(member.entry.name, {})} for member in members}
 
 
-def _told(members: Iterable[Member]) -> str:
-    return told((member.entry.name, member.verdict(Condition.ROLLOUT_COMPLETE)) for member in members)
+def _summary(members: Iterable[Member]) -> str:
+    return summary((member.entry.name, member.verdict(Condition.ROLLOUT_COMPLETE)) for member in members)
 
 
 def _names(members: Iterable[Member]) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.context import PassContext
 from enginewright.core.fleet.agreement import Agreement
-from enginewright.core.fleet.balance import balance
-from enginewright.core.fleet.departure import Departure
-from enginewright.core.fleet.handover import Handover
-from enginewright.core.fleet.standing import Member, classes, told
+from enginewright.core.fleet.departure import Departure, Handover
+from enginewright.core.fleet.shares import balance
+from enginewright.core.fleet.standing import Member, classes, says_available, summary
 from enginewright.core.observed import Observed
+from enginewright.core.problems import Problem, summarise
 from enginewright.core.quantity import count
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.routing import Weights
@@ -26,11 +26,12 @@ def verdicts(
     ctx: PassContext, members: tuple[Member, ...], agreed: Agreement, departure: Departure
 ) -> tuple[Verdict, ...]:
     """In the order that every OptimisedModel has."""
-    first = [together(members, kind) for kind in BEFORE]
-    ready = ready_verdict(ctx, members, (*first, agreed.verdict), departure)
+    first, rollout = [together(members, kind) for kind in BEFORE], agreed.finding.about(Condition.ROLLOUT_COMPLETE)
+    taken = [one.name for one in members if one.name in ctx.observed.fleet.taken]
+    ready = name_taken(taken) if taken else ready_verdict(ctx, members, (*first, rollout), departure)
     return (
         ready, available_verdict(ctx.observed, _serving(members)), *first, together(members, Condition.OBJECTIVE_MET),
-        agreed.verdict, together(members, Condition.SCALING_ACTIVE),
+        rollout, together(members, Condition.SCALING_ACTIVE),
         *([together(members, Condition.QUALITY_HELD)] if ctx.spec.quality else []),
         *([together(members, Condition.BATCHING_ADAPTIVE)] if ctx.spec.batching.adaptive else []),
     )
@@ -42,7 +43,7 @@ def together(members: Iterable[Member], kind: Condition) -> Verdict:
     worst = next((rank for rank in ("False", "Unknown") if any(one.status == rank for _, one in all_say)), "True")
     shown = [(name, one) for name, one in all_say if one.status == worst]
     first = shown[0][1]
-    return Verdict(type=kind, status=first.status, reason=first.reason, message=told(shown))
+    return Verdict(type=kind, status=first.status, reason=first.reason, message=summary(shown))
 
 
 def ready_verdict(
@@ -61,8 +62,20 @@ def ready_verdict(
         return bad(Condition.READY, Reason.REPLICAS_NOT_READY, f"{behind} of {count(wanted, 'replica')} behind the "
                    f"Service.")
     lopsided = balance(members) if ctx.spec.rollout.gateway is None else None
-    said = (together(members, Condition.READY).message, lopsided.said if lopsided else "")
-    return good(Condition.READY, Reason.SERVING, " ".join(filter(None, said)))
+    words = (together(members, Condition.READY).message, lopsided.message if lopsided else "")
+    return good(Condition.READY, Reason.SERVING, " ".join(filter(None, words)))
+
+
+def name_taken(names: list[str]) -> Verdict:
+    return bad(Condition.READY, Reason.NAME_TAKEN, (
+        f"OptimisedModel {', '.join(names)} is there already and is no part of this fleet: delete it, or give the "
+        f"class or the fleet another name."))
+
+
+def refused_verdicts(observed: Observed, problems: tuple[Problem, ...]) -> tuple[Verdict, Verdict]:
+    """Of a spec that makes no sense."""
+    serving = [view.class_name for view in observed.fleet.members if says_available(view.status)]
+    return (bad(Condition.READY, Reason.INVALID_SPEC, f"{summarise(problems)}."), available_verdict(observed, serving))
 
 
 def available_verdict(observed: Observed, serving: list[str]) -> Verdict:
@@ -70,8 +83,8 @@ def available_verdict(observed: Observed, serving: list[str]) -> Verdict:
     and answer."""
     if not answering(observed):
         return bad(Condition.AVAILABLE, Reason.NO_REPLICA, "No replica of any class is ready behind the Service.")
-    said = f"Replicas of {', '.join(serving)} answer." if serving else "Replicas of former classes answer."
-    return good(Condition.AVAILABLE, Reason.SERVING, said)
+    message = f"Replicas of {', '.join(serving)} answer." if serving else "Replicas of former classes answer."
+    return good(Condition.AVAILABLE, Reason.SERVING, message)
 
 
 def _serving(members: Iterable[Member]) -> list[str]:
@@ -124,17 +137,17 @@ def row(member: Member, complete: bool, weight: int | None) -> ClassStatus:
 
 
 def _summary(members: Iterable[Member], rows: list[ClassStatus], reason: str) -> SummaryStatus:
-    told = [read(SummaryStatus, member.status.get("summary")) or SummaryStatus() for member in members]
-    queues = [int(one.queue) for one in told if one.queue and one.queue.isdigit()]
+    summaries = [read(SummaryStatus, member.status.get("summary")) or SummaryStatus() for member in members]
+    queues = [int(one.queue) for one in summaries if one.queue and one.queue.isdigit()]
     tails = [one.p99_milliseconds for one in rows if one.p99_milliseconds is not None]
     ready, wanted = sum(one.ready_replicas or 0 for one in rows), sum(member.wanted_replicas for member in members)
     return SummaryStatus(
-        engine=_each(one.engine for one in told),
-        precision=_each(one.precision for one in told),
+        engine=_each(one.engine for one in summaries),
+        precision=_each(one.precision for one in summaries),
         replicas=f"{ready}/{wanted}",
         queue=str(sum(queues)) if queues else None,
         p99=f"{max(tails):.1f} ms" if tails else None,
-        accelerator=_each(one.accelerator for one in told),
+        accelerator=_each(one.accelerator for one in summaries),
         reason=reason,
     )
 

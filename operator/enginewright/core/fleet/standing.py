@@ -1,4 +1,4 @@
-"""Where each class of a fleet stands, read off what its own object says of itself."""
+"""Where each class of a fleet stands, and what its replicas can do: read off what its own object says of itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from enginewright.core.observed import FleetView, MemberView
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec import PlacementClassSpec, Spec
 from enginewright.core.spec.fleet import as_raw, classes_of, member_name, member_spec
-from enginewright.core.status import AutoscalingStatus, ClassStatus, RolloutStatus
+from enginewright.core.status import AutoscalingStatus, ClassStatus, EngineStatus, RolloutStatus
 from enginewright.core.step import Step
 
 
@@ -82,9 +82,9 @@ class Member:
 
     @property
     def wanted_replicas(self) -> int:
-        told = self._scaling.desired_replicas
-        if told is not None:
-            return told
+        desired = self._scaling.desired_replicas
+        if desired is not None:
+            return desired
         asked = self.wanted.get("autoscaling") or {}
         return int(asked.get("minReplicas") or self.wanted.get("replicas") or 1)
 
@@ -111,10 +111,10 @@ class Member:
     def verdict(self, kind: Condition) -> Verdict:
         """What the object says of the wanted spec."""
         found = find(self.status.get("conditions"), kind) if self.current else {}
-        told = found.get("status")
-        if told not in ("True", "False", "Unknown"):
+        known = found.get("status")
+        if known not in ("True", "False", "Unknown"):
             return unknown(kind, Reason.PROGRESSING, f"OptimisedModel {self.name} has not said it yet.")
-        return Verdict(type=kind, status=told, reason=str(found.get("reason")), message=str(found.get("message")))
+        return Verdict(type=kind, status=known, reason=str(found.get("reason")), message=str(found.get("message")))
 
     @cached_property
     def standing(self) -> Standing:
@@ -155,11 +155,11 @@ def says_available(status: Mapping[str, Any]) -> bool:
 
 def members_of(name: str, spec: Spec, fleet: FleetView, before: Iterable[ClassStatus]) -> tuple[Member, ...]:
     """The classes of the spec, in its order; ``name`` is the fleet's."""
-    told = {entry.name: entry for entry in before}
+    rows = {entry.name: entry for entry in before}
     found = {view.name: view for view in fleet.members}
     return tuple(
         Member(entry=entry, name=member_name(name, entry.name), wanted=as_raw(member_spec(spec, entry)),
-               view=found.get(member_name(name, entry.name)), before=told.get(entry.name))
+               view=found.get(member_name(name, entry.name)), before=rows.get(entry.name))
         for entry in classes_of(spec)
     )
 
@@ -170,7 +170,7 @@ def classes(names: Iterable[str]) -> str:
     return f"Class {all_names[0]}" if len(all_names) == 1 else f"Classes {', '.join(all_names)}"
 
 
-def told(verdicts: Iterable[tuple[str, Verdict]]) -> str:
+def summary(verdicts: Iterable[tuple[str, Verdict]]) -> str:
     """What classes say, by name; once what several say alike."""
     by_message: dict[str, list[str]] = {}
     for name, verdict in verdicts:
@@ -188,3 +188,21 @@ def contains(found: Any, wanted: Any) -> bool:
         same = isinstance(found, list | tuple) and len(found) == len(wanted)
         return same and all(contains(one, other) for one, other in zip(found, wanted, strict=True))
     return bool(found == wanted)
+
+
+def measured(statuses: Mapping[str, Mapping[str, Any]]) -> Mapping[str, float] | None:
+    """Inferences a second of one replica of each, by its build; None unless all were measured."""
+    engines = {name: status.read(EngineStatus, one.get("engine")) for name, one in statuses.items()}
+    found = {name: engine.throughput for name, engine in engines.items() if engine and engine.throughput}
+    return found if len(found) == len(engines) else None
+
+
+def evenly(ready: Mapping[str, int], each: Mapping[str, float]) -> float:
+    """What ready replicas carry together where each gets the same share: no more than the least capable of them all
+    can do. ``each`` has every class with ready replicas."""
+    return sum(ready.values()) * min((each[name] for name, count in ready.items() if count), default=0.0)
+
+
+def ready_of(raw: Mapping[str, Any]) -> int:
+    """Ready replicas by the status ``raw``."""
+    return int(raw.get("readyReplicas") or 0)

@@ -11,7 +11,7 @@ from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.context import PassContext
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.decide.jobs import Trouble
-from enginewright.core.decide.traffic import activator
+from enginewright.core.decide.traffic import taken_over
 from enginewright.core.decide.trouble import starting_trouble, trouble
 from enginewright.core.observed import ObjectView
 from enginewright.core.problems import Problem, summarise
@@ -46,8 +46,8 @@ def refused(obj: ObjectView, serving: Serving, problems: tuple[Problem, ...]) ->
     """Of a spec that makes no sense: what serves goes on serving, and a revision that is half rolled out keeps its
     share."""
     held = unwatched(serving)
-    said = f"{summarise(problems)}.{held}" if held else summarise(problems)
-    return (bad(Condition.READY, Reason.INVALID_SPEC, said),
+    message = f"{summarise(problems)}.{held}" if held else summarise(problems)
+    return (bad(Condition.READY, Reason.INVALID_SPEC, message),
             _available(obj, serving, serving.stable.revision if serving.stable else ""))
 
 
@@ -67,7 +67,7 @@ def _available(obj: ObjectView, serving: Serving, revision: str) -> Verdict:
 
 def _held(ctx: PassContext, revision: str, wanted: int) -> Verdict | None:
     """While the activator answers for ``revision``; None when it does not, or in vain."""
-    if ctx.suspended or ctx.serving.traffic or not activator.taken_over(ctx.observed):
+    if ctx.suspended or ctx.serving.traffic or not taken_over(ctx.observed):
         return None
     if not wanted:
         return good(Condition.AVAILABLE, Reason.SCALED_TO_ZERO,

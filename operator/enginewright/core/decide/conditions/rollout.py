@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enginewright.core.commands import RETRY_HINT, kubectl
 from enginewright.core.conditions import Finding, Verdict, no, open_question, timestamp
 from enginewright.core.context import PassContext
+from enginewright.core.decide.converge import Converged
 from enginewright.core.decide.desired import Desired
 from enginewright.core.decide.scale import REFRESH_SECONDS
 from enginewright.core.decide.target import Target, Why
@@ -43,14 +44,15 @@ def conclude(target: Target, desired: Desired, wanted: int) -> Rollout:
     return replace(found, finding=finding)
 
 
-def verdict(ctx: PassContext, found: Rollout, digest: str | None, *, unrouted: bool) -> tuple[Verdict, RolloutStatus]:
+def verdict(
+    ctx: PassContext, found: Rollout, converged: Converged, digest: str | None
+) -> tuple[Verdict, RolloutStatus]:
     """``digest`` is what the target was built from, None where that is not the source of today. Complete is only what
     the routes say, too; and what a Gateway has against them is said whatever happens."""
     finding = found.finding
-    if finding.ok and unrouted:
+    if finding.ok and converged.unrouted:
         finding = no(Reason.PROGRESSING, f"{finding.message} Routes are written next.")
-    if ctx.spec.rollout.gateway is not None and not ctx.suspended:
-        finding = finding.adding(" ".join(ctx.observed.gateway.refused))
+    finding = finding.adding(" ".join(converged.refused))
     said, memory = _steady(ctx, finding.about(Condition.ROLLOUT_COMPLETE), found.memory)
     return said, _with_source(ctx.memory.rollout, memory, digest)
 
@@ -67,14 +69,14 @@ def _asked_for(target: Target, found: Rollout, _: int) -> Rollout:
 def _goes_back(target: Target, found: Rollout, _: int) -> Rollout:
     """Complete is only the way back: what was given up stays remembered, or it would be tried again. So does a way back
     that failed while what was given up serves."""
-    revision, memory, given_up, said = target.revision, found.memory, target.given_up, found.finding
+    revision, memory, given_up, finding = target.revision, found.memory, target.given_up, found.finding
     if given_up and memory.rolled_back and memory.rolled_back.revision == revision:
         return replace(found, finding=replace(
-            said, message=f"{given_up.message} The way back failed: {said.message}"))
+            finding, message=f"{given_up.message} The way back failed: {finding.message}"))
     step = Step.ROLLED_BACK if memory.step == Step.COMPLETE else memory.step
     who = "Strategy Recreate" if target.ctx.recreates else "The rollout"
-    state = (f"Revision {revision}, the last good one, serves again." if said.ok else
-             f"{who} goes back to revision {revision}, the last good one: {said.message}")
+    state = (f"Revision {revision}, the last good one, serves again." if finding.ok else
+             f"{who} goes back to revision {revision}, the last good one: {finding.message}")
     message = " ".join(filter(None, (target.message, state, RETRY_HINT, target.pin.problem or target.pin.note)))
     return Rollout(finding=no(Reason.ROLLED_BACK, message),
                    memory=memory.model_copy(update={"rolled_back": given_up, "step": step}))
@@ -96,8 +98,8 @@ def _stays(target: Target, found: Rollout, wanted: int) -> Rollout:
         stable=_stable(target), candidate=awaited.revision if built else None, step=Step.WAITING if built else None,
         rolled_back=ctx.rollout.rolled_back)
     if not built:
-        said = open_question(Reason.WAITING_FOR_ENGINE, f"Rolls out when the engine is built. {there}")
-        return Rollout(finding=said, memory=memory)
+        finding = open_question(Reason.WAITING_FOR_ENGINE, f"Rolls out when the engine is built. {there}")
+        return Rollout(finding=finding, memory=memory)
     begun = ctx.serving.deployment(awaited.revision)
     taken = f" What runs of revision {awaited.revision} stops first." if begun else ""
     by_plugin = kubectl(f"optimisedmodel promote {ctx.obj.name}", ctx.obj.namespace)
@@ -130,19 +132,19 @@ def _there(target: Target, wanted: int) -> str:
     return f"Revision {revision} goes on serving."
 
 
-def _steady(ctx: PassContext, said: Verdict, memory: RolloutStatus) -> tuple[Verdict, RolloutStatus]:
+def _steady(ctx: PassContext, finding: Verdict, memory: RolloutStatus) -> tuple[Verdict, RolloutStatus]:
     """Figures of an analysis that are fresh stay, while nothing else has changed."""
     known = ctx.memory.rollout
     if memory.analysis is None:
-        return said, memory
-    if known and known.analysis and _same_moment(known, memory) and ctx.same_words(said) and ctx.fresh(
+        return finding, memory
+    if known and known.analysis and _same_moment(known, memory) and ctx.same_words(finding) and ctx.fresh(
             known.analysis.time, REFRESH_SECONDS):
-        message = str(ctx.said(said.type).get("message"))
-        return replace(said, message=message), memory.model_copy(update={"analysis": known.analysis})
+        message = str(ctx.condition(finding.type).get("message"))
+        return replace(finding, message=message), memory.model_copy(update={"analysis": known.analysis})
     if memory.analysis.time:
-        return said, memory
+        return finding, memory
     stamped = memory.analysis.model_copy(update={"time": timestamp(ctx.now)})
-    return said, memory.model_copy(update={"analysis": stamped})
+    return finding, memory.model_copy(update={"analysis": stamped})
 
 
 def _same_moment(known: RolloutStatus, now: RolloutStatus) -> bool:

@@ -64,4 +64,4 @@ def retrying(memory: BuildStatus) -> str:
 
 def never_started(ctx: PassContext, memory: BuildStatus) -> bool:
     """Whether the pod of the current attempt was last seen waiting."""
-    return memory.step is None and ctx.said(Condition.ENGINE_BUILT).get("reason", "") in PENDING_REASONS
+    return memory.step is None and ctx.condition(Condition.ENGINE_BUILT).get("reason", "") in PENDING_REASONS

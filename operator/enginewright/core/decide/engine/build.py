@@ -185,13 +185,13 @@ def _follow(build: _Build, job: JobView) -> BuildResult:
     return _keep_hold(build, job, _where(build, job, memory))
 
 
-def _keep_hold(build: _Build, job: JobView, told: BuildResult) -> BuildResult:
+def _keep_hold(build: _Build, job: JobView, result: BuildResult) -> BuildResult:
     """Its Job lives, so the build is this object's, and it comes back in time to say so again."""
     actions: tuple[Action, ...] = ()
     if lease.builder(build.ctx, build.fingerprint) is None:
         actions = lease.hold(build.ctx, build.fingerprint, f"Job {job.name} builds it")
     return replace(
-        told, holds=True, actions=told.actions + actions, requeue=earliest(told.requeue, lease.RENEW_SECONDS)
+        result, holds=True, actions=result.actions + actions, requeue=earliest(result.requeue, lease.RENEW_SECONDS)
     )
 
 

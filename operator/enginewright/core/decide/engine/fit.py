@@ -23,39 +23,40 @@ _NAMED = 3  # nodes that a message names before it counts
 
 def unfit(ctx: PassContext, placement: Placement) -> tuple[str, str] | None:
     """Reason and message; None where a build may begin, as far as anybody knows."""
-    told, runtime = ctx.memory.server, ctx.runtime
-    if told is None or told.runtime is None or runtime is None:  # what serves was built for is all that is known
+    server, runtime = ctx.memory.server, ctx.runtime
+    if server is None or server.runtime is None or runtime is None:  # what serves was built for is all that is known
         return None
-    return _no_engine(ctx, told, runtime, placement) or _old_driver(ctx, told, placement)
+    return _no_engine(ctx, server, runtime, placement) or _old_driver(ctx, server, placement)
 
 
 def left_out(ctx: PassContext, placement: Placement) -> str:
     """A sentence on plans that the server could not read; empty where there are none."""
-    told = ctx.memory.server
-    versions = _tensorrt(told) if told and placement.device.accelerator == "gpu" else None
-    if told is None or versions is None:
+    server = ctx.memory.server
+    versions = _tensorrt(server) if server and placement.device.accelerator == "gpu" else None
+    if server is None or versions is None:
         return ""
-    return (f"TensorRT plans are left out: builder image {told.builder_image} writes those of TensorRT {versions[0]}, "
-            f"and server image {told.image} has {versions[1]}. Give both images one version to let them compete.")
+    return (f"TensorRT plans are left out: builder image {server.builder_image} writes those of TensorRT "
+            f"{versions[0]}, and server image {server.image} has {versions[1]}. Give both images one version to let "
+            f"them compete.")
 
 
-def _no_engine(ctx: PassContext, told: ServerStatus, runtime: RuntimeRequest,
+def _no_engine(ctx: PassContext, server: ServerStatus, runtime: RuntimeRequest,
                placement: Placement) -> tuple[str, str] | None:
     wanted, accelerator = ctx.spec.engine.backend, placement.device.accelerator
     possible = engines_of(runtime, accelerator)
     if possible if wanted == "auto" else wanted in possible:
         return None
-    if wanted == "tensorrt" and (versions := _tensorrt(told)):
+    if wanted == "tensorrt" and (versions := _tensorrt(server)):
         return Reason.TENSORRT_VERSION_MISMATCH, (
-            f"spec.engine.backend is tensorrt, builder image {told.builder_image} writes plans of TensorRT "
-            f"{versions[0]}, and server image {told.image} reads those of {versions[1]}: give both images one version, "
-            f"or write spec.engine.backend: auto. No build starts.")
+            f"spec.engine.backend is tensorrt, builder image {server.builder_image} writes plans of TensorRT "
+            f"{versions[0]}, and server image {server.image} reads those of {versions[1]}: give both images one "
+            f"version, or write spec.engine.backend: auto. No build starts.")
     what = "any engine" if wanted == "auto" else f"an engine of spec.engine.backend {wanted}"
     prover = "" if ctx.config.prove_in_server_image else (
-        f"; the builder, which proves engines, has the backends {_list(told.builder_backends)}")
+        f"; the builder, which proves engines, has the backends {_list(server.builder_backends)}")
     return Reason.SERVER_IMAGE_UNFIT, (
-        f"Server image {told.image} cannot serve {what}: Triton's backends in it are {_list(told.backends)}, its "
-        f"libraries {_versions(told.libraries)}{prover}. Name an image with what is missing in {field(ctx)}"
+        f"Server image {server.image} cannot serve {what}: Triton's backends in it are {_list(server.backends)}, its "
+        f"libraries {_versions(server.libraries)}{prover}. Name an image with what is missing in {field(ctx)}"
         f"{_or_another(wanted, possible)}. No build starts.")
 
 
@@ -69,8 +70,8 @@ def _or_another(wanted: str, possible: Iterable[str]) -> str:
     return f", or write {' or '.join(others)} in spec.engine.backend" if others else ""
 
 
-def _tensorrt(told: ServerStatus) -> tuple[str, str] | None:
-    return other_tensorrt(_by_name(told.libraries), _by_name(told.builder_libraries))
+def _tensorrt(server: ServerStatus) -> tuple[str, str] | None:
+    return other_tensorrt(_by_name(server.libraries), _by_name(server.builder_libraries))
 
 
 def _by_name(libraries: Iterable[LibraryStatus] | None) -> Mapping[str, str]:
@@ -85,19 +86,19 @@ def _versions(libraries: Iterable[LibraryStatus] | None) -> str:
     return _list(f"{one.name} {one.version}" for one in libraries or ())
 
 
-def _old_driver(ctx: PassContext, told: ServerStatus, placement: Placement) -> tuple[str, str] | None:
+def _old_driver(ctx: PassContext, server: ServerStatus, placement: Placement) -> tuple[str, str] | None:
     """Only where every node that may serve says what it has, and none does: another node may come."""
     nodes = ctx.observed.nodes
-    if not told.cuda or nodes is None or placement.device.accelerator != "gpu":
+    if not server.cuda or nodes is None or placement.device.accelerator != "gpu":
         return None
     near = [node for node in nodes if suits(node, placement) and _of_product(node, placement)]
-    if not near or any(driver_runs(told.cuda, told.drivers or (), *_driver_of(node)) for node in near):
+    if not near or any(driver_runs(server.cuda, server.drivers or (), *_driver_of(node)) for node in near):
         return None
     seen = ", ".join(f"{node.name} (CUDA {_driver_of(node)[0]})" for node in near[:_NAMED])
     more = f" and {len(near) - _NAMED} more" if len(near) > _NAMED else ""
     return Reason.DRIVER_TOO_OLD, (
-        f"Server image {told.image} asks for a driver that runs CUDA {told.cuda}, and the nodes that may serve it have "
-        f"older ones: {seen}{more}. Upgrade their driver, or name an image for an older CUDA in {field(ctx)}. No "
+        f"Server image {server.image} asks for a driver that runs CUDA {server.cuda}, and the nodes that may serve it "
+        f"have older ones: {seen}{more}. Upgrade their driver, or name an image for an older CUDA in {field(ctx)}. No "
         f"build starts.")
 
 

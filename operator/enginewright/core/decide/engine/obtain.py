@@ -64,7 +64,7 @@ def obtain(ctx: PassContext, source: SourceResult, server: ServerResult) -> Engi
     if isinstance(chosen, Problem):
         return _nothing(ctx, no(Reason.INVALID_SPEC, str(chosen)))
     result = _for_fingerprint(ctx, source.resolved, chosen.placement, ctx.runtime)
-    return replace(result, tried=chosen.tried, verdict=result.verdict.adding(chosen.said))
+    return replace(result, tried=chosen.tried, verdict=result.verdict.adding(chosen.message))
 
 
 def _nothing(ctx: PassContext, found: Finding, requeue: float | None = None) -> EngineResult:
@@ -161,9 +161,9 @@ def _want(ctx: PassContext, record: EngineRecord) -> tuple[Action, ...]:
 def _cache_hit(ctx: PassContext, record: EngineRecord) -> bool:
     """Whether this object got the engine without building it. What status says stays said; else its own Job, or the
     memory of one, tells."""
-    told = ctx.memory.engine
-    if told and told.fingerprint == record.fingerprint and told.cache_hit is not None:
-        return told.cache_hit
+    before = ctx.memory.engine
+    if before and before.fingerprint == record.fingerprint and before.cache_hit is not None:
+        return before.cache_hit
     remembered = ctx.memory.build
     own = any(job.fingerprint == record.fingerprint for job in ctx.observed.jobs) or bool(
         remembered and remembered.fingerprint == record.fingerprint and remembered.job

@@ -32,7 +32,7 @@ class SliceChoice:
 
     placement: Placement
     tried: tuple[TriedProfileStatus, ...] = ()
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +98,15 @@ def _upwards(ctx: PassContext, options: list[_Option]) -> SliceChoice:
         if passed and not _larger(option.profile, passed[-1].profile, tried[-1].reason):
             continue
         if option.engine is None and (meanwhile := _meanwhile(ctx, passed, option)):
-            return SliceChoice(placement=meanwhile.placement, tried=tuple(tried), said=_said(tried, None))
+            return SliceChoice(placement=meanwhile.placement, tried=tuple(tried), message=_words(tried, None))
         missed = _missed(ctx, option)
         if missed is None:
-            return SliceChoice(placement=option.placement, tried=tuple(tried), said=_said(tried, option.profile))
+            return SliceChoice(placement=option.placement, tried=tuple(tried), message=_words(tried, option.profile))
         tried.append(missed)
         passed.append(option)
     best = next((option for option in reversed(passed) if option.engine), passed[-1])
     return SliceChoice(placement=best.placement, tried=tuple(tried),
-                       said=f"{_said(tried, None)} No larger profile of {built_for(ctx.spec)} is left: "
+                       message=f"{_words(tried, None)} No larger profile of {built_for(ctx.spec)} is left: "
                             f"{best.profile.name} is taken.")
 
 
@@ -143,33 +143,40 @@ def _missed(ctx: PassContext, option: _Option) -> TriedProfileStatus | None:
             taken = f"the served engine takes {engine.memory_bytes / mig.GIB:.1f} GiB of {option.profile.gib:g} GiB"
             return _tried(option, Reason.OUT_OF_MEMORY, taken)
         return None if engine.objective_met else _tried(option, Reason.NOT_MET, _figures(ctx, engine))
-    for told in _remembered(ctx):
-        if told.fingerprint == option.fingerprint and not forgiven(ctx, told):
-            return told
+    for known in _remembered(ctx):
+        if known.fingerprint == option.fingerprint and not forgiven(ctx, known):
+            return known
     build = ctx.memory.build
     if build is None or build.fingerprint != option.fingerprint or not attempts.forgive(ctx, build).failures:
         return None
     if build.last_failure and build.last_failure.device:
-        told = _tried(option, Reason.OUT_OF_MEMORY, f"the build did not fit into {option.profile.gib:g} GiB")
-        return told.model_copy(update={"retry": ctx.retry, "spec_key": build_key(ctx.spec),
+        known = _tried(option, Reason.OUT_OF_MEMORY, f"the build did not fit into {option.profile.gib:g} GiB")
+        return known.model_copy(update={"retry": ctx.retry, "spec_key": build_key(ctx.spec),
                                        "attempts": build.attempts})
     return None
 
 
+def measured_latency(engine: EngineSummary, percentile: float) -> tuple[float, float]:
+    """The percentile that a build measures nearest to what was asked for, and its milliseconds."""
+    measured = {50.0: engine.p50_ms, 95.0: engine.p95_ms, 99.0: engine.p99_ms}
+    found = percentile if percentile in measured else 99.0
+    return found, measured[found]
+
+
 def _figures(ctx: PassContext, engine: EngineSummary) -> str:
-    said = []
+    message = []
     if latency := ctx.spec.objective.latency:
-        measured = {50.0: engine.p50_ms, 95.0: engine.p95_ms}.get(latency.percentile, engine.p99_ms)
-        said.append(f"{measured:.1f} of {latency.milliseconds:g} ms")
+        _, measured = measured_latency(engine, latency.percentile)
+        message.append(f"{measured:.1f} of {latency.milliseconds:g} ms")
     if wanted := ctx.spec.objective.throughput:
-        said.append(f"{engine.throughput:.0f} of {wanted:g} inferences a second")
-    return ", ".join(said)
+        message.append(f"{engine.throughput:.0f} of {wanted:g} inferences a second")
+    return ", ".join(message)
 
 
 def begun(ctx: PassContext, fingerprint: str) -> BuildStatus | None:
     """What is known of builds of an engine that is tried again: Jobs that failed are not taken for its own."""
-    told = next((told for told in _remembered(ctx) if told.fingerprint == fingerprint and told.attempts), None)
-    return BuildStatus(fingerprint=fingerprint, attempts=told.attempts) if told else None
+    known = next((known for known in _remembered(ctx) if known.fingerprint == fingerprint and known.attempts), None)
+    return BuildStatus(fingerprint=fingerprint, attempts=known.attempts) if known else None
 
 
 def _tried(option: _Option, reason: str, message: str) -> TriedProfileStatus:
@@ -181,7 +188,7 @@ def _remembered(ctx: PassContext) -> tuple[TriedProfileStatus, ...]:
     return (ctx.memory.placement.tried if ctx.memory.placement else None) or ()
 
 
-def _said(tried: Iterable[TriedProfileStatus], now: mig.Profile | None) -> str:
+def _words(tried: Iterable[TriedProfileStatus], now: mig.Profile | None) -> str:
     missed = "; ".join(f"{one.profile} does not do ({one.reason}: {one.message})" for one in tried)
     if not missed:
         return ""

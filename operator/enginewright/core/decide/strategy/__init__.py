@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginewright.core.conditions import no, yes
+from enginewright.core.decide import traffic
 from enginewright.core.decide.desired import Desired, Stops, Way
 from enginewright.core.decide.strategy.back import withdraw
 from enginewright.core.decide.strategy.recreate import recreate
@@ -25,7 +26,6 @@ from enginewright.core.decide.strategy.waiting import (
     without_turn,
 )
 from enginewright.core.decide.target import Target
-from enginewright.core.decide.traffic import activator
 from enginewright.core.reasons import Reason
 from enginewright.core.serving import unwatched
 from enginewright.core.step import Step
@@ -37,7 +37,7 @@ def desire(target: Target, wanted: int) -> Desired:
         return _suspended(target)
     found = _desire(target, wanted)
     analysed = found.memory.step in (Step.ANALYSING, Step.WAITING) and found.question and found.question.mirror
-    return replace(found, holds=activator.way(target.ctx, wanted),
+    return replace(found, holds=traffic.way(target.ctx, wanted),
                    mirrored=(found.memory.candidate or "") if analysed else "")
 
 
@@ -61,11 +61,11 @@ def _suspended(target: Target) -> Desired:
     ctx = target.ctx
     serving, revision = ctx.serving, target.revision
     if serving.stable and serving.stable.revision == revision and len(serving.alive) == 1:
-        said = yes(Reason.COMPLETE, f"Revision {revision} serves; no other revision runs.")
+        progress = yes(Reason.COMPLETE, f"Revision {revision} serves; no other revision runs.")
     else:
-        said = no(Reason.SUSPENDED, f"spec.suspend is true: no rollout is started or continued."
+        progress = no(Reason.SUSPENDED, f"spec.suspend is true: no rollout is started or continued."
                                     f"{unwatched(serving)}")
-    return Desired(progress=said, memory=ctx.rollout)
+    return Desired(progress=progress, memory=ctx.rollout)
 
 
 __all__ = ["Desired", "Stops", "Way", "desire"]

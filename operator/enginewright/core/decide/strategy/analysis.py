@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 
-from enginewright.core import labels
 from enginewright.core.comparison import Answer, Limits, Question
 from enginewright.core.comparison.mirrored import Mirrored, required
 from enginewright.core.context import PassContext
@@ -34,7 +33,7 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
     analysis, latency = ctx.spec.rollout.analysis, ctx.spec.objective.latency
     alike, deployed = _comparable(ctx), ctx.observed.deployment(stable)
     return Question(
-        key="/".join((stable, candidate, str(number), ctx.obj.annotations.get(labels.RETRY, ""))),
+        key="/".join((stable, candidate, str(number), ctx.retry)),
         stable=stable,
         candidate=candidate,
         model=ctx.obj.served_as,

@@ -160,7 +160,7 @@ def retreat(
     ctx, half, revision = state.ctx, state.candidate, state.target.revision
     if half and shares_traffic(ctx, half):
         meanwhile = f" Until it has all its replicas, {revision} keeps a part of the traffic."
-        said = no(reason, f"{message}{meanwhile}{after}")
-        if found := give_share_back(ctx, half, state.wanted, why, said, memory, wrong=wrong):
+        progress = no(reason, f"{message}{meanwhile}{after}")
+        if found := give_share_back(ctx, half, state.wanted, why, progress, memory, wrong=wrong):
             return found
     return alone(ctx, state.stable, state.wanted, why, no(reason, f"{message}{after}"), memory)

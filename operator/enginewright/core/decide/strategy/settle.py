@@ -9,10 +9,9 @@ from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Finding, no, parse_timestamp, timestamp, yes
 from enginewright.core.decide.desired import PROGRESS_CHECK, Desired, Stops
-from enginewright.core.decide.strategy.progress import starting
 from enginewright.core.decide.strategy.recreate import wait_for_room
 from enginewright.core.decide.target import Target
-from enginewright.core.decide.trouble import starting_trouble
+from enginewright.core.decide.trouble import starting, starting_trouble
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Reason
 from enginewright.core.routing import WHOLE
@@ -52,8 +51,8 @@ def _judge(target: Target, wanted: int, memory: RolloutStatus,
     if (deployed or none) and not others and (was_complete or full):
         known = bool(wanted) or memory.stable == revision or ctx.serving.answers(deployed)
         state = "serves" if wanted else f"has no replica, as asked{'' if known else ', and is not proven yet'}"
-        said = f"Revision {revision} {state}; no other revision runs.{_altered(target, deployed)}"
-        return yes(Reason.COMPLETE, said), RolloutStatus(
+        message = f"Revision {revision} {state}; no other revision runs.{_altered(target, deployed)}"
+        return yes(Reason.COMPLETE, message), RolloutStatus(
             stable=revision if known else None, step=Step.COMPLETE, analysis=analysis), None
     # Without a replica that is wanted, none will answer later.
     proven = ctx.serving.answers(deployed) and not (wanted and memory.stable in others)
@@ -64,9 +63,9 @@ def _judge(target: Target, wanted: int, memory: RolloutStatus,
         falls=memory.falls if since else None, analysis=analysis, rolled_back=memory.rolled_back)
     left = (until - ctx.now).total_seconds() if until else PROGRESS_CHECK
     if full:
-        said = _draining(revision, others, wanted, took_over=since is not None, until=until)
-        return no(Reason.DRAINING, said), remembered, min(left, PROGRESS_CHECK)
-    found = starting(target, wanted)
+        message = _draining(revision, others, wanted, took_over=since is not None, until=until)
+        return no(Reason.DRAINING, message), remembered, min(left, PROGRESS_CHECK)
+    found = starting(ctx, revision, target.engine.placement, wanted)
     if ctx.recreates and starting_trouble(ctx, deployed, revision):
         found = no(found.reason, f"{found.message}{_way_out(target)}")
     return found, remembered, min(left, PROGRESS_CHECK)

@@ -10,13 +10,16 @@ a replica is exchanged.
 from __future__ import annotations
 
 from enginewright.core.comparison import Answer, fails_more, proven_worse
+from enginewright.core.conditions import Finding, no
 from enginewright.core.decide.desired import EVERY, PROGRESS_CHECK, Desired, Stops
 from enginewright.core.decide.jobs import Trouble
+from enginewright.core.decide.strategy.analysis import summary
 from enginewright.core.decide.strategy.back import roll_back, stay_back
-from enginewright.core.decide.strategy.progress import progress
 from enginewright.core.decide.strategy.splits import Split
 from enginewright.core.decide.strategy.state import Position, RolloutState, flapping, position_of
-from enginewright.core.decide.trouble import restarted, restarts, starting_trouble
+from enginewright.core.decide.trouble import restarted, restarts, starting, starting_trouble
+from enginewright.core.quantity import count
+from enginewright.core.reasons import Reason
 from enginewright.core.routing import WHOLE, Weights, part, split
 from enginewright.core.step import Step
 
@@ -57,7 +60,7 @@ def _go_on(state: RolloutState, at: Position) -> Desired:
     baseline = state.memory.restarts if state.under_analysis else restarts(state.ctx.observed, target)
     watched = analysing or step in (Step.EXPANDING, Step.SWITCHING)
     return Desired(
-        progress=progress(state, at),
+        progress=_progress(state, at),
         memory=state.remember(at, baseline if analysing else None),
         replicas={target: mine, stable: theirs}, starts=mine > 0, protected=True,
         selected=_selected(state, at), weights=_shares(state, at, theirs),
@@ -133,3 +136,48 @@ def _part(state: RolloutState, staying: int) -> int:
     answering = state.serving.answering.get(state.target.revision, 0)
     mine = min(candidate.available, answering) if candidate else 0
     return part(mine, staying)
+
+
+def _progress(state: RolloutState, at: Position) -> Finding:
+    revision, step = state.target.revision, at.step
+    if step == Step.STARTING:
+        return _starting(state, state.splits[at.number].candidate)
+    if step == Step.ANALYSING:
+        return _analysing(state, at)
+    passed = summary(state.remember(at).analysis)
+    if step == Step.WAITING:
+        who = (f"OptimisedModel {state.ctx.obj.fleet} promotes it when every class has a proven candidate"
+               if state.ctx.obj.fleet else f"promote it with {state.ctx.promote_with(revision)}")
+        return no(Reason.WAITING_FOR_PROMOTION, f"Revision {revision} passed its analysis; {who}.{passed}")
+    if step == Step.EXPANDING:
+        found = _starting(state, state.wanted)
+        return no(found.reason, f"{found.message}{passed}")
+    return no(Reason.DRAINING, f"Traffic moves to revision {revision}; revision {state.stable.revision} stops next."
+                               f"{passed}")
+
+
+def _starting(state: RolloutState, replicas: int) -> Finding:
+    return starting(state.ctx, state.target.revision, state.target.engine.placement, replicas)
+
+
+def _analysing(state: RolloutState, at: Position) -> Finding:
+    revision, split = state.target.revision, state.splits[at.number]
+    how = "shares the traffic" if state.canary else "is ready beside the old one, without live traffic,"
+    if split.weight is not None:
+        how += f" (step {at.number + 1} of {len(state.splits)}, {_share(state, split)})"
+    same = state.under_analysis and at.number == state.last
+    found = state.answer.message if same else "no request has been measured yet"
+    message = f"Revision {revision} {how} and is compared with revision {state.stable.revision}: {found}."
+    if same and state.answer.starved:
+        message += f" Promote it unmeasured with {state.ctx.promote_with(revision)}."
+        return no(Reason.WAITING_FOR_SAMPLES, message)
+    return no(Reason.ANALYSING, message)
+
+
+def _share(state: RolloutState, split: Split) -> str:
+    if state.exact:
+        return f"{split.weight} % of what comes through the Gateway"
+    if split.share == split.weight:
+        return f"{split.share} % of it"
+    near = f"the nearest to {split.weight} % that {count(state.wanted, 'replica')} allow"
+    return f"{split.share} % of it, {near}"

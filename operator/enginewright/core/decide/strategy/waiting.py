@@ -44,9 +44,9 @@ def without_gateway(target: Target, wanted: int) -> Desired | None:
     serves = f"; revision {stable.revision} goes on serving behind Service {ctx.obj.name}"
     for half in ctx.serving.alive:
         if half.revision != stable.revision and shares_traffic(ctx, half):
-            said = says(f"{serves}, and until it has all its replicas revision {half.revision} keeps a part of the "
+            message = says(f"{serves}, and until it has all its replicas revision {half.revision} keeps a part of the "
                         f"traffic")
-            if found := give_share_back(ctx, half, wanted, why, said, memory, wrong=wrong(ctx, half)):
+            if found := give_share_back(ctx, half, wanted, why, message, memory, wrong=wrong(ctx, half)):
                 return replace(found, requeue=LOOK_AGAIN)
     return alone(ctx, stable, wanted, why, says(serves), memory, requeue=LOOK_AGAIN)
 
@@ -58,14 +58,14 @@ def without_engine(target: Target, wanted: int) -> Desired | None:
     if engine.record is not None and engine.placement is not None:
         return None
     memory = RolloutStatus(stable=stable.revision if stable else None, rolled_back=ctx.rollout.rolled_back)
-    said = "Rolls out when the engine is built."
+    message = "Rolls out when the engine is built."
     if stable is None:
         stops = Stops.SPARING if engine.revision else Stops.NEVER
-        return Desired(progress=open_question(Reason.WAITING_FOR_ENGINE, said), memory=memory, stops=stops,
+        return Desired(progress=open_question(Reason.WAITING_FOR_ENGINE, message), memory=memory, stops=stops,
                        kept=frozenset({engine.revision}), why="superseded before it was ready",
                        protected=as_it_is(target))
     state = "goes on serving" if ctx.serving.answers(stable) else "has no ready replica"
-    progress = open_question(Reason.WAITING_FOR_ENGINE, f"{said} Revision {stable.revision} {state}.")
+    progress = open_question(Reason.WAITING_FOR_ENGINE, f"{message} Revision {stable.revision} {state}.")
     return replace(alone(ctx, stable, wanted, "the engine of the current spec is not built", progress, memory),
                    protected=as_it_is(target))
 

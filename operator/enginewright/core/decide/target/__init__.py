@@ -15,9 +15,8 @@ from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.decide.quality import QualityResult
 from enginewright.core.decide.target.approval import approval
 from enginewright.core.decide.target.base import Target, Why
-from enginewright.core.decide.target.drifted import drifted
+from enginewright.core.decide.target.given_up import drifted, in_the_gap, rejected
 from enginewright.core.decide.target.pinned import asked_for
-from enginewright.core.decide.target.rejected import in_the_gap, rejected
 
 Policy = Callable[[Target, QualityResult], Target | None]
 

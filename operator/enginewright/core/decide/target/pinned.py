@@ -60,7 +60,7 @@ def _remembered(ctx: PassContext, wish: str, key: str) -> PinStatus:
 
 def _untouched(ctx: PassContext) -> bool:
     """Whether the last pass saw this very spec, and made sense of it: one that refused a spec left the pin alone."""
-    refused = ctx.said(Condition.READY).get("reason") == Reason.INVALID_SPEC
+    refused = ctx.condition(Condition.READY).get("reason") == Reason.INVALID_SPEC
     return ctx.obj.status.get("observedGeneration") == ctx.obj.generation and not refused
 
 

@@ -1,8 +1,13 @@
-"""Shares of what comes through a Gateway: the weights in the routes follow the rollout, and the rollout waits for them.
+"""Who gets requests, as data: shares of what comes through a Gateway, and who takes them while no replica answers.
 
-Revisions' Services come first, then the routes, then what the rollout does; a revision is stopped only in a pass that
-sees no route send it traffic any more. The other way round, what is not asked for any more goes: routes, and once they
-are gone, the Services.
+The weights in the routes follow the rollout, and the rollout waits for them. Revisions' Services come first, then the
+routes, then what the rollout does; a revision is stopped only in a pass that sees no route send it traffic any more.
+The other way round, what is not asked for any more goes: routes, and once they are gone, the Services.
+
+Where ``minReplicas`` is 0 replicas take the requests, or the activator while none answers. On the way down the Service
+leaves the replicas first, and the activator still passes requests on to them; when nothing leads to them any more but
+through it, that way is closed and they are stopped. On the way up both ways open together, in the pass that sees a
+replica ready. Until there is an activator that answers nothing of this happens, and one replica at least runs.
 """
 
 from __future__ import annotations
@@ -11,7 +16,8 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from enginewright.core.context import PassContext
-from enginewright.core.decide.desired import Desired
+from enginewright.core.decide.desired import Desired, Way
+from enginewright.core.observed import Observed
 from enginewright.core.routing import HTTP_ROUTE, WHOLE, Weights, answerable
 
 
@@ -58,3 +64,25 @@ def _as_before(ctx: PassContext) -> Weights:
     if before := ctx.observed.gateway.weights.get(HTTP_ROUTE):
         return before
     return {ctx.serving.stable.revision: WHOLE} if ctx.serving.stable else {}
+
+
+def way(ctx: PassContext, wanted: int) -> Way:
+    return _way(ctx, wanted) if to_zero(ctx) and ctx.observed.holds else Way.DIRECT
+
+
+def _way(ctx: PassContext, wanted: int) -> Way:
+    if wanted:
+        return Way.DIRECT if ctx.serving.answering else Way.HELD
+    return Way.LEAVING if ctx.serving.answering and not taken_over(ctx.observed) else Way.HELD
+
+
+def to_zero(ctx: PassContext) -> bool:
+    """Whether the last replica may go, so that somebody has to hold requests."""
+    return ctx.spec.autoscaling is not None and ctx.spec.autoscaling.min_replicas == 0
+
+
+def taken_over(observed: Observed) -> bool:
+    """Whether everything that comes through the Service comes to the activator."""
+    ready = [entry for entry in observed.endpoints if entry.ready and not entry.terminating]
+    selected = observed.service is not None and observed.service.activator
+    return selected and bool(ready) and all(entry.activator for entry in ready)
