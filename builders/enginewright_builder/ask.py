@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import enginewright_builder
-from enginewright_builder import examine, fits
+from enginewright_builder import examine, pod
 from enginewright_builder.contract import LIBRARIES, Facts, ImageFacts, Outcome
 from enginewright_builder.errors import UserError, classify, exit_code
 from enginewright_builder.foreign_json import parsed
+from enginewright_builder.pod import fits
 from enginewright_builder.verify import TERMINATION_LOG, plain_file
 
 # A real image's facts are some 3 KB.
@@ -45,9 +46,11 @@ def leave(folder: Path) -> None:
     """The program that looks, as a package of its own. Raises :class:`OSError`."""
     package = folder / "enginewright_builder"
     package.mkdir(exist_ok=True)
-    for module in (enginewright_builder, examine, fits):
+    for module in (enginewright_builder, examine, pod, fits):
         path = Path(str(module.__file__))
-        shutil.copyfile(path, package / path.name)
+        target = package / path.relative_to(Path(str(enginewright_builder.__file__)).parent)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, target)
 
 
 def ask(path: Path) -> Outcome:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from enginewright_builder import store_gc
-from enginewright_builder.bucket import gc as bucket_gc
-from enginewright_builder.bucket.client import Bucket
 from enginewright_builder.by_hand import build_by_hand, parse_by_hand
 from enginewright_builder.contract import EXIT_OK, BuildRequest, Outcome, dumps
 from enginewright_builder.doctor import doctor
+from enginewright_builder.engine_store import bucket_gc
+from enginewright_builder.engine_store import folder_gc as store_gc
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
+from enginewright_builder.objectstore.bucket import Bucket
 from enginewright_builder.pipeline import failure, run_build, run_finalists, run_proof, run_resolve
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import available_cpus, limit_threads

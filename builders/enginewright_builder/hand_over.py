@@ -32,7 +32,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.engines.base import Artifact, Member, Rung
 from enginewright_builder.engines.composite import combine
-from enginewright_builder.evidence.roofline import Ceilings, Measured, Work
+from enginewright_builder.measure.roofline import Ceilings, Measured, Work
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
 from enginewright_builder.tensors import Array, Tensors
 from enginewright_builder.triton.prove import Case

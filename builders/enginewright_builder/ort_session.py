@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 # First: it switches telemetry off before ONNX Runtime is imported.
-from enginewright_builder.triton.python_model import ort_session as served  # isort: skip
+from enginewright_builder.pod.python_model import ort_session as served  # isort: skip
 
 import onnxruntime as ort
 
-from enginewright_builder.engines.session_runner import SessionRunner
+from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.system import available_cpus
 
 __all__ = ["CUDA", "TENSORRT", "OrtRunner", "has_provider", "ort", "version"]

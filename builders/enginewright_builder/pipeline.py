@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginewright_builder import engine_store, store
 from enginewright_builder.contract import BuildRequest, CandidateSummary, Manifest, Outcome
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import store as engine_store
 from enginewright_builder.errors import BuilderError, classify
 from enginewright_builder.progress import Tracker
 from enginewright_builder.resolve import Resolved, resolve

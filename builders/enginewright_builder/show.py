@@ -30,8 +30,8 @@ from enginewright_builder.verify import (
 def show(store: str, fingerprint: str, manifest_digest: str, name: str) -> tuple[bytes, bytes]:
     """The manifest and the file. Raises :class:`VerificationError`, :class:`OSError`, and what a bucket does."""
     if "://" in store:
-        from enginewright_builder.bucket import engines
-        from enginewright_builder.bucket.client import Bucket
+        from enginewright_builder.engine_store import bucket as engines
+        from enginewright_builder.objectstore.bucket import Bucket
 
         bucket = Bucket(store)
         data = engines.read_manifest(bucket, fingerprint, manifest_digest)

@@ -33,7 +33,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from enginewright_builder import fits, smoke
 from enginewright_builder.contract import (
     EXIT_TRANSIENT,
     MANIFEST_BYTES,
@@ -44,6 +43,7 @@ from enginewright_builder.contract import (
     FileEntry,
     Manifest,
 )
+from enginewright_builder.pod import fits, smoke
 
 EXIT_DAMAGED = 2
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -282,9 +282,9 @@ def _checked(options: argparse.Namespace) -> Manifest:
 
 
 def _fetched(options: argparse.Namespace) -> Manifest:
-    from enginewright_builder.bucket.client import Bucket
-    from enginewright_builder.bucket.engines import fetch_engine
+    from enginewright_builder.engine_store.bucket import fetch_engine
     from enginewright_builder.errors import BuilderError
+    from enginewright_builder.objectstore.bucket import Bucket
 
     try:
         return fetch_engine(Bucket(options.store), options.fingerprint, options.directory, options.manifest_digest)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.competition.buckets import bucket_of
 from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY, CandidateSummary, load
 from enginewright_builder.engines.base import Artifact, Rung, Runner
+from enginewright_builder.engines.buckets import bucket_of
 from enginewright_builder.engines.registry import all_engines
-from enginewright_builder.engines.session_runner import BUCKETS
 from enginewright_builder.report.model import BuildReport
+from enginewright_builder.session_runner import BUCKETS
 from enginewright_builder.triton.repository import ENGINES_FILE, VERSION
 
 REPORT = "build-report.json"

@@ -18,7 +18,6 @@ from bench.zoo import Entry
 from enginewright_builder.accuracy.drift import worst_layers
 from enginewright_builder.accuracy.gate import Accuracy, compare
 from enginewright_builder.accuracy.reference_answers import remembered
-from enginewright_builder.competition.buckets import bucket_of
 from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
@@ -34,13 +33,14 @@ from enginewright_builder.engines.base import (
     Runner,
     Shelf,
 )
+from enginewright_builder.engines.buckets import bucket_of
 from enginewright_builder.engines.registry import all_engines
 from enginewright_builder.engines.trt_builder import tool
 from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.errors import classify
-from enginewright_builder.evidence.work import look
 from enginewright_builder.export import export_model
+from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Call, Tensors

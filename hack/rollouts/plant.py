@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from enginewright_builder import store
 from enginewright_builder.contract import MANIFEST_FILE, MODEL_REPOSITORY, SMOKE_FILE
+from enginewright_builder.engine_store import folder as store
 
 STORE = Path("/data")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.cells import BATCHES
 from bench.zoo import ZOO
-from enginewright_builder.data.synthetic import example_inputs
-from enginewright_builder.evidence.work import look
 from enginewright_builder.export import export_model
+from enginewright_builder.measure.work import look
+from enginewright_builder.models.synthetic import example_inputs
 
 
 def write_looks(inputs: Path, target: Path) -> None:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.competition.agenda import Agenda, Plan, Stand
-from enginewright_builder.competition.buckets import bucket_ranges
 from enginewright_builder.competition.cost import Costs
 from enginewright_builder.competition.experience import Experience, experience
 from enginewright_builder.competition.foresight import SLOWER
 from enginewright_builder.competition.promise import Known
 from enginewright_builder.engines.base import BatchRange, Rung
-from enginewright_builder.evidence.look import Look
+from enginewright_builder.engines.buckets import bucket_ranges
+from enginewright_builder.measure.look import Look
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "trial-order.md"
 BATCHES = (1, 8, 32)

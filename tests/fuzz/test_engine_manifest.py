@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from enginewright_builder import verify
-from enginewright_builder.bucket import engines
 from enginewright_builder.contract import ContractError, FileEntry, Manifest, Outcome
-from enginewright_builder.signing import Keys
-from enginewright_builder.store import UntrustedError, check_signature
+from enginewright_builder.engine_store import bucket as engines
+from enginewright_builder.engine_store.folder import UntrustedError, check_signature
+from enginewright_builder.engine_store.signing import Keys
 
 FINGERPRINT = "ab" * 32
 DATA = b"weights"

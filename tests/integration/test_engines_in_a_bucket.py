@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder import engine_store, store
-from enginewright_builder.bucket import engines, gc
-from enginewright_builder.bucket.client import Bucket, Entry, store_environment
 from enginewright_builder.cli import main
 from enginewright_builder.contract import STORE_VARIABLES as PREFIX
 from enginewright_builder.contract import (
@@ -26,12 +23,17 @@ from enginewright_builder.contract import (
     Outcome,
     SourceRequest,
 )
-from enginewright_builder.engine_store import BucketStore
+from enginewright_builder.engine_store import bucket as engines
+from enginewright_builder.engine_store import bucket_gc as gc
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import store as engine_store
+from enginewright_builder.engine_store.signing import Keys
+from enginewright_builder.engine_store.store import BucketStore
 from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.objectstore.bucket import Bucket, Entry, store_environment
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.show import show
-from enginewright_builder.signing import Keys
 from enginewright_builder.verify import VerificationError, verify
 from enginewright_builder.verify import main as check
 from support import object_store as stores
@@ -167,7 +169,7 @@ class TestPublishing:
 
     def test_a_large_file_goes_up_and_comes_down_in_parts(self, bucket: Bucket, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("enginewright_builder.bucket.client.PART_BYTES", 5 << 20)
+        monkeypatch.setattr("enginewright_builder.objectstore.bucket.PART_BYTES", 5 << 20)
         files = {"model.plan": bytes(range(256)) * (45 << 10)}
         published(bucket, tmp_path / "a", files)
         engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.request import build_request
-from enginewright_builder import engine_store, store, verify
+from enginewright_builder import verify
 from enginewright_builder.contract import (
     MANIFEST_FILE,
     BuildRequest,
@@ -32,6 +32,8 @@ from enginewright_builder.contract import (
     Outcome,
     ServingChoice,
 )
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import store as engine_store
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from support.children import RESOLVED, Children, children_of, runtime_of
@@ -275,7 +277,7 @@ def altered(folder: Path) -> None:
 
 def foreign(folder: Path) -> None:
     """Signed, with a key that the attacker made."""
-    from enginewright_builder.signing import Keys
+    from enginewright_builder.engine_store.signing import Keys
 
     forge(folder, folder.name)
     manifest = Manifest.from_json((folder / MANIFEST_FILE).read_text())

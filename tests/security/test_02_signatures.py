@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder import graph_store, signing, store
 from enginewright_builder.contract import MANIFEST_FILE, BuildRequest, Manifest, Outcome, SourceRequest
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import graphs as graph_store
+from enginewright_builder.engine_store import signing
+from enginewright_builder.engine_store.signing import Keys, read_keys
 from enginewright_builder.engines import trt_timing_cache
 from enginewright_builder.engines.trt_timing_cache import CacheKey
 from enginewright_builder.errors import TransientError, UserError
-from enginewright_builder.signing import Keys, read_keys
 
 FINGERPRINT = "ab" * 32
 OLD, NEW, FOREIGN = (letter * 64 for letter in (b"o", b"n", b"f"))

@@ -21,8 +21,8 @@ import pytest
 from enginewright.core.manifests import deployment
 from enginewright.plugin.report import fetch
 from enginewright.plugin.wishes import WishError
-from enginewright_builder import store
 from enginewright_builder.contract import MANIFEST_FILE
+from enginewright_builder.engine_store import folder as store
 from support.children import Children, children_of
 
 RAW: dict[str, Any] = {"source": {"uri": "pvc://models/net"}, "placement": {"accelerator": "cpu"},

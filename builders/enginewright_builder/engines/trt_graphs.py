@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
-from enginewright_builder import graph_store
+from enginewright_builder.engine_store import graphs as graph_store
 from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.graph_ahead import GraphAhead
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite

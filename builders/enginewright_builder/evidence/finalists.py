@@ -8,9 +8,9 @@ from enginewright_builder.competition.candidates import FULL_PRECISION, Candidat
 from enginewright_builder.contract import BuildRequest
 from enginewright_builder.engines.base import Artifact, ExportedModel
 from enginewright_builder.evidence import appraisal
-from enginewright_builder.evidence.performance import measure_work
-from enginewright_builder.evidence.roofline import Measured
 from enginewright_builder.hand_over import Counted
+from enginewright_builder.measure.roofline import Measured
+from enginewright_builder.report.performance import measure_work
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Tensors
 

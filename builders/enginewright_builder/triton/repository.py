@@ -13,7 +13,7 @@ from typing import Any
 from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact, Member
 from enginewright_builder.engines.composite import member_folders, runtime
-from enginewright_builder.engines.session_runner import (
+from enginewright_builder.session_runner import (
     GRAPH_BATCHES,
     PROFILES,
     captured_batches,
@@ -26,7 +26,7 @@ from enginewright_builder.triton.model_config import ServedModel, model_config, 
 CONFIG_FILE = "config.pbtxt"
 VERSION = "1"
 ENGINES_FILE = "engines.json"
-PYTHON_MODEL = "enginewright_builder.triton.python_model"
+PYTHON_MODEL = "enginewright_builder.pod.python_model"
 # Which modules run the engines of each library in Triton's Python backend.
 SESSIONS = {"onnxruntime": {"ort_session.py"}, "tensorrt": {"trt_session.py", "shared_memory.py"},
             "torch": {"aoti_session.py", "shared_memory.py"}}

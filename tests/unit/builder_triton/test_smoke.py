@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from enginewright_builder import contract, smoke, verify
+from enginewright_builder import contract, verify
 from enginewright_builder.contract import SMOKE_FILE, Outcome
+from enginewright_builder.engine_store.folder import publish
 from enginewright_builder.errors import UserError
-from enginewright_builder.store import publish
+from enginewright_builder.pod import smoke
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.smoke_record import SLACK, choose, record
 

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from enginewright_builder import store, verify
+from enginewright_builder import verify
 from enginewright_builder.contract import MANIFEST_FILE, ContractError, Manifest, Outcome
+from enginewright_builder.engine_store import folder as store
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 
 FP = "ab" * 32

@@ -31,7 +31,7 @@ def test_imports_nothing_heavy(module: str) -> None:
 def test_the_operators_image_has_all_that_its_programs_import() -> None:
     """Operator, activator, batcher and plugin, and of the builder what verifies and shows engines in replicas' pods."""
     programs = ["enginewright.handlers.watch", "enginewright.activator.serve", "enginewright.batcher.serve",
-                "enginewright.plugin.main", "enginewright_builder.verify", "enginewright_builder.bucket.engines",
+                "enginewright.plugin.main", "enginewright_builder.verify", "enginewright_builder.engine_store.bucket",
                 "enginewright_builder.show"]
     known = carried.required(carried.listed(ROOT / "requirements" / "operator.in"))
     assert carried.import_errors(programs, known) == {}

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from enginewright_builder.evidence.look import HALF_BYTES, KINDS, OPERATIONS_PER_BYTE, Kind, Look
-from enginewright_builder.evidence.roofline import Product, Work
+from enginewright_builder.measure.look import HALF_BYTES, KINDS, OPERATIONS_PER_BYTE, Kind, Look
+from enginewright_builder.measure.roofline import Product, Work
 from enginewright_builder.ort_session import ort
 from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Tensors

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from enginewright_builder.contract import MANIFEST_FILE, ContractError, FileEntry, Manifest, Outcome
+from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.errors import TransientError, UserError
-from enginewright_builder.signing import Keys
 from enginewright_builder.verify import VerificationError, parse_manifest, read_manifest, sha256_file, verify
 
 TEMPORARY = ".tmp"

@@ -17,9 +17,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from enginewright_builder import graph_store
 from enginewright_builder.contract import MANIFEST_FILE
-from enginewright_builder.store import (
+from enginewright_builder.engine_store import graphs as graph_store
+from enginewright_builder.engine_store.folder import (
     STALE_SECONDS,
     TEMPORARY,
     TIMING_CACHES,

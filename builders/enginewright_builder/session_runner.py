@@ -14,7 +14,7 @@ BUCKETS, GRAPH_BATCHES, PROFILES = "buckets", "graph_batches", "profiles"
 
 
 class Session(Protocol):
-    """What each ``*_session.py`` of ``triton/python_model`` has."""
+    """What each ``*_session.py`` of ``pod/python_model`` has."""
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]: ...
 

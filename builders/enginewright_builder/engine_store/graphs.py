@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.contract import canonical
-from enginewright_builder.signing import Keys
+from enginewright_builder.engine_store.signing import Keys
 
 GRAPHS = "graphs"
 MANIFEST = "graph.json"

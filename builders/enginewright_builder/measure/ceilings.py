@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from enginewright_builder.evidence.roofline import Ceilings
+from enginewright_builder.measure.roofline import Ceilings
 from enginewright_builder.tensors import Call
 
 # Each measurement's share of the time, after one call that warms up.
@@ -21,7 +21,7 @@ CPU_COPY_BYTES, GPU_COPY_BYTES = 256 << 20, 1 << 30
 
 
 def measure_ceilings(accelerator: str, kinds: Collection[str]) -> Ceilings:
-    """``kinds`` are types of :data:`enginewright_builder.evidence.roofline.ELEMENT_BYTES`. One that this device or
+    """``kinds`` are types of :data:`enginewright_builder.measure.roofline.ELEMENT_BYTES`. One that this device or
     PyTorch cannot multiply is left out: nothing is assumed of it."""
     device = _Gpu() if accelerator == "gpu" else _Cpu()
     peaks = {kind: rate for kind in sorted(kinds) if (rate := _flops_per_second(device, kind))}

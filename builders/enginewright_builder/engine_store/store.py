@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from enginewright_builder import store, store_gc
-from enginewright_builder.bucket import engines
-from enginewright_builder.bucket.client import Bucket
 from enginewright_builder.contract import BuildRequest, Manifest, Outcome
+from enginewright_builder.engine_store import bucket as engines
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import folder_gc as store_gc
+from enginewright_builder.engine_store.signing import Keys, read_keys
 from enginewright_builder.errors import TransientError
-from enginewright_builder.signing import Keys, read_keys
+from enginewright_builder.objectstore.bucket import Bucket
 from enginewright_builder.verify import VerificationError
 
 # Seconds between tries to publish what a device has worked for, where the bucket does not answer: another pod would
@@ -22,7 +23,7 @@ WAITS = (5.0, 15.0, 40.0, 60.0, 60.0)
 
 
 class EngineStore(Protocol):
-    """Raises :class:`UserError` and :class:`TransientError` as :mod:`enginewright_builder.store` does."""
+    """Raises :class:`UserError` and :class:`TransientError` as :mod:`enginewright_builder.engine_store.folder` does."""
 
     def holds(self, fingerprint: str) -> bool: ...
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginewright_builder.contract import Bound, DeviceRequest
-from enginewright_builder.evidence.energy import DeviceUse, inferences_per_joule
-from enginewright_builder.evidence.layers import advice
-from enginewright_builder.evidence.roofline import (
+from enginewright_builder.measure.energy import DeviceUse, inferences_per_joule
+from enginewright_builder.measure.layers import advice
+from enginewright_builder.measure.roofline import (
     Ceilings,
     Measured,
     PrecisionGain,
@@ -22,7 +22,7 @@ from enginewright_builder.evidence.roofline import (
     precision_gains,
     roof,
 )
-from enginewright_builder.evidence.runway import NextStep, next_step
+from enginewright_builder.measure.runway import NextStep, next_step
 from enginewright_builder.sweep.result import Point, SweepResult
 from enginewright_builder.tensors import Tensors
 
@@ -115,8 +115,8 @@ def measure_work(model: Path, sample: Tensors, figures: Sequence[Measured], acce
 
     Never raises: a report without a roofline is better than no engine.
     """
-    from enginewright_builder.evidence.ceilings import measure_ceilings
-    from enginewright_builder.evidence.work import count_work
+    from enginewright_builder.measure.ceilings import measure_ceilings
+    from enginewright_builder.measure.work import count_work
 
     kinds = {kind for one in figures if (kind := arithmetic(one.precision))}
     try:

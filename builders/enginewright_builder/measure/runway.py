@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from enginewright_builder.contract import Bound
-from enginewright_builder.evidence.layers import Layers
+from enginewright_builder.measure.layers import Layers
 
 Step = Literal["engine", "copies", "transport", "replica"]
 # An optimisation that could at best buy less is not worth its engineering: a replica doubles what is served.

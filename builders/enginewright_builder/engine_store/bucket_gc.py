@@ -1,10 +1,10 @@
 """Removes engines that nobody uses from a bucket, and files that no engine names.
 
-As in a folder (:mod:`enginewright_builder.store_gc`) a build says that it wants an engine before it looks for it, and
-the collector takes the manifest away before it looks at that mark again, and puts it back when the mark is fresh. A
-file goes when no manifest names it and it is old; a builder uploads all files of its engine again, so that its own are
-young. Every manifest that lies below a fingerprint counts as long as the engine is there, for replicas may be pinned to
-it, and goes with it. Times are the bucket's own.
+As in a folder (:mod:`enginewright_builder.engine_store.folder_gc`) a build says that it wants an engine before it looks
+for it, and the collector takes the manifest away before it looks at that mark again, and puts it back when the mark is
+fresh. A file goes when no manifest names it and it is old; a builder uploads all files of its engine again, so that its
+own are young. Every manifest that lies below a fingerprint counts as long as the engine is there, for replicas may be
+pinned to it, and goes with it. Times are the bucket's own.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import hashlib
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from enginewright_builder.bucket.client import Bucket, Entry
-from enginewright_builder.bucket.engines import BLOBS, blob_key, kept_key, manifest_key, probe, used_key
 from enginewright_builder.contract import MANIFEST_BYTES
+from enginewright_builder.engine_store.bucket import BLOBS, blob_key, kept_key, manifest_key, probe, used_key
+from enginewright_builder.engine_store.folder import STALE_SECONDS
+from enginewright_builder.engine_store.folder_gc import FINGERPRINT, Collected
 from enginewright_builder.errors import TransientError
-from enginewright_builder.store import STALE_SECONDS
-from enginewright_builder.store_gc import FINGERPRINT, Collected
+from enginewright_builder.objectstore.bucket import Bucket, Entry
 from enginewright_builder.verify import VerificationError, parse_manifest
 
 
