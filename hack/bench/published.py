@@ -11,8 +11,8 @@ from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY, Candid
 from enginewright_builder.engines.base import Artifact, Rung, Runner
 from enginewright_builder.engines.buckets import bucket_of
 from enginewright_builder.engines.registry import all_engines
+from enginewright_builder.engines.session_parameters import BUCKETS
 from enginewright_builder.report.model import BuildReport
-from enginewright_builder.session_runner import BUCKETS
 from enginewright_builder.triton.repository import ENGINES_FILE, VERSION
 
 REPORT = "build-report.json"

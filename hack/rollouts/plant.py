@@ -17,6 +17,7 @@ from onnx import numpy_helper
 
 from enginewright_builder.contract import MANIFEST_FILE, MODEL_REPOSITORY, SMOKE_FILE
 from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store.manifest import manifest_digest
 
 STORE = Path("/data")
 
@@ -111,7 +112,7 @@ def main(fingerprint: str, target: str, fault: str) -> None:
         shutil.copytree(STORE / fingerprint, staging, ignore=shutil.ignore_patterns(MANIFEST_FILE))
         FAULTS[fault](staging)
         manifest = store.publish(staging, STORE, target, outcome=replace(found.outcome, fingerprint=target))
-    print(replace(manifest.outcome, manifest_digest=store.manifest_digest(manifest)).to_json())
+    print(replace(manifest.outcome, manifest_digest=manifest_digest(manifest)).to_json())
 
 
 if __name__ == "__main__":

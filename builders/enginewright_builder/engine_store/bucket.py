@@ -18,11 +18,11 @@ from pathlib import Path
 
 from enginewright_builder.contract import MANIFEST_BYTES, MANIFEST_FILE, FileEntry, Manifest
 from enginewright_builder.engine_store.folder import TIMING_CACHES, check_signature
+from enginewright_builder.engine_store.manifest import VerificationError, expect, make_local, parse_manifest, verify
 from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.foreign_names import check_names
 from enginewright_builder.objectstore.bucket import Bucket
-from enginewright_builder.sources.remote import check_names
-from enginewright_builder.verify import VerificationError, expect, make_local, parse_manifest, verify
 
 BLOBS = "blobs/sha256"
 USED = "used"

@@ -17,9 +17,9 @@ from enginewright_builder.contract import MANIFEST_BYTES
 from enginewright_builder.engine_store.bucket import BLOBS, blob_key, kept_key, manifest_key, probe, used_key
 from enginewright_builder.engine_store.folder import STALE_SECONDS
 from enginewright_builder.engine_store.folder_gc import FINGERPRINT, Collected
+from enginewright_builder.engine_store.manifest import VerificationError, parse_manifest
 from enginewright_builder.errors import TransientError
 from enginewright_builder.objectstore.bucket import Bucket, Entry
-from enginewright_builder.verify import VerificationError, parse_manifest
 
 
 def collect(bucket: Bucket, *, grace_seconds: float, keep: Collection[str] = (),

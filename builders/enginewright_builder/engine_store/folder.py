@@ -21,9 +21,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from enginewright_builder.contract import MANIFEST_FILE, ContractError, FileEntry, Manifest, Outcome
+from enginewright_builder.engine_store.manifest import (
+    VerificationError,
+    parse_manifest,
+    read_manifest,
+    sha256_file,
+    verify,
+)
 from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.errors import TransientError, UserError
-from enginewright_builder.verify import VerificationError, parse_manifest, read_manifest, sha256_file, verify
 
 TEMPORARY = ".tmp"
 # Below the store: what TensorRT measured of its kernels, a file for each device class and runtime version, and the
@@ -153,11 +159,6 @@ def check_removable(store_path: Path) -> None:
     with store_errors(store_path):
         if not os.access(store_path, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(store_path))
-
-
-def manifest_digest(manifest: Manifest) -> str:
-    """``sha256:<hex>`` of the manifest file as it stands in the store."""
-    return f"sha256:{hashlib.sha256(manifest.to_json().encode()).hexdigest()}"
 
 
 def sweep_stale(store_path: Path, age_seconds: float = STALE_SECONDS) -> list[Path]:

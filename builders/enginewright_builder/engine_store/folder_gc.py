@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.contract import MANIFEST_FILE
-from enginewright_builder.engine_store import graphs as graph_store
+from enginewright_builder.engine_store import graphs
 from enginewright_builder.engine_store.folder import (
     STALE_SECONDS,
     TEMPORARY,
@@ -66,7 +66,7 @@ def _collect(store_path: Path, grace_seconds: float, keep: Collection[str],
     asked = sorted(there & (there if remove is None else set(remove)))
     removed = [name for name in asked if name not in keep and _remove(store_path, name, grace_seconds)]
     swept = len(sweep_stale(store_path)) + _sweep_markers(store_path)
-    swept += graph_store.sweep(store_path / TIMING_CACHES, max(grace_seconds, STALE_SECONDS))
+    swept += graphs.sweep(store_path / TIMING_CACHES, max(grace_seconds, STALE_SECONDS))
     return Collected(removed=tuple(removed), spared=tuple(name for name in asked if name not in removed),
                      leftovers=swept)
 

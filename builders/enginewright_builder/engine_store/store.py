@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from enginewright_builder.contract import BuildRequest, Manifest, Outcome
-from enginewright_builder.engine_store import bucket as engines
-from enginewright_builder.engine_store import folder as store
-from enginewright_builder.engine_store import folder_gc as store_gc
+from enginewright_builder.engine_store import bucket, folder, folder_gc
+from enginewright_builder.engine_store.manifest import VerificationError
 from enginewright_builder.engine_store.signing import Keys, read_keys
 from enginewright_builder.errors import TransientError
 from enginewright_builder.objectstore.bucket import Bucket
-from enginewright_builder.verify import VerificationError
 
 # Seconds between tries to publish what a device has worked for, where the bucket does not answer: another pod would
 # build it all again.
@@ -50,10 +48,10 @@ def of(request: BuildRequest, note: Callable[[str], None] = _silent) -> EngineSt
     """Raises :class:`UserError` ``CredentialsInvalid`` and ``SigningKeyInvalid``, and :class:`TransientError`
     ``SigningKeyMissing``."""
     keys = read_keys(request.signing_keys)
-    folder = FolderStore(Path(request.store_path), keys, note)
+    path = Path(request.store_path)
     if request.bucket is None:
-        return folder
-    return BucketStore(Bucket(request.bucket.uri), folder.path, check_digests=request.bucket.check_digests, note=note,
+        return FolderStore(path, keys, note)
+    return BucketStore(Bucket(request.bucket.uri), path, check_digests=request.bucket.check_digests, note=note,
                        keys=keys)
 
 
@@ -62,19 +60,19 @@ class FolderStore:
         self.path, self._keys, self._note = path, keys, note
 
     def holds(self, fingerprint: str) -> bool:
-        return store.holds(self.path, fingerprint, self._keys)
+        return folder.holds(self.path, fingerprint, self._keys)
 
     def check_writable(self, need_bytes: int) -> None:
-        store.check_writable(self.path, need_bytes)
+        folder.check_writable(self.path, need_bytes)
 
     def mark_used(self, fingerprint: str) -> None:
-        store_gc.mark_used(self.path, fingerprint)
+        folder_gc.mark_used(self.path, fingerprint)
 
     def lookup(self, fingerprint: str) -> Manifest | None:
-        return store.lookup(self.path, fingerprint, keys=self._keys, note=self._note)
+        return folder.lookup(self.path, fingerprint, keys=self._keys, note=self._note)
 
     def publish(self, staging: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
-        return store.publish(staging, self.path, fingerprint, outcome=outcome, keys=self._keys)
+        return folder.publish(staging, self.path, fingerprint, outcome=outcome, keys=self._keys)
 
     def bring_timings(self) -> None:
         """They lie there."""
@@ -92,30 +90,30 @@ class BucketStore:
         self._scratch = path if check_digests else None
 
     def holds(self, fingerprint: str) -> bool:
-        return engines.holds(self._bucket, fingerprint, self._keys)
+        return bucket.holds(self._bucket, fingerprint, self._keys)
 
     def check_writable(self, need_bytes: int) -> None:
         """There, with a right to write and to read, and with conditional writes, without which of two builds that
         publish at once neither would know; how much room a bucket has nobody can ask. Raises :class:`UserError`
         ``ConditionalWritesIgnored``, too."""
-        store.check_writable(self._path, need_bytes)
-        engines.check_conditions(self._bucket)
+        folder.check_writable(self._path, need_bytes)
+        bucket.check_conditions(self._bucket)
 
     def mark_used(self, fingerprint: str) -> None:
-        engines.mark_used(self._bucket, fingerprint)
+        bucket.mark_used(self._bucket, fingerprint)
 
     def lookup(self, fingerprint: str) -> Manifest | None:
         """One that is damaged, or does not count, is told of and built: publishing writes over it."""
         try:
-            return engines.look_up(self._bucket, fingerprint, self._scratch, self._keys)
-        except store.UntrustedError as error:
+            return bucket.look_up(self._bucket, fingerprint, self._scratch, self._keys)
+        except folder.UntrustedError as error:
             self._note(f"engine {fingerprint[:12]} in {self._bucket.uri} does not count, and is built: {error}")
         except VerificationError as error:
             self._note(f"engine {fingerprint[:12]} in {self._bucket.uri} is damaged, and is built again: {error}")
         return None
 
     def publish(self, staging: Path, fingerprint: str, *, outcome: Outcome) -> Manifest:
-        store.publish(staging, self._path, fingerprint, outcome=outcome, keys=self._keys)
+        folder.publish(staging, self._path, fingerprint, outcome=outcome, keys=self._keys)
         for wait in WAITS:
             try:
                 return self._publish(fingerprint)
@@ -128,13 +126,13 @@ class BucketStore:
 
     def _publish(self, fingerprint: str) -> Manifest:
         with self._corrupt(fingerprint):
-            return engines.publish(self._bucket, self._path / fingerprint, fingerprint, self._scratch, self._keys)
+            return bucket.publish(self._bucket, self._path / fingerprint, fingerprint, self._scratch, self._keys)
 
     def bring_timings(self) -> None:
-        engines.pull_timing_caches(self._bucket, self._path / store.TIMING_CACHES, self._note)
+        bucket.pull_timing_caches(self._bucket, self._path / folder.TIMING_CACHES, self._note)
 
     def keep_timings(self) -> None:
-        engines.push_timing_caches(self._bucket, self._path / store.TIMING_CACHES, self._note)
+        bucket.push_timing_caches(self._bucket, self._path / folder.TIMING_CACHES, self._note)
 
     @contextlib.contextmanager
     def _corrupt(self, fingerprint: str) -> Iterator[None]:

@@ -14,6 +14,7 @@ from typing import Any
 from enginewright_builder.engines.base import Artifact, Beside, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.modelopt_graphs import missing
+from enginewright_builder.engines.session_parameters import BUCKETS, GRAPH_BATCHES, PROFILES, captured_batches
 from enginewright_builder.engines.trt_build import PlanRequest, build_plan
 from enginewright_builder.engines.trt_device import DEVICE, Gpu, MissingError, gpu, lacking, tensorrt, unservable
 from enginewright_builder.engines.trt_graphs import QUANTISED, begin_graph, carries_quantisation, typed_graph
@@ -23,13 +24,7 @@ from enginewright_builder.engines.trt_timing_cache import CacheKey
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.pod.python_model.trt_session import Session, ShapeNotCoveredError
-from enginewright_builder.session_runner import (
-    BUCKETS,
-    GRAPH_BATCHES,
-    PROFILES,
-    SessionRunner,
-    captured_batches,
-)
+from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.tensors import Call, Tensors
 
 PLAN_FILE = "model.plan"

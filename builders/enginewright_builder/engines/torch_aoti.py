@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.buckets import bucket_ranges
+from enginewright_builder.engines.session_parameters import BUCKETS, captured_batches
 from enginewright_builder.engines.torch_compile import compile_program, compiler, describe
 from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.models.base import TorchProgram
-from enginewright_builder.session_runner import BUCKETS, SessionRunner, captured_batches
+from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.system import available_cpus
 
 # Half precision on CPUs is left out: without AMX it is emulated, and the build node need not be the serving one.

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.contract import STORE_VARIABLES
-from enginewright_builder.errors import BuilderError, TransientError, UserError
-from enginewright_builder.sources.object_store import ENDPOINTS, PART_BYTES, UnusableError, answer, connect
-from enginewright_builder.sources.remote import brief
+from enginewright_builder.errors import BuilderError, TransientError, UserError, brief
+from enginewright_builder.objectstore.client import ENDPOINTS, PART_BYTES, UnusableError, answer, connect
 
 _URI = re.compile(r"(s3|gs)://([^/\s?#]+)(/[^\s?#]*)?")
 _CLOUDS = ("AWS_", "GOOGLE_")

@@ -1,13 +1,10 @@
 """The report's section on performance: what bounds the engine, what its precision bought, what it costs to run, and
-what to do next. Assembled from measurements; pure but for :func:`measure_work`."""
+what to do next. Assembled from measurements; pure."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from enginewright_builder.contract import Bound, DeviceRequest
 from enginewright_builder.measure.energy import DeviceUse, inferences_per_joule
@@ -18,18 +15,11 @@ from enginewright_builder.measure.roofline import (
     PrecisionGain,
     Roof,
     Work,
-    arithmetic,
     precision_gains,
     roof,
 )
 from enginewright_builder.measure.runway import NextStep, next_step
 from enginewright_builder.sweep.result import Point, SweepResult
-from enginewright_builder.tensors import Tensors
-
-if TYPE_CHECKING:
-    from enginewright_builder.competition.candidates import Candidate
-
-log = logging.getLogger(__name__)
 
 MILLION = 1_000_000
 
@@ -96,36 +86,10 @@ def assess(swept: SweepResult, figures: Sequence[Measured], shipped: Collection[
         inferences_per_joule=inferences_per_joule(best.use, best.throughput), notes=notes)
 
 
-def measured(candidates: Sequence[Candidate]) -> list[Measured]:
-    """Every candidate at every batch that it was timed at."""
-    return [Measured(name=one.name, backend=one.rung.backend, precision=one.rung.precision, batch=batch,
-                     ms=timing.percentile(50), best_ms=min(timing.times_ms), size_bytes=one.artifact.size_bytes)
-            for one in candidates if one.artifact for batch, timing in sorted(one.timings.items())]
-
-
 def shipped_roof(roofs: Sequence[Roof], shipped: Collection[str], batch: float) -> Roof | None:
     """Of an engine that serves, at the smallest measured batch that holds what Triton executed on average."""
     mine = sorted((one for one in roofs if one.name in shipped), key=lambda one: (one.batch, one.measured_ms))
     return next((one for one in mine if one.batch >= batch), mine[-1] if mine else None)
-
-
-def measure_work(model: Path, sample: Tensors, figures: Sequence[Measured], accelerator: str
-                 ) -> tuple[tuple[Work, Ceilings] | None, tuple[str, ...]]:
-    """Counts the model's work and measures the device's ceilings for the types that candidates compute in; with notes.
-
-    Never raises: a report without a roofline is better than no engine.
-    """
-    from enginewright_builder.measure.ceilings import measure_ceilings
-    from enginewright_builder.measure.work import count_work
-
-    kinds = {kind for one in figures if (kind := arithmetic(one.precision))}
-    try:
-        work, ceilings = count_work(model, sample), measure_ceilings(accelerator, kinds)
-    except Exception as error:  # any class of any runtime library
-        log.warning("the roofline was not measured", exc_info=error)
-        return None, (f"The roofline was not measured: {str(error).strip()[:200]}",)
-    return (work, ceilings), tuple(f"{name} is not counted in the roofline, whose floors are too low therefore."
-                                   for name in work.uncounted)
 
 
 def device_class(device: DeviceRequest) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact, Member
 from enginewright_builder.engines.composite import member_folders, runtime
-from enginewright_builder.session_runner import (
+from enginewright_builder.engines.session_parameters import (
     GRAPH_BATCHES,
     PROFILES,
     captured_batches,
