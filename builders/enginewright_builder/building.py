@@ -30,7 +30,7 @@ from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.proving import OwnServers, prove_finalists
-from enginewright_builder.quality.reference import keep_reference
+from enginewright_builder.quality.kept import keep_reference
 from enginewright_builder.resolve import Resolved
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, Budget, Steps
 from enginewright_builder.tensors import Tensors

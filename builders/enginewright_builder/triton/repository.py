@@ -59,7 +59,7 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
     version = folder / VERSION
     version.mkdir(parents=True)
     for name, source in artifact.files.items():
-        _place(source, version / name)
+        place(source, version / name)
     if artifact.triton_backend == "python":
         _write_program(version, members, whole=not artifact.members)
     if warmup is not None:
@@ -123,7 +123,8 @@ def _integers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",") if part.strip())
 
 
-def _place(source: Path, target: Path) -> None:
+def place(source: Path, target: Path) -> None:
+    """A file that is read there and no longer written: linked where that can be, else copied."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
