@@ -1,7 +1,7 @@
 """One Triton replica under traffic whose clients wait for answers; its batcher may be changed under way.
 
-The batcher is the one of ``enginewright simulate`` (``simulation/server.py``), which a test holds this one against;
-that one takes arrivals that are known beforehand, and has one setting for its life.
+The batcher is the one of ``enginewright simulate`` (``enginewright_simulation/server.py``), which a test holds this one
+against; that one takes arrivals that are known beforehand, and has one setting for its life.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from typing import Any
 
 from rich.console import Console
 
-from enginewright.simulation.report import read_report
-from enginewright.simulation.trace import read_trace
 from enginewright_builder.load import run_on_time
+from enginewright_simulation.report import read_report
+from enginewright_simulation.trace import read_trace
 from grids.record import hardware
 from reality.compare import Row, compare, offered, sustained
 from reality.page import said, write

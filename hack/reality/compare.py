@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
-from enginewright.simulation.curve import Service
-from enginewright.simulation.run import Scenario, simulate, throw_dice
-from enginewright.simulation.scale import scaled
 from enginewright_builder.load import poisson_arrivals
 from enginewright_builder.load.result import nearest_rank
+from enginewright_simulation.curve import Service
+from enginewright_simulation.run import Scenario, simulate, throw_dice
+from enginewright_simulation.scale import scaled
 from reality.replay import Replicas
 
 # No objective decides here: replicas are fixed, and nothing is late.

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.utils import triton_to_np_dtype
 
-from enginewright.simulation.curve import Service, levelled, of_points
 from enginewright_builder.contract import MODEL_REPOSITORY, SMOKE_FILE, ServingChoice
 from enginewright_builder.load import Channels, LoadResult, Request, encode, open_loop
 from enginewright_builder.sweep.curve import service_curve
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.server import TritonServer
+from enginewright_simulation.curve import Service, levelled, of_points
 from reality.places import Places, put_replica_first
 
 CONNECTIONS = 4

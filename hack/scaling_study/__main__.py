@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from enginewright.simulation.results import Figures
+from enginewright_simulation.results import Figures
 from scaling_study.bounds import bounds, bounds_table
 from scaling_study.grid import dominated, grid, grid_table, held_out
 from scaling_study.loads import LOADS

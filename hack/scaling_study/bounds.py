@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from enginewright.simulation.results import Figures
+from enginewright_simulation.results import Figures
 from scaling_study.runs import FORESEEN, ORACLE, TOLD, TRAILING, US, Cell
 
 SEEDS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from enginewright.simulation.results import Figures
+from enginewright_simulation.results import Figures
 from scaling_study.loads import COLD, HELD_OUT
 from scaling_study.runs import GRID, HPA, US, Cell
 

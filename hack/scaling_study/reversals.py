@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-from enginewright.simulation.results import reversals
+from enginewright_simulation.results import reversals
 from scaling_study.loads import HOUR, SPANS
 from scaling_study.runs import HPA, US, Cell, run_of
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from enginewright.core.scaling import Capacity
 from enginewright.core.scaling.capacity import replicas_for
 from enginewright.core.scaling.limits import TARGET
-from enginewright.simulation.foresight import BLOCK, Bounds, lateness, priced
-from enginewright.simulation.policies.base import Seen
-from enginewright.simulation.policies.oracle import Oracle
-from enginewright.simulation.run import Scenario, throw_dice
+from enginewright_simulation.foresight import BLOCK, Bounds, lateness, priced
+from enginewright_simulation.policies.base import Seen
+from enginewright_simulation.policies.oracle import Oracle
+from enginewright_simulation.run import Scenario, throw_dice
 
 # Seconds over which the one that is told takes the rate.
 SMOOTHED = 20

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from enginewright.core.scaling import ScaleLimits
 from enginewright.core.scaling.needs import Parts
-from enginewright.simulation.contest import PEERS, TARGETS, WINDOWS, Contest
-from enginewright.simulation.curve import of_figures
-from enginewright.simulation.policies.enginewright import Enginewright
-from enginewright.simulation.results import Figures, figures
-from enginewright.simulation.run import Run, Scenario
-from enginewright.simulation.scale import scaled
-from enginewright.simulation.trace import read_trace
+from enginewright_simulation.contest import PEERS, TARGETS, WINDOWS, Contest
+from enginewright_simulation.curve import of_figures
+from enginewright_simulation.policies.enginewright import Enginewright
+from enginewright_simulation.results import Figures, figures
+from enginewright_simulation.run import Run, Scenario
+from enginewright_simulation.scale import scaled
+from enginewright_simulation.trace import read_trace
 from scaling_study.loads import HELD_OUT, LOADS
 from scaling_study.rivals import Trailing, foreseen, told
 from scaling_study.tuning import TUNING

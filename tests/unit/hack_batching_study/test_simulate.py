@@ -13,10 +13,10 @@ from batching_study.simulate import Replica, play
 from batching_study.study import ALONE, CURVES, Follower, by_kind, percentile, safe, summary
 from batching_study.traffic import Phase, kinds, mixes
 from enginewright.core.batching import Setting
-from enginewright.simulation.curve import Service
-from enginewright.simulation.server import Ledger
-from enginewright.simulation.server import Replica as Simulated
 from enginewright_builder.triton.model_config import parse_text
+from enginewright_simulation.curve import Service
+from enginewright_simulation.server import Ledger
+from enginewright_simulation.server import Replica as Simulated
 
 SETTINGS = [
     Setting(), Setting(delay_us=9000), Setting(delay_us=30_000), Setting(delay_us=20_000, preferred=(4, 16)),

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from enginewright.simulation.curve import Service
+from enginewright_simulation.curve import Service
 from reality import compare
 from reality.places import places
 

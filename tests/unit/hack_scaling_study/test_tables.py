@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from enginewright.core.scaling import Capacity
-from enginewright.simulation.curve import of_figures
-from enginewright.simulation.policies.base import Seen
-from enginewright.simulation.results import Figures
-from enginewright.simulation.run import Scenario
+from enginewright_simulation.curve import of_figures
+from enginewright_simulation.policies.base import Seen
+from enginewright_simulation.results import Figures
+from enginewright_simulation.run import Scenario
 from scaling_study.__main__ import TABLES, latencies, parts, peers, scales, speeds, table, tuning, write
 from scaling_study.bounds import TRIED, at, bounds, bounds_table
 from scaling_study.grid import dominated, grid, grid_table, held_out

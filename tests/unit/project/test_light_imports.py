@@ -31,9 +31,9 @@ def test_imports_nothing_heavy(module: str) -> None:
 
 
 def test_the_operators_image_has_all_that_its_programs_import() -> None:
-    """Operator, activator, batcher and plugin, and of the builder what verifies and shows engines in replicas' pods."""
+    """All commands, the plugin, and of the builder what verifies and shows engines in replicas' pods."""
     programs = ["enginewright.handlers.watch", "enginewright.activator.serve", "enginewright.batcher.serve",
-                "enginewright.plugin.main", "enginewright_builder.verify", "enginewright_builder.engine_store.bucket",
+                "enginewright.plugin.main", "enginewright.cli", "enginewright_builder.verify",
                 "enginewright_builder.show"]
     known = carried.required(carried.listed(ROOT / "requirements" / "operator.in"))
     assert carried.import_errors(programs, known) == {}

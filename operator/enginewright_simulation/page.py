@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
 
-from enginewright.simulation.answer import Answer
-from enginewright.simulation.chart import Panel, Shape, area, bars, drawing, line
-from enginewright.simulation.run import Run
-from enginewright.simulation.table import HEADERS, cells, headline
+from enginewright_simulation.answer import Answer
+from enginewright_simulation.chart import Panel, Shape, area, bars, drawing, line
+from enginewright_simulation.run import Run
+from enginewright_simulation.table import HEADERS, cells, headline
 
 # Points across the page; more cannot be told apart.
 POINTS = 500
@@ -27,7 +27,7 @@ def page(answer: Answer, runs: Mapping[str, Run], arrivals: Sequence[float]) -> 
     )
     width = end / POINTS or 1.0
     rate = [count / width for count in counted(arrivals, end)]
-    template = resources.files("enginewright.simulation").joinpath("page.html").read_text(encoding="utf-8")
+    template = resources.files("enginewright_simulation").joinpath("page.html").read_text(encoding="utf-8")
     return string.Template(template).substitute(
         title=escape(f"{answer['trace']['name']}: policies compared"),
         headline=escape(headline(answer["trace"]) + "."),

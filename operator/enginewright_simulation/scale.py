@@ -6,8 +6,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from enginewright.simulation.errors import InputError
-from enginewright.simulation.luck import stream
+from enginewright_simulation.errors import InputError
+from enginewright_simulation.luck import stream
 
 # A copy of a request is moved at most as far as this neighbour of it, and never into a gap that is longer than this
 # share of the way: a burst keeps its edges.

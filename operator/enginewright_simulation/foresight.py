@@ -17,8 +17,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from enginewright.simulation.curve import Service
-from enginewright.simulation.server import Ledger, Replica
+from enginewright_simulation.curve import Service
+from enginewright_simulation.server import Ledger, Replica
 
 # Seconds of one block: fewer than the usual cold start, many enough to hold some requests.
 BLOCK = 10

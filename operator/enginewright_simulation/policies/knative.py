@@ -12,7 +12,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from enginewright.simulation.policies.base import Seen
+from enginewright_simulation.policies.base import Seen
 
 # config/core/configmaps/autoscaler.yaml: tick-interval, stable-window, panic-window-percentage,
 # panic-threshold-percentage, max-scale-up-rate, max-scale-down-rate, scale-to-zero-grace-period,

@@ -9,7 +9,7 @@ from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
 from enginewright.core.scaling.decide import ALL_PARTS
 from enginewright.core.scaling.needs import Parts
 from enginewright.observe.window import Window
-from enginewright.simulation.policies.base import Seen
+from enginewright_simulation.policies.base import Seen
 
 
 class Enginewright:

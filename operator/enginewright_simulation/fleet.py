@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from enginewright.simulation.curve import Service
-from enginewright.simulation.server import Ledger, Replica
+from enginewright_simulation.curve import Service
+from enginewright_simulation.server import Ledger, Replica
 
 
 class Fleet:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from enginewright.simulation.policies.base import Seen
-from enginewright.simulation.policies.hpa import DOWN_WINDOW, SYNC, Controller, HpaSettings, external_metric
+from enginewright_simulation.policies.base import Seen
+from enginewright_simulation.policies.hpa import DOWN_WINDOW, SYNC, Controller, HpaSettings, external_metric
 
 POLL = 30.0
 COOLDOWN = 300.0

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from enginewright.simulation.errors import InputError
-from enginewright.simulation.luck import stream
-from enginewright.simulation.stamps import problem
+from enginewright_simulation.errors import InputError
+from enginewright_simulation.luck import stream
+from enginewright_simulation.stamps import problem
 
 QUERY = "give the JSON of query_range for a rate, such as sum(rate(nv_inference_request_success[1m]))"
 

@@ -14,7 +14,7 @@ from enginewright.core.labels import KIND
 from enginewright.core.problems import summarise
 from enginewright.core.scaling import Capacity, ScaleLimits, limits_of
 from enginewright.core.spec import AutoscalingSpec, Spec, parse_spec, validate
-from enginewright.simulation.errors import InputError
+from enginewright_simulation.errors import InputError
 
 FORMS = "give an OptimisedModel with spec.autoscaling, or that block alone"
 # A block alone is checked as that of the least object there is.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from enginewright.core.spec import AutoscalingSpec
-from enginewright.simulation.foresight import Bounds, Trial, search
-from enginewright.simulation.ours import Ours
-from enginewright.simulation.policies.base import Policy
-from enginewright.simulation.policies.enginewright import Enginewright
-from enginewright.simulation.policies.hpa import DOWN_WINDOW, Hpa, HpaSettings
-from enginewright.simulation.policies.keda import Keda, KedaSettings
-from enginewright.simulation.policies.knative import STABLE_WINDOW, Knative, KnativeSettings
-from enginewright.simulation.policies.oracle import Oracle
-from enginewright.simulation.run import Run, Scenario, simulate, throw_dice
+from enginewright_simulation.foresight import Bounds, Trial, search
+from enginewright_simulation.ours import Ours
+from enginewright_simulation.policies.base import Policy
+from enginewright_simulation.policies.enginewright import Enginewright
+from enginewright_simulation.policies.hpa import DOWN_WINDOW, Hpa, HpaSettings
+from enginewright_simulation.policies.keda import Keda, KedaSettings
+from enginewright_simulation.policies.knative import STABLE_WINDOW, Knative, KnativeSettings
+from enginewright_simulation.policies.oracle import Oracle
+from enginewright_simulation.run import Run, Scenario, simulate, throw_dice
 
 NAMES = ("enginewright", "hpa", "keda", "knative", "oracle")
 PEERS = ("hpa", "keda", "knative")

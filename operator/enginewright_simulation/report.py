@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from enginewright.simulation.curve import Service, levelled, of_points
-from enginewright.simulation.errors import InputError
+from enginewright_simulation.curve import Service, levelled, of_points
+from enginewright_simulation.errors import InputError
 
 WHAT = "give the build-report.json of an engine that was measured"
 

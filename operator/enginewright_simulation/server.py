@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from enginewright.core.observed import Spent
-from enginewright.simulation.curve import Service
+from enginewright_simulation.curve import Service
 
 # Sums of floating-point times are off by less.
 ROUNDING = 1e-9

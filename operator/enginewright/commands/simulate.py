@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from enginewright.core.spec import AutoscalingSpec
-from enginewright.simulation.answer import Answer
-from enginewright.simulation.contest import NAMES, Contest
-from enginewright.simulation.curve import USUAL_RPS, of_figures
-from enginewright.simulation.errors import InputError
-from enginewright.simulation.ours import Ours, read_autoscaling
-from enginewright.simulation.report import Measured, read_report
-from enginewright.simulation.results import figures
-from enginewright.simulation.run import Run, Scenario
-from enginewright.simulation.scale import scaled
-from enginewright.simulation.server import ROUNDING
-from enginewright.simulation.trace import Trace, read_trace
+from enginewright_simulation.answer import Answer
+from enginewright_simulation.contest import NAMES, Contest
+from enginewright_simulation.curve import USUAL_RPS, of_figures
+from enginewright_simulation.errors import InputError
+from enginewright_simulation.ours import Ours, read_autoscaling
+from enginewright_simulation.report import Measured, read_report
+from enginewright_simulation.results import figures
+from enginewright_simulation.run import Run, Scenario
+from enginewright_simulation.scale import scaled
+from enginewright_simulation.server import ROUNDING
+from enginewright_simulation.trace import Trace, read_trace
 
 EXIT_USAGE: Final = 2
 # Where neither the command line nor a build report says.
@@ -206,8 +206,8 @@ def _print(answer: Answer, runs: dict[str, Run], arrivals: Sequence[float], form
         print(json.dumps(answer, indent=2))
         return
     # Only people need these.
-    from enginewright.simulation.page import page
-    from enginewright.simulation.table import show
+    from enginewright_simulation.page import page
+    from enginewright_simulation.table import show
 
     if form == "html":
         print(page(answer, runs, arrivals))

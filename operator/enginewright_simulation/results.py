@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TypedDict
 
-from enginewright.simulation.run import Run
+from enginewright_simulation.run import Run
 
 
 class Figures(TypedDict):

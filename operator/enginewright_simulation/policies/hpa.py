@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from enginewright.simulation.policies.base import Seen
+from enginewright_simulation.policies.base import Seen
 
 # kube-controller-manager: --horizontal-pod-autoscaler-sync-period and --horizontal-pod-autoscaler-tolerance.
 SYNC = 15.0

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from enginewright.simulation.errors import InputError
-from enginewright.simulation.prometheus import arrivals_of_range
-from enginewright.simulation.stamps import problem
+from enginewright_simulation.errors import InputError
+from enginewright_simulation.prometheus import arrivals_of_range
+from enginewright_simulation.stamps import problem
 
 COLUMN = "TIMESTAMP"
 FORMS = "write ISO 8601 such as 2023-11-16 18:15:46.68 or 2023-11-16T18:15:46Z, or seconds such as 1700158546.68"

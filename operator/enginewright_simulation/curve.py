@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from enginewright.simulation.errors import InputError
+from enginewright_simulation.errors import InputError
 
 # A larger batch that measures this much faster is noise of the measurement; more is a wrong curve.
 NOISE = 0.05

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from enginewright.core.observed import Spent
 from enginewright.core.scaling import Capacity
-from enginewright.simulation.curve import Service
-from enginewright.simulation.fleet import Fleet
-from enginewright.simulation.luck import stream
-from enginewright.simulation.policies.base import Policy, Seen
-from enginewright.simulation.server import Ledger
+from enginewright_simulation.curve import Service
+from enginewright_simulation.fleet import Fleet
+from enginewright_simulation.luck import stream
+from enginewright_simulation.policies.base import Policy, Seen
+from enginewright_simulation.server import Ledger
 
 # Production scrapes once a second, and the peers may look as often.
 TICK = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from enginewright.simulation.results import Figures
+from enginewright_simulation.results import Figures
 
 
 class TraceFigures(TypedDict):

@@ -7,8 +7,8 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from enginewright.simulation.answer import Answer, TraceFigures
-from enginewright.simulation.results import Figures
+from enginewright_simulation.answer import Answer, TraceFigures
+from enginewright_simulation.results import Figures
 
 HEADERS = ("requests", "late", "late %", "replica-s", "× oracle", "p50 ms", "p99 ms", "reversals")
 

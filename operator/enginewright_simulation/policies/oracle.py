@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from enginewright.simulation.policies.base import Seen
+from enginewright_simulation.policies.base import Seen
 
 
 class Oracle:
