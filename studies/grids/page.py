@@ -21,7 +21,7 @@ configuration, so cost per million inferences is its inverse.
 - **Random** measures {most} points drawn without repetition: mean and 5th percentile over {random_seeds:,} seeds.
 - **Coarse grid** measures every second value of each axis.
 - **Quick** is the quick search of Triton Model Analyzer, a hill climb over largest batch and instances followed by a
-  sweep of the load (`hack/grids/quick.py` says what was taken from where): its share in the end, with as many
+  sweep of the load (`studies/grids/quick.py` says what was taken from where): its share in the end, with as many
   measurements as it takes, and after its first {most}.
 - **Noise**: the search again, each answer one repeat drawn at random, another one when it asks again ({noise_seeds}
   seeds), its choice valued by the medians; beside it the same for measuring the *whole grid once*, than which no search
@@ -71,9 +71,9 @@ def _simulated(document: Mapping[str, Any]) -> str:
     """Servers that the search was not made for."""
     lines = ["## Made-up servers\n",
              "So that the search is not fitted to the few grids above: random machines in a simulation of Triton's "
-             "batcher, request by request (`hack/grids/simulate.py`), each with the same ten objectives. On `cold gpu` "
-             "half of all batch sizes stall once for 20 to 80 ms in a short window, as on the H200's record; who "
-             "measures the stalled point cannot know.\n",
+             "batcher, request by request (`studies/grids/simulate.py`), each with the same ten objectives. On "
+             "`cold gpu` half of all batch sizes stall once for 20 to 80 ms in a short window, as on the H200's "
+             "record; who measures the stalled point cannot know.\n",
              "| Machines | Grids | Pairs at the goal | Mean share | 5th percentile | Mean measurements "
              "| Quick, first 12: at the goal, mean |", "|---|---|---|---|---|---|---|"]
     for one in document["simulated"]:

@@ -1,8 +1,9 @@
 """How soon can a candidate's p99 be told from the stable revision's, with what there is to measure it by?
 
-``PYTHONPATH=hack:operator:builders python -m rollouts.tails`` prints the table of ADR 0009. Streams are simulated:
-log-normal requests, weather that hits both (an autoregressive process, by seconds), weather of each node, stalls of one
-node, and a candidate whose first requests are slow. Each instrument refuses where its odds reach a thousand:
+``PYTHONPATH=studies:hack:operator:builders python -m rollouts.tails`` prints the table of ADR 0009. Streams are
+simulated: log-normal requests, weather that hits both (an autoregressive process, by seconds), weather of each node,
+stalls of one node, and a candidate whose first requests are slow. Each instrument refuses where its odds reach a
+thousand:
 
 * ``means``: the test in use, ratios of seconds' means with a limit of a quarter;
 * ``requests``: the share of requests above ``LIMIT`` ms, against one in a hundred, as an objective has it, where every

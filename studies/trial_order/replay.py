@@ -150,8 +150,8 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
 
 _HEAD = """# The order of trials, replayed
 
-`PYTHONPATH=hack:builders python -m trial_order replay` ([ADR 0031](../adr/0031-order-of-trials.md)). Each model of
-[h200.json](h200.json) is told by the seven others. A figure is the time of what would ship over that of the best
+`PYTHONPATH=studies:hack:builders python -m trial_order replay` ([ADR 0031](../adr/0031-order-of-trials.md)). Each model
+of [h200.json](h200.json) is told by the seven others. A figure is the time of what would ship over that of the best
 accurate candidate that was ever measured, by batch; below 1 where an engine for batch 1 that was not measured is taken
 to gain 15 %, the least that any gained. Any other candidate that was not measured costs its usual time and gains
 nothing. 20 s pass before the ladder and 60 s after it.

@@ -25,7 +25,7 @@ from enginewright_builder.tensors import Call
 ROUNDS = {1: 150, 8: 60, 32: 24}
 # FP32 loaded a second time: two arms of which it is known that they are equally fast.
 TWIN = "onnxruntime fp32 again"
-COMMAND = "PYTHONPATH=hack:builders python -m competition record"
+COMMAND = "PYTHONPATH=studies:builders python -m competition record"
 
 
 def record(target: Path) -> None:
