@@ -46,6 +46,11 @@ class Published:
         one = self._shipped(batch)
         return {"accuracy": one.accuracy, "accuracy_low": one.accuracy_low, "passes": True}
 
+    def trials(self) -> list[dict[str, Any]]:
+        """What the time budget went into, in the order of the trials."""
+        return [{"name": one.name, "verdict": one.verdict, "build_s": one.build_seconds, "gate_s": one.gate_seconds}
+                for one in self.report.candidates if one.build_seconds is not None]
+
     def untried(self) -> list[str]:
         """Candidates that the time budget did not reach."""
         return [one.name for one in self.report.candidates
