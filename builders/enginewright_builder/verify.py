@@ -29,12 +29,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from enginewright_builder.contract import (
-    EXIT_TRANSIENT,
-    SMOKE_FILE,
-    TERMINATION_MESSAGE_BYTES,
-    Manifest,
-)
+from enginewright_builder.contract import EXIT_TRANSIENT, SMOKE_FILE, TERMINATION_MESSAGE_BYTES, Manifest
 from enginewright_builder.engine_store.bucket import fetch_engine
 from enginewright_builder.engine_store.manifest import EXIT_DAMAGED, VerificationError, copy_engine, verify
 from enginewright_builder.errors import BuilderError
@@ -49,7 +44,6 @@ KEY_BYTES = 32
 
 class UnreachableError(Exception):
     """The engine cannot be made local now, which says nothing of it."""
-
 
 
 def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:

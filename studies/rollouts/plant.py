@@ -16,7 +16,7 @@ import onnx
 from onnx import numpy_helper
 
 from enginewright_builder.contract import MANIFEST_FILE, MODEL_REPOSITORY, SMOKE_FILE
-from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store.folder import lookup, publish
 from enginewright_builder.engine_store.manifest import manifest_digest
 
 STORE = Path("/data")
@@ -105,13 +105,13 @@ def _append(folder: Path, code: str) -> None:
 
 
 def main(fingerprint: str, target: str, fault: str) -> None:
-    found = store.lookup(STORE, fingerprint)
+    found = lookup(STORE, fingerprint)
     assert found is not None, f"the store has no engine {fingerprint}"
     with tempfile.TemporaryDirectory(dir=STORE, prefix=".planted-") as scratch:
         staging = Path(scratch) / "engine"
         shutil.copytree(STORE / fingerprint, staging, ignore=shutil.ignore_patterns(MANIFEST_FILE))
         FAULTS[fault](staging)
-        manifest = store.publish(staging, STORE, target, outcome=replace(found.outcome, fingerprint=target))
+        manifest = publish(staging, STORE, target, outcome=replace(found.outcome, fingerprint=target))
     print(replace(manifest.outcome, manifest_digest=manifest_digest(manifest)).to_json())
 
 
