@@ -13,9 +13,9 @@ import onnxruntime as ort
 from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.system import available_cpus
 
-__all__ = ["CUDA", "TENSORRT", "OrtRunner", "has_provider", "ort", "version"]
+__all__ = ["CUDA", "OrtRunner", "has_provider", "ort", "version"]
 
-CUDA, TENSORRT = served.CUDA, served.TENSORRT
+CUDA = served.CUDA
 
 
 def version() -> str:

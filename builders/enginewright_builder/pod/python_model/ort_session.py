@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 ort.disable_telemetry_events()
 
 Array = NDArray[Any]
-CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 _ERRORS_ONLY = "3"
 
 
@@ -28,8 +28,8 @@ class Session:
     """The first of ``files`` that is ONNX, on CUDA device ``device``, or on the CPU if that is negative.
 
     ``parameters``: ``threads`` of this session (default: ONNX Runtime's own choice), ``log_severity_level``, any
-    ``session.*`` entry of ONNX Runtime's session configuration, ``provider`` ``tensorrt`` to let that run what it can,
-    and any ``cuda.*`` or ``trt_*`` option of the providers. ``buckets`` mean nothing here: nothing is captured.
+    ``session.*`` entry of ONNX Runtime's session configuration, and any ``cuda.*`` option of its CUDA provider.
+    ``buckets`` mean nothing here: nothing is captured.
     """
 
     takes_members = False
@@ -91,12 +91,10 @@ def _providers(device: int, settings: Mapping[str, str]) -> list[Any]:
     """Raises ``RuntimeError`` where a GPU is asked for and this ONNX Runtime has none: the CPU would answer, slowly."""
     if device < 0:
         return [CPU]
-    wanted = [TENSORRT, CUDA] if settings.get("provider") == "tensorrt" else [CUDA]
-    if missing := [name for name in wanted if name not in ort.get_available_providers()]:
-        raise RuntimeError(f"this ONNX Runtime {ort.__version__} has no {missing[0]}")
+    if CUDA not in ort.get_available_providers():
+        raise RuntimeError(f"this ONNX Runtime {ort.__version__} has no {CUDA}")
     cuda = {key.removeprefix("cuda."): value for key, value in settings.items() if key.startswith("cuda.")}
-    options = {CUDA: cuda, TENSORRT: {key: value for key, value in settings.items() if key.startswith("trt_")}}
-    return [*((name, {"device_id": str(device), **options[name]}) for name in wanted), CPU]
+    return [(CUDA, {"device_id": str(device), **cuda}), CPU]
 
 
 def _texts(array: Array) -> Array:
