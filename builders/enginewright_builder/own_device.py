@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from enginewright_builder import fits
 from enginewright_builder.contract import DeviceRequest
 from enginewright_builder.errors import UserError
+from enginewright_builder.pod import fits
 
 
 def check(asked: DeviceRequest, note: Callable[[str], None]) -> None:

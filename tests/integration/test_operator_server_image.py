@@ -3,6 +3,7 @@ status."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -89,3 +90,46 @@ async def test_an_operator_that_starts_anew_asks_nobody_again(
 
         await eventually(built_again)
     assert kubelet.count("ask") == 1
+
+
+async def test_five_objects_of_one_image_ask_it_once(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    names = [f"m{number}" for number in range(5)]
+    kubelet.script.ask = "hold"
+    await asyncio.gather(*(models.create(model(name)) for name in names))
+    for name in names:
+        await models.wait("EngineBuilt", "Unknown", "AskingServerImage", name=name)
+    asks = f"{labels.STEP}=ask"
+    assert len(await models.names(JOB, asks)) == 1
+    kubelet.script.ask = "succeed"
+    for name in names:
+        await models.wait("Ready", "True", name=name)
+    told = [(await models.get(name))["status"]["server"] for name in names]
+    assert all(one == told[0] for one in told)
+    assert len(await models.names(JOB, asks)) == 1
+    (job,) = await models.names(JOB, asks)
+    await models.kube.delete(JOB, models.namespace, job)
+    await models.create(model("late"))
+    await models.wait("Ready", "True", name="late")
+    assert kubelet.count("ask") == 1
+
+
+async def test_when_the_object_goes_whose_job_asks_another_one_asks(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    kubelet.script.ask = "hold"
+    for name in ("m0", "m1"):
+        await models.create(model(name))
+        await models.wait("EngineBuilt", "Unknown", "AskingServerImage", name=name)
+    asks = f"{labels.STEP}=ask"
+    (before,) = await models.kube.list_all(JOB, models.namespace, labels=asks)
+    await models.delete("m0")
+
+    async def another() -> bool:
+        found = await models.kube.list_all(JOB, models.namespace, labels=asks)
+        return any(one["metadata"]["uid"] != before["metadata"]["uid"] for one in found)
+
+    await eventually(another)
+    kubelet.script.ask = "succeed"
+    await models.wait("Ready", "True", name="m1")

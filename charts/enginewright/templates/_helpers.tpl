@@ -350,7 +350,7 @@ metadata:
   verbs: [update]
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [list, watch, create, delete]
+  verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, delete]

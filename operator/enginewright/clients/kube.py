@@ -14,7 +14,8 @@ optimisedmodels (enginewright.io)     get list watch create      the objects; th
 optimisedmodels/status                patch                      status, by server-side apply
 optimisedmodels/finalizers            update                     owner references that block deletion, where the
                                                                  cluster enforces who may set them
-jobs (batch)                          list watch create delete   resolve and build Jobs
+jobs (batch)                          get list watch create      resolve, ask and build Jobs; the one that asks a
+                                      delete                     server image for several objects
 pods                                  list watch delete          pods of Jobs and replicas; one that refused an engine
                                                                  which was built again since
 pods/log                              get                        a build's progress, or its outcome

@@ -222,6 +222,19 @@ class LeaseView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """What other objects of the namespace know of a server image that has not answered this object yet. ``name`` is
+    the Job's that all share who would run the same one; ``job`` is that Job, None where there is none or it is the
+    object's own, and ``model`` the object that it belongs to, empty where nobody owns it. ``told`` is ``status.server``
+    of an object that has the answer, as it is written; empty where none has."""
+
+    name: str
+    job: JobView | None = None
+    model: str = ""
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClaimView:
     """A PersistentVolumeClaim that the spec names."""
 
@@ -428,7 +441,8 @@ class Observed:
     where the spec asks for one, or revisions have Services that were made for one. ``nodes`` are those with GPUs, read
     where a replica or a build waits for one or a revision is about to start; None where they are not known. ``quality``
     is what the monitors of ready replicas report, by pod, where the spec asks for them. Of a fleet there are only
-    ``fleet``, its Service and who is behind that."""
+    ``fleet``, its Service and who is behind that. ``elsewhere`` is read where the server image has not answered; what
+    is ``told`` there is as the operator remembers it."""
 
     now: datetime
     monotonic: float = 0.0
@@ -450,6 +464,7 @@ class Observed:
     nodes: tuple[NodeView, ...] | None = None
     quality: Mapping[str, QualityReport] = field(default_factory=dict)
     fleet: FleetView = field(default_factory=FleetView)
+    elsewhere: Elsewhere | None = None
 
     @property
     def holds(self) -> bool:

@@ -18,6 +18,8 @@ PYTHON_RUNTIMES: Mapping[str, tuple[str, ...]] = {
 }
 # A plan is read by the version that wrote it; the build number behind is not in every place that tells a version.
 _PARTS = 3
+# Architectures of Kubernetes, as Linux names them.
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def runtime_of(facts: Facts, image: str, *, proves: bool = False) -> RuntimeRequest:

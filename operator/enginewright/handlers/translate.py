@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from enginewright.clients.resources import CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, LEASE, OPTIMISED_MODEL, Resource
+from enginewright.clients.resources import CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, JOB, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
 from enginewright.observe.keys import Key
 
@@ -20,6 +20,8 @@ class Hints(Protocol):
 
     def of_fingerprint(self, namespace: str, fingerprint: str) -> Iterable[Key]: ...
 
+    def of_job(self, namespace: str, job: str) -> Iterable[Key]: ...
+
 
 @dataclass(frozen=True)
 class Translator:
@@ -32,7 +34,7 @@ class Translator:
         are news for none."""
         if resource in (DISRUPTION_BUDGET, LEASE):
             return ()
-        translations = {OPTIMISED_MODEL: self.itself, CONFIG_MAP: self.config_map, CLAIM: self.claim}
+        translations = {OPTIMISED_MODEL: self.itself, CONFIG_MAP: self.config_map, CLAIM: self.claim, JOB: self.job}
         return translations.get(resource, self.child)(body)
 
     def itself(self, body: Body) -> Iterable[Key]:
@@ -46,6 +48,11 @@ class Translator:
         metadata = body["metadata"]
         name = _owner(metadata) or (metadata.get("labels") or {}).get(labels.MODEL)
         return (Key(metadata["namespace"], name),) if name else ()
+
+    def job(self, body: Body) -> Iterable[Key]:
+        """Its own object, and those that wait for what it tells."""
+        metadata = body["metadata"]
+        return (*self.child(body), *self.hints.of_job(metadata["namespace"], metadata["name"]))
 
     def config_map(self, body: Body) -> Iterable[Key]:
         """A build request belongs to one object, an engine record is news for all that want this engine."""

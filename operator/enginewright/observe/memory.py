@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 from enginewright.clients.errors import ClientError, RefusedError
 from enginewright.clients.kube import KubeClient, Object
-from enginewright.clients.resources import CONFIG_MAP, Resource
+from enginewright.clients.resources import CONFIG_MAP, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
 from enginewright.observe.fields import Raw, labels_of, name_of, section, uid_of
 from enginewright.observe.kinds import SELECTORS, WATCHED
@@ -35,8 +35,11 @@ OBJECT_BYTES: Final = 128 << 10
 # How long a deletion is remembered: longer than a read takes that began before it.
 GONE_SECONDS: Final = 120.0
 SERVICE_NAME: Final = "kubernetes.io/service-name"
+# As if it were a label, which nobody can write: the answer of a server image that an object's status has.
+ANSWER: Final = ".status.server"
+LABEL_LENGTH: Final = 63
 # Labels that passes select by; the first few have an index.
-INDEXED: Final = (labels.MODEL, SERVICE_NAME, labels.FLEET)
+INDEXED: Final = (labels.MODEL, SERVICE_NAME, labels.FLEET, ANSWER)
 SELECTED: Final = frozenset({*INDEXED, labels.COMPONENT, labels.STEP, labels.FINGERPRINT, labels.BUILDS,
                              labels.REVISION, labels.ENGINE})
 Place: TypeAlias = tuple[Resource, str]  # a kind, and the namespace
@@ -156,6 +159,14 @@ class Memory:
             return []
         return None if entry.body is None else [unpacked(entry.body)]
 
+    def answered(self, namespace: str, key: str, machine: str) -> Object | None:
+        """An object whose server image, on an architecture ``machine``, has answered the question ``key``."""
+        place = OPTIMISED_MODEL, namespace
+        for name in sorted(self._selected(place, [(ANSWER, f"{key}/{machine}")])):
+            if (body := self._entries[place][name].body) is not None:
+                return unpacked(body)
+        return None
+
     def version(self, resource: Resource, namespace: str, name: str) -> tuple[str, str] | None:
         """UID and resourceVersion of the object; None where the apiserver has to be asked, both empty where there is no
         object."""
@@ -224,7 +235,7 @@ class Memory:
             return False
         if self._is_gone(uid_of(raw), version, began):
             return False
-        self._put(place, name_of(raw), _Entry(uid_of(raw), version, _selected_by(raw), None, self._clock()))
+        self._put(place, name_of(raw), _Entry(uid_of(raw), version, _selected_by(resource, raw), None, self._clock()))
         return True
 
     def _keep(self, resource: Resource, raw: Raw, began: float | None = None) -> None:
@@ -242,7 +253,7 @@ class Memory:
         room = self._most - self.held - ENTRY_BYTES + (before.size if before else 0)
         if version == 0 or len(body or b"") > min(room, OBJECT_BYTES):
             body = None
-        self._put(place, name, _Entry(uid_of(raw), version, _selected_by(raw), body, self._clock()))
+        self._put(place, name, _Entry(uid_of(raw), version, _selected_by(resource, raw), body, self._clock()))
 
     def _put(self, place: Place, name: str, entry: _Entry) -> None:
         self._remove(place, name)
@@ -334,8 +345,11 @@ def _matches(found: Mapping[str, str], terms: Sequence[tuple[str, str]]) -> bool
     return all(key in found and value in ("", found[key]) for key, value in terms)
 
 
-def _selected_by(raw: Raw) -> Mapping[str, str]:
-    return {key: value for key, value in labels_of(raw).items() if key in SELECTED}
+def _selected_by(resource: Resource, raw: Raw) -> Mapping[str, str]:
+    found = {key: value for key, value in labels_of(raw).items() if key in SELECTED}
+    server = section(raw, "status", "server") if resource == OPTIMISED_MODEL else {}
+    answer = f"{server.get('key')}/{server.get('architecture')}"
+    return {**found, ANSWER: answer} if server.get("runtime") and len(answer) <= LABEL_LENGTH else found
 
 
 def _namespace_of(raw: Raw) -> str:

@@ -84,6 +84,11 @@ class JobReports:
                       awaited="" if said.tried else name_of(pods.ended))
 
 
+def outcome_of(pods: Sequence[Raw]) -> Outcome | None:
+    """What the newest of a Job's pods that ended wrote as its termination message, if that was an outcome."""
+    return _Pods.of(pods).outcome
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Pods:
     """Of a Job: the newest that ended, with the outcome in its termination message, and the newest that runs. ``logs``

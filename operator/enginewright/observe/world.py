@@ -29,9 +29,11 @@ from enginewright.clients.resources import (
 )
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.needed import needed_records
+from enginewright.core.decide.needed import needed_answer, needed_records
+from enginewright.core.decide.server_step import Unanswered
 from enginewright.core.manifests import read_revision
 from enginewright.core.observed import (
+    Elsewhere,
     JobView,
     KeptRevision,
     LeaseView,
@@ -53,6 +55,7 @@ from enginewright.observe.fields import (
     is_deleting,
     labels_of,
     name_of,
+    owner_model,
     section,
     uid_of,
 )
@@ -65,7 +68,7 @@ from enginewright.observe.pods import pod_view, still_running
 from enginewright.observe.quality import QualityReader
 from enginewright.observe.reads import Fresh, Reads, Remembered
 from enginewright.observe.records import RecordReader
-from enginewright.observe.reports import JobReports, Logs, Report
+from enginewright.observe.reports import JobReports, Logs, Report, outcome_of
 from enginewright.observe.routes import observe_routes
 from enginewright.observe.together import together
 from enginewright.observe.views import (
@@ -90,6 +93,7 @@ class World:
         memory: Memory | None = None,
     ) -> None:
         self._fresh: Reads = Fresh(kube, memory) if memory is not None else kube
+        self._memory = memory
         self._remembered: Reads = Remembered(memory, self._fresh) if memory is not None else kube
         self._config = config
         self._records = records
@@ -168,6 +172,8 @@ class World:
             specs=_specs({SERVICE: services, DISRUPTION_BUDGET: budgets, **routes}),
             gateway=gateway,
         )
+        if (question := needed_answer(view, seen, self._config)) is not None:
+            seen = replace(seen, elsewhere=await self._elsewhere(reads, view, question))
         if spec is not None:
             needed = needed_records(view, seen, self._config)
             records = await self._records.records(view.namespace, spec.store.uri, needed, fresh=fresh)
@@ -194,6 +200,19 @@ class World:
                         applied={key: value for found in applied for key, value in found.items()},
                         versions={**front.versions, **versions},
                         specs={**front.specs, **_specs(routes)})
+
+    async def _elsewhere(self, reads: Reads, view: ObjectView, question: Unanswered) -> Elsewhere:
+        """Of statuses what the operator remembers: an answer that was true once is one, and who knows of none asks."""
+        found = self._memory.answered(view.namespace, question.key, question.machine) if self._memory else None
+        other = Elsewhere(name=question.job, told=section(found or {}, "status", "server"))
+        raw = await _get(reads, JOB, view.namespace, question.job)
+        if raw is None or controlled_by(raw, view.uid):
+            return other
+        model = owner_model(raw) if labels_of(raw).get(labels.STEP) == labels.COMPONENT_ASK else ""
+        mine = labels.as_selector({labels.MODEL: model, labels.STEP: labels.COMPONENT_ASK})
+        pods = await reads.list_all(POD, view.namespace, labels=mine) if model else []
+        pods = [pod for pod in pods if controller_of(pod) == uid_of(raw)]
+        return replace(other, job=job_view(raw, map(pod_view, pods), outcome_of(pods), None), model=model)
 
     def _jobs(self, view: ObjectView, jobs: Iterable[Raw], pods: Iterable[Raw]) -> tuple[JobView, ...]:
         """Each with the pods that its controller has made: anybody may label a pod as one of the Job's."""

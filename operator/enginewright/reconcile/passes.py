@@ -170,7 +170,7 @@ class Reconciler:
             if not (may_be_remembered(view, observed, plan) and _same(view, now)):
                 view, fresh = now, True
                 observed, plan = await self._look(key, view, fresh=True)
-        self._remember(key, view, plan)
+        self._remember(key, view, observed, plan)
         if fresh and plan.actions and not await self._stays(view):
             log.info("object goes: nothing is done for it any more")
             return None
@@ -298,9 +298,10 @@ class Reconciler:
         if plan.recommendation is not None:
             signals.recommend(key, plan.recommendation)
 
-    def _remember(self, key: Key, view: ObjectView, plan: Plan) -> None:
+    def _remember(self, key: Key, view: ObjectView, observed: Observed, plan: Plan) -> None:
         fingerprint = fingerprint_label(str(plan.status.get("fingerprint") or ""))
-        self._parts.known.remember(key, Needs(needed_claims(view), fingerprint))
+        job = observed.elsewhere.name if observed.elsewhere else ""
+        self._parts.known.remember(key, Needs(needed_claims(view), fingerprint, job))
 
     async def _forget(self, key: Key, log: FilteringBoundLogger) -> None:
         """Children go by their owner references; what is left is ours in memory."""

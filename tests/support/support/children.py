@@ -87,7 +87,8 @@ class Children:
         request = build_request(owner.name, spec, RESOLVED, self.placement, config, runtime_of(spec, config))
         claim = store_claim(spec)
         found = {
-            "ask_job": manifests.ask_job(owner, spec, config, manifests.ask_key(spec, config)),
+            "ask_job": manifests.ask_job(owner, spec, config, manifests.shared_ask_job_name(
+                spec, config, manifests.ask_key(spec, config))),
             "resolve_request": manifests.request_configmap(owner, resolve["metadata"]["name"],
                                                            resolve_request(owner.name, spec, config,
                                                                            runtime_of(spec, config))),

@@ -18,7 +18,7 @@ from enginewright.core import labels
 from enginewright.core.conditional import ROUTING
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
-from enginewright.core.decide.needed import needed_records
+from enginewright.core.decide.needed import needed_answer, needed_records
 from enginewright.core.decide.server_step import answer
 from enginewright.core.manifests import (
     activator_name,
@@ -32,6 +32,7 @@ from enginewright.core.manifests.service import mirror_name
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
+    Elsewhere,
     EndpointView,
     EngineRecord,
     JobView,
@@ -194,7 +195,8 @@ class LostRaceError(Exception):
 
 @dataclass
 class Cluster:
-    """One object's part of a cluster; two that share ``leases`` and ``records`` are two objects in one namespace.
+    """One object's part of a cluster; two that share ``leases`` and ``records`` are two objects in one namespace. So
+    are those that are ``neighbours`` of each other: each sees what the others know of server images.
     ``kinds`` are those of the Gateway API that the cluster has, ``routes`` the weights in routes, ``slices`` the
     ready addresses behind revisions' Services. Unless ``unasked``, a server image that is new has been asked before
     the operator looks, with the answer ``facts``. ``broken`` names revisions whose replicas never get ready, with the
@@ -213,6 +215,7 @@ class Cluster:
     config: OperatorConfig = field(default_factory=OperatorConfig)
     facts: Facts = field(default_factory=lambda: Facts(server=IMAGE_FACTS, builder=IMAGE_FACTS))
     unasked: bool = False
+    neighbours: list[Cluster] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     generation: int = 1
@@ -283,8 +286,21 @@ class Cluster:
 
     def observe(self) -> Observed:
         seen = self._observe()
+        seen = replace(seen, elsewhere=self._elsewhere(seen))
         needed = needed_records(self.view(), seen, self.config)
         return replace(seen, records={key: record for key, record in self.records.items() if key in needed})
+
+    def _elsewhere(self, seen: Observed) -> Elsewhere | None:
+        """As the shell reads it and the operator remembers it."""
+        question = needed_answer(self.view(), seen, self.config)
+        if question is None:
+            return None
+        told = (one.view().status.get("server") or {} for one in self.neighbours)
+        answers = (one for one in told if one.get("runtime") and (one.get("key"), one.get("architecture")) == (
+            question.key, question.machine))
+        owner = next((one for one in self.neighbours if question.job in one.jobs), None)
+        return Elsewhere(name=question.job, told=next(answers, {}), model=owner.name if owner else "",
+                         job=owner.jobs[question.job] if owner else None)
 
     def _observe(self) -> Observed:
         return Observed(
@@ -530,7 +546,7 @@ class Cluster:
                 self.kept.setdefault(kept.revision, kept)
             else:
                 self.requests[meta["name"]] = manifest["data"]["request.json"]
-        elif meta["name"] not in self.jobs:
+        elif not any(meta["name"] in one.jobs for one in (self, *self.neighbours)):
             self.jobs[meta["name"]] = JobView(
                 name=meta["name"],
                 uid=f"j-{meta['name']}",

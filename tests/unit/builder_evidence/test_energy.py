@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from enginewright_builder.evidence.energy import (
+from enginewright_builder.measure.energy import (
     DeviceUse,
     NvmlMeter,
     RaplMeter,

@@ -11,7 +11,7 @@ from enginewright.core import labels
 from enginewright.core.config import Images, OperatorConfig
 from enginewright.core.observed import PodView
 from enginewright_builder.contract import Facts, ImageFacts
-from support.cluster import IMAGE_FACTS, SERVER_DIGEST, SPEC, Cluster, asked, deeds, refused
+from support.cluster import IMAGE_FACTS, SERVER_DIGEST, SPEC, Cluster, asked, deeds, refused, resolved
 
 IMAGE = "enginewright-server:latest"
 TRITON = ImageFacts(
@@ -46,7 +46,7 @@ def jobs(cluster: Cluster) -> list[str]:
 def test_it_is_asked_while_the_source_is_looked_at(cluster: Cluster) -> None:
     plan = cluster.operate()
     assert [deed.rsplit("-", 1)[0] for deed in deeds(plan)] == [
-        "Create Job minilm-ask", "Create ConfigMap minilm-resolve", "Create Job minilm-resolve"]
+        "Create Job server-image-ask", "Create ConfigMap minilm-resolve", "Create Job minilm-resolve"]
     assert not cluster.operate().actions
 
 
@@ -187,3 +187,156 @@ def test_the_source_and_the_image_do_not_take_each_others_jobs(cluster: Cluster)
     cluster.edit(serving={"image": "registry.example/triton:2"})
     cluster.operate()
     assert len(cluster.running("resolve")) == 1
+
+
+def neighbours(*specs: dict[str, Any]) -> list[Cluster]:
+    """Objects of one namespace that came at once."""
+    found = [Cluster(spec={**SPEC, **spec}, name=f"m{number}", uid=f"u-{number}", unasked=True)
+             for number, spec in enumerate(specs)]
+    for one in found:
+        one.neighbours = [other for other in found if other is not one]
+    return found
+
+
+def looked_at(*clusters: Cluster) -> None:
+    """Their sources are known, so that it is the image that they wait for."""
+    for one in clusters:
+        one.finish(resolved(), of="resolve")
+        one.operate()
+
+
+def message(cluster: Cluster) -> str:
+    return str(next(one["message"] for one in cluster.status["conditions"] if one["type"] == "EngineBuilt"))
+
+
+def asking(clusters: list[Cluster]) -> list[str]:
+    return [f"{one.name}: {job.name}" for one in clusters for job in one.running("-ask-")]
+
+
+def test_objects_of_one_image_ask_it_once() -> None:
+    clusters = neighbours({}, {}, {"engine": {"maxBatchSize": 4}}, {})
+    for one in clusters:
+        one.operate()
+    assert [one.split(":")[0] for one in asking(clusters)] == ["m0"]
+    looked_at(*clusters)
+    assert "of OptimisedModel m0 asks server image" in message(clusters[1])
+    assert not clusters[1].operate().actions
+    answer(clusters[0], Facts(server=TRITON, builder=IMAGE_FACTS))
+    for one in reversed(clusters):  # whoever looks first
+        one.operate()
+    assert all(one.status["server"] == clusters[0].status["server"] for one in clusters)
+    assert not asking(clusters)
+
+
+def test_who_looks_at_the_same_moment_finds_the_job_of_the_one_that_was_faster() -> None:
+    first, second = neighbours({}, {})
+    late = second.plan()
+    first.operate()
+    second.carry_out(late, None)
+    assert len(asking([first, second])) == 1
+    looked_at(second)
+    assert "of OptimisedModel m0 asks" in message(second)
+
+
+def test_the_answer_is_taken_from_a_status_when_the_job_is_gone() -> None:
+    first, second = neighbours({}, {})
+    first.operate()
+    answer(first, Facts(server=TRITON, builder=IMAGE_FACTS))
+    first.operate()
+    first.jobs.clear()
+    second.operate()
+    assert second.status["server"] == first.status["server"]
+    assert not jobs(second)
+
+
+@pytest.mark.parametrize("other", [
+    {"serving": {"image": "registry.example/triton:2"}},
+    {"placement": {"accelerator": "cpu", "nodeSelector": {"kubernetes.io/arch": "arm64"}}},
+])
+def test_another_image_or_architecture_is_asked_for_itself(other: dict[str, Any]) -> None:
+    first, second = neighbours({}, other)
+    first.operate()
+    second.operate()
+    assert len(asking([first, second])) == 2
+    answer(first, Facts(server=TRITON, builder=IMAGE_FACTS))
+    first.operate()
+    second.operate()
+    assert second.status["server"].get("runtime") is None
+
+
+def test_an_object_whose_job_would_run_otherwise_does_not_wait_and_takes_the_answer() -> None:
+    """Its own pull secret may be what the other one lacks."""
+    secret = {"engine": {"podTemplate": {"spec": {"imagePullSecrets": [{"name": "mine"}]}}}}
+    first, second = neighbours({}, secret)
+    first.operate()
+    second.operate()
+    assert len(asking([first, second])) == 2
+    answer(second, Facts(server=TRITON, builder=IMAGE_FACTS))
+    second.operate()
+    first.operate()
+    assert first.status["server"]["triton"] == "2.51.0"
+
+
+@pytest.mark.parametrize("end", ["fails", "is deleted", "is an orphan"])
+def test_nobody_waits_for_a_job_that_will_not_answer(end: str) -> None:
+    first, second, third = clusters = neighbours({}, {}, {})
+    for one in clusters:
+        one.operate()
+    (job,) = first.running("-ask-")
+    if end == "fails":
+        first.fail(of="-ask-", pods=(ended(exit_code=1, terminated_message="no"),), reason="PodFailurePolicy")
+    elif end == "is deleted":
+        first.jobs.clear()
+        second.neighbours.remove(first)
+        third.neighbours.remove(first)
+    else:
+        first.name = ""
+    second.operate()
+    third.operate()
+    names = [one.name for one in (*second.running("-ask-"), *third.running("-ask-"))]
+    if end == "is deleted":
+        assert names == [job.name], "the next one asks, and the third waits for that"
+    else:
+        assert [name.split("-")[0] for name in names] == ["m1", "m2"], "each for itself"
+    answer(second, Facts(server=TRITON, builder=IMAGE_FACTS))
+    second.operate()
+    assert second.status["server"]["triton"] == "2.51.0"
+    third.operate()
+    assert third.status["server"]["runtime"] == second.status["server"]["runtime"]
+
+
+def test_what_keeps_the_job_of_another_from_starting_is_told() -> None:
+    first, second = neighbours({}, {})
+    first.operate()
+    (job,) = first.running("-ask-")
+    first.show(job.name, pods=(pod(phase="Pending", waiting_reason="ImagePullBackOff", server_digest=""),))
+    second.operate()
+    looked_at(second)
+    assert second.says("EngineBuilt").startswith("False/ImagePullFailed")
+
+
+def test_a_status_that_does_not_hold_together_is_not_believed() -> None:
+    """Whoever may write the status of one object may have written it by hand."""
+    first, second = neighbours({}, {})
+    first.operate()
+    answer(first, Facts(server=TRITON, builder=IMAGE_FACTS))
+    first.operate()
+    first.jobs.clear()
+    first.status = {**first.status, "server": {**first.status["server"], "image": "registry.example/other:1"}}
+    second.operate()
+    assert second.status["server"].get("runtime") is None
+    assert len(second.running("-ask-")) == 1
+
+
+def test_an_old_failure_is_forgotten_with_the_answer_of_another() -> None:
+    first, second = neighbours({}, {"engine": {"podTemplate": {"spec": {"imagePullSecrets": [{"name": "mine"}]}}}})
+    first.operate()
+    first.fail(of="-ask-", pods=(ended(exit_code=1, terminated_message="no"),), reason="PodFailurePolicy")
+    first.operate()
+    assert first.status["server"]["failure"]
+    second.operate()
+    answer(second, Facts(server=TRITON, builder=IMAGE_FACTS))
+    second.operate()
+    first.operate()
+    assert "failure" not in first.status["server"]
+    assert first.status["server"]["triton"] == "2.51.0"

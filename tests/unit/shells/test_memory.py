@@ -15,7 +15,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from enginewright.clients.errors import NotFoundError, RefusedError, TransientError
 from enginewright.clients.kube import KubeClient, Object
-from enginewright.clients.resources import CLAIM, CONFIG_MAP, DEPLOYMENT, JOB, LEASE, POD, SERVICE, Resource
+from enginewright.clients.resources import (
+    CLAIM,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    JOB,
+    LEASE,
+    OPTIMISED_MODEL,
+    POD,
+    SERVICE,
+    Resource,
+)
 from enginewright.core import labels
 from enginewright.core.manifests import record_name
 from enginewright.observe.memory import ENTRY_BYTES, GONE_SECONDS, Memory
@@ -541,3 +551,34 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
+
+
+def told(name: str, version: int, *, key: str = "k", runtime: bool = True, namespace: str = "prod") -> Object:
+    server = {"key": key, "architecture": "x86_64", **({"runtime": {"backends": ["python"]}} if runtime else {})}
+    return raw(name, version, namespace=namespace, status={"server": server})
+
+
+def test_an_answer_is_found_by_what_was_asked_and_of_which_architecture() -> None:
+    memory = Memory(cast(KubeClient, Kube()))
+    for one in (told("b", 3), told("a", 4), told("c", 5, key="other"), told("d", 6, runtime=False),
+                told("e", 7, namespace="elsewhere")):
+        memory.saw(OPTIMISED_MODEL, "ADDED", one)
+
+    def found(key: str = "k", machine: str = "x86_64") -> str | None:
+        answer = memory.answered("prod", key, machine)
+        return answer["metadata"]["name"] if answer else None
+
+    assert (found(), found("other"), found("never"), found(machine="aarch64")) == ("a", "c", None, None)
+    memory.saw(OPTIMISED_MODEL, "MODIFIED", told("a", 8, runtime=False))
+    assert found() == "b"
+    memory.wrote(OPTIMISED_MODEL, "prod", "b", None, "9")  # it may have changed
+    assert found() is None
+    memory.saw(OPTIMISED_MODEL, "MODIFIED", told("b", 9))
+    memory.saw(OPTIMISED_MODEL, "DELETED", told("b", 10))
+    assert found() is None
+
+
+def test_an_answer_under_a_key_of_any_length_takes_no_room_in_the_index() -> None:
+    memory = Memory(cast(KubeClient, Kube()))
+    memory.saw(OPTIMISED_MODEL, "ADDED", told("a", 1, key="k" * 5000))
+    assert memory.answered("prod", "k" * 5000, "x86_64") is None

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enginewright.clients.resources import JOB
 from enginewright.core import labels
 from enginewright.handlers.translate import Translator
 from enginewright.handlers.watch import _watched
@@ -59,6 +60,16 @@ def test_an_engine_record_is_news_for_all_of_its_namespace_that_want_the_engine(
 def test_a_claim_wakes_all_that_name_it(known: Known) -> None:
     assert sorted(Translator(known).claim(body("store"))) == [M, Key("ns", "n")]
     assert list(Translator(known).claim(body("unrelated"))) == []
+
+
+def test_a_job_that_others_wait_for_wakes_them_and_its_own_object(known: Known) -> None:
+    known.remember(Key("ns", "n"), Needs(job="asks"))
+    known.remember(Key("other", "m"), Needs(job="asks"))
+    asks = body("asks", owners=((labels.KIND, "m"),))
+    assert list(Translator(known).keys(JOB, asks)) == [M, Key("ns", "n")]
+    assert list(Translator(known).keys(JOB, body("builds", owners=((labels.KIND, "m"),)))) == [M]
+    known.forget(Key("ns", "n"))
+    assert list(Translator(known).keys(JOB, asks)) == [M]
 
 
 def test_forgetting(known: Known) -> None:

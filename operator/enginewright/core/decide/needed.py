@@ -1,11 +1,12 @@
-"""Which engine records a pass may look up: a namespace may hold any number of them, and a pass reads these alone."""
+"""What a pass may look up beyond the object's own children: engine records, of which a namespace may hold any number,
+and what other objects know of the server image."""
 
 from __future__ import annotations
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.context import PassContext, read_spec
-from enginewright.core.decide.engine.slice import fingerprints
-from enginewright.core.decide.server_step import informed, server_step
+from enginewright.core.decide.server_step import Unanswered, informed, server_step, unanswered
+from enginewright.core.decide.slice import fingerprints
 from enginewright.core.decide.source import resolve, stated_fingerprints
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.spec import Spec
@@ -14,13 +15,26 @@ from enginewright.core.spec import Spec
 def needed_records(obj: ObjectView, observed: Observed, config: OperatorConfig) -> frozenset[str]:
     """Fingerprints: of the engines that the spec may lead to, of what serves, of what is kept, and of what status says
     is wanted. ``observed`` is all that the pass sees but the records."""
-    spec = read_spec(obj, config)
-    if not isinstance(spec, Spec):
+    ctx = _context(obj, observed, config)
+    if ctx is None:
         return frozenset()
-    ctx = PassContext.of(obj, observed, config, spec)
     ctx = informed(ctx, server_step(ctx))
     source = resolve(ctx).resolved
     found = {str(obj.status.get("fingerprint") or ""), *(one.fingerprint for one in observed.deployments)}
     found |= {kept.outcome.fingerprint for kept in observed.kept.values()}
     found |= fingerprints(ctx, source) if source else stated_fingerprints(ctx)
     return frozenset(found - {""})
+
+
+def needed_answer(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Unanswered | None:
+    """What is not known of the server image; None where all is, or where the spec makes no sense. Of ``observed`` the
+    serving pods are looked at."""
+    ctx = _context(obj, observed, config)
+    return unanswered(ctx) if ctx is not None else None
+
+
+def _context(obj: ObjectView, observed: Observed, config: OperatorConfig) -> PassContext | None:
+    spec = read_spec(obj, config)
+    if not isinstance(spec, Spec):
+        return None
+    return PassContext.of(obj, observed, config, spec)

@@ -1,25 +1,39 @@
 """Before anything is built: what does the server's image have? Asked by a small Job of the image itself, once for each
-image, and remembered in status. The Job needs nothing of the source, so both are looked at at the same time."""
+image, and remembered in status. The Job needs nothing of the source, so both are looked at at the same time.
+
+Objects of one namespace share the answer: one takes it from another's status, or from another's Job, for which it waits
+while that runs. A Job that ends without an answer, or goes with its object, keeps nobody waiting: the next object asks.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from enginewright.core import labels
+from enginewright.core import labels, status
 from enginewright.core.conditions import Finding, no, open_question, parse_timestamp, timestamp
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.decide import jobs
-from enginewright.core.decide.engine.fit import field
-from enginewright.core.decide.engine.slice import fingerprints
-from enginewright.core.decide.jobs import JobFailure, job_failure, newest, outdated, pod_trouble, podless, podless_in
+from enginewright.core.decide.fit import field
+from enginewright.core.decide.jobs import (
+    JobFailure,
+    Trouble,
+    job_failure,
+    newest,
+    outdated,
+    pod_trouble,
+    podless,
+    podless_in,
+)
+from enginewright.core.decide.slice import fingerprints
 from enginewright.core.decide.source import known as known_source
-from enginewright.core.manifests import ask_job, ask_job_name, ask_key
+from enginewright.core.manifests import ask_job, ask_job_name, ask_key, shared_ask_job_name
 from enginewright.core.manifests.common import UID
-from enginewright.core.observed import JobView
+from enginewright.core.observed import Elsewhere, JobView
+from enginewright.core.placement import Placement, place
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.reasons import Reason
 from enginewright.core.request import build_key, server_image
-from enginewright.core.server_image import as_before, runtime_of
+from enginewright.core.server_image import MACHINES, as_before, runtime_of
 from enginewright.core.status import FailureStatus, LibraryStatus, RuntimeStatus, ServerStatus
 from enginewright.core.way_back import serves
 from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
@@ -29,6 +43,8 @@ RETRY_HINT = "Change the image, or annotate the object with enginewright.io/retr
 MAX_DIGESTS = 8
 # Of a container's own message.
 WORDS = 600
+# What is remembered of failed attempts.
+FAILURES = ("failure", "last_failure", "last_failure_time", "attempts", "retry", "spec_key")
 # Exit codes of what was killed, for memory or with its node: that says nothing of the image.
 KILLED = (137, 143)
 
@@ -49,18 +65,45 @@ class ServerResult:
         return self.runtime is None and not (self.memory and self.memory.failure)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unanswered:
+    """What an object does not know yet: ``key`` identifies the question, ``job`` is the name of the Job that all share
+    who would ask it of the same pod, and ``machine`` the architecture that is to answer, as the image names it."""
+
+    key: str
+    job: str
+    machine: str
+
+
+def unanswered(world: PassContext) -> Unanswered | None:
+    """None where the answer is in status."""
+    told = _asked_for(world)
+    key = _key(world, told)
+    if told.key == key and told.runtime:
+        return None
+    placement = place(world.spec, 0, world.config)
+    architecture = placement.device.architecture if isinstance(placement, Placement) else ""
+    return Unanswered(key=key, job=shared_ask_job_name(world.spec, world.config, key),
+                      machine=MACHINES.get(architecture, architecture))
+
+
 def server_step(world: PassContext) -> ServerResult:
     told = _asked_for(world)
-    key = ask_key(world.spec, world.config, (told.digests or ("",))[-1])
+    key = _key(world, told)
     before = _runtime(told) or _before(world)
+    own, shared = ask_job_name(world.obj.name, key), shared_ask_job_name(world.spec, world.config, key)
     if told.key == key and told.runtime:
         result = ServerResult(memory=told)
+    elif answered := _elsewhere(world, told, key, before):
+        result = ServerResult(memory=answered)
     else:
-        result = _ask(world, ask_job_name(world.obj.name, key), key, before, _forgive(world, told))
+        taken = world.observed.elsewhere is not None and world.observed.elsewhere.job is not None
+        name = own if taken or world.observed.job(own) else shared
+        result = _ask(world, name, key, before, _forgive(world, told))
     superseded = tuple(
         _delete(job, "the server image is to be asked something else")
         for job in world.observed.jobs
-        if job.step == labels.COMPONENT_ASK and job.name != ask_job_name(world.obj.name, key) and not job.deleting
+        if job.step == labels.COMPONENT_ASK and job.name not in (own, shared) and not job.deleting
     )
     known = _runtime(result.memory) or before
     return replace(result, runtime=known, actions=superseded + result.actions)
@@ -82,6 +125,35 @@ def _asked_for(world: PassContext) -> ServerStatus:
     seen = sorted({pod.server_digest for pod in world.observed.pods
                    if pod.server_image == image and pod.server_digest} - known) if told.runtime else []
     return told.model_copy(update={"digests": (*(told.digests or ()), seen[0])[-MAX_DIGESTS:]}) if seen else told
+
+
+def _key(world: PassContext, told: ServerStatus) -> str:
+    return ask_key(world.spec, world.config, (told.digests or ("",))[-1])
+
+
+def _elsewhere(world: PassContext, told: ServerStatus, key: str,
+               before: RuntimeRequest | None) -> ServerStatus | None:
+    """The answer that another object of the namespace has, or its Job."""
+    other = world.observed.elsewhere
+    if other is None:
+        return None
+    outcome = other.job.outcome if other.job and other.model else None
+    if other.job and outcome and outcome.ok and outcome.facts:
+        return answer(told, key, _digest(other.job), outcome.facts, before, proves=world.config.prove_in_server_image)
+    found = status.read(ServerStatus, other.told)
+    if found is None or (found.key, found.image, found.builder_image) != (key, told.image, told.builder_image):
+        return None
+    runtime = _runtime(found)
+    if runtime is None:
+        return None
+    runtime = as_before(runtime, before)
+    return found.model_copy(update={
+        **dict.fromkeys(FAILURES), "digests": told.digests,
+        "runtime": RuntimeStatus(backends=runtime.backends, python_runtimes=runtime.python_runtimes)})
+
+
+def _digest(job: JobView) -> str:
+    return next((pod.server_digest for pod in job.pods if pod.server_digest), "")
 
 
 def _runtime(told: ServerStatus | None) -> RuntimeRequest | None:
@@ -136,9 +208,26 @@ def _start(world: PassContext, name: str, key: str, old: JobView | None, told: S
     if old:
         clear = () if old.deleting else (_delete(old, "an earlier attempt, in the way of the next"),)
         return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), clear, requeue=1.0)
-    make = Create(manifest=ask_job(world.owner, world.spec, world.config, key),
+    other = world.observed.elsewhere
+    if other and other.job and other.model and other.job.live:
+        return _wait(world, other, other.job, told)
+    make = Create(manifest=ask_job(world.owner, world.spec, world.config, name),
                   why="it is not known what the server image has")
-    return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), (make,))
+    # The Job may turn out to be another object's, which was faster.
+    return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), (make,), requeue=LOOK_AGAIN)
+
+
+def _wait(world: PassContext, other: Elsewhere, job: JobView, told: ServerStatus) -> ServerResult:
+    """For a Job of another object, which has a deadline."""
+    trouble = _trouble(world, job, told)
+    reason, message = (trouble.reason, trouble.message) if trouble else (
+        Reason.ASKING_SERVER_IMAGE, _asks(f"{job.name} of {labels.KIND} {other.model}", told))
+    return _says(told, reason, message, requeue=LOOK_AGAIN)
+
+
+def _trouble(world: PassContext, job: JobView, told: ServerStatus) -> Trouble | None:
+    images = f"server image {told.image} or builder image {told.builder_image}"
+    return pod_trouble(job.pods, None, images) or podless(job, world.now, world.obj.namespace)
 
 
 def _asks(name: str, told: ServerStatus) -> str:
@@ -149,21 +238,18 @@ def _watch(world: PassContext, job: JobView, key: str, before: RuntimeRequest | 
            told: ServerStatus) -> ServerResult:
     outcome = job.outcome
     if outcome and outcome.ok and outcome.facts:
-        digest = next((pod.server_digest for pod in job.pods if pod.server_digest), "")
-        return ServerResult(memory=answer(told, key, digest, outcome.facts, before,
+        return ServerResult(memory=answer(told, key, _digest(job), outcome.facts, before,
                                           proves=world.config.prove_in_server_image))
     if not job.live:
         return _count(world, job, key, told)
     if world.spec.suspend:
         return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.",
                      (_delete(job, "spec.suspend is true"),))
-    if outdated(job, ask_job(world.owner, world.spec, world.config, key)):
+    if outdated(job, ask_job(world.owner, world.spec, world.config, job.name)):
         return _says(told, Reason.ASKING_SERVER_IMAGE, f"Waits for Job {job.name} to go, which had not begun; the "
                      "operator makes it again as it is wanted now.",
                      (_delete(job, "it has not begun, and would be made otherwise now"),), requeue=1.0)
-    images = f"server image {told.image} or builder image {told.builder_image}"
-    trouble = pod_trouble(job.pods, None, images) or podless(job, world.now, world.obj.namespace)
-    if trouble:
+    if trouble := _trouble(world, job, told):
         return _says(told, trouble.reason, trouble.message, requeue=LOOK_AGAIN)
     requeue = None if job.pods else earliest(LOOK_AGAIN, podless_in(job, world.now))
     return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(job.name, told), requeue=requeue)

@@ -16,8 +16,8 @@ from enginewright.core.commands import RETRY_HINT
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.decide import jobs
-from enginewright.core.decide.engine.slice import fingerprints
 from enginewright.core.decide.jobs import JobFailure, delete_job
+from enginewright.core.decide.slice import fingerprints
 from enginewright.core.manifests import request_configmap, resolve_job, resolve_job_name
 from enginewright.core.observed import JobView
 from enginewright.core.plan import Action, Create

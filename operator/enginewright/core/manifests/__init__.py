@@ -1,7 +1,7 @@
 """One builder of a Kubernetes object a file: pure functions to plain manifests, each with its golden file."""
 
 from enginewright.core.manifests.activator import activator, activator_name, backend_name
-from enginewright.core.manifests.ask_job import ask_job, ask_job_name, ask_key
+from enginewright.core.manifests.ask_job import ask_job, ask_job_name, ask_key, shared_ask_job_name
 from enginewright.core.manifests.batcher import adaptive
 from enginewright.core.manifests.build_job import build_deadline, build_job, build_job_name
 from enginewright.core.manifests.build_lease import LEASE_SECONDS, build_lease, holder_identity
@@ -35,5 +35,5 @@ __all__ = [
     "proven_digest",
     "read_record", "read_revision", "record_mark", "record_name", "request_configmap", "resolve_job",
     "resolve_job_name", "revision_configmap", "revision_name", "revision_service", "revision_service_name", "routes",
-    "service", "signing_secret",
+    "service", "shared_ask_job_name", "signing_secret",
 ]

@@ -30,6 +30,7 @@ PROGRAM_PATH, FACTS_PATH = "/program", "/facts"
 FACTS_FILE = f"{FACTS_PATH}/facts.json"
 # In memory, so that what fills it gets no further than this.
 FACTS_SIZE = "1Mi"
+SHARED = "server-image"
 
 
 def ask_key(spec: Spec, config: OperatorConfig, digest: str = "") -> str:
@@ -40,19 +41,25 @@ def ask_key(spec: Spec, config: OperatorConfig, digest: str = "") -> str:
 
 
 def ask_job_name(owner_name: str, key: str) -> str:
+    """Of the Job that an object has for itself, where the shared one is of no use to it."""
     return f"{owner_name}-ask-{key}"
 
 
-def ask_job(owner: Owner, spec: Spec, config: OperatorConfig, key: str) -> JSON:
+def shared_ask_job_name(spec: Spec, config: OperatorConfig, key: str) -> str:
+    """Of the Job that all objects of a namespace share whose Jobs would run the same pod: it belongs to the one that
+    came first."""
+    return ask_job_name(SHARED, key + short_hash(_template({}, spec, config), 8))
+
+
+def ask_job(owner: Owner, spec: Spec, config: OperatorConfig, name: str) -> JSON:
     """On any node of the architecture that serves."""
     own = {**labels.common(owner.name, labels.COMPONENT_ASK), labels.STEP: labels.COMPONENT_ASK}
-    template = merge({"metadata": {"labels": own, "annotations": {}}, "spec": _pod(spec, config)}, _additions(spec))
-    template = with_defaults(template, config)
+    template = with_defaults(_template(own, spec, config), config)
     marks = template["metadata"]
     return sealed({
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(owner, ask_job_name(owner.name, key), labels.COMPONENT_ASK, extra=marks["labels"],
+        "metadata": metadata(owner, name, labels.COMPONENT_ASK, extra=marks["labels"],
                              annotations=marks["annotations"]),
         "spec": {
             "backoffLimit": config.job_backoff_limit,
@@ -70,6 +77,10 @@ def ask_job(owner: Owner, spec: Spec, config: OperatorConfig, key: str) -> JSON:
             "template": template,
         },
     })
+
+
+def _template(own: dict[str, str], spec: Spec, config: OperatorConfig) -> JSON:
+    return merge({"metadata": {"labels": own, "annotations": {}}, "spec": _pod(spec, config)}, _additions(spec))
 
 
 def _additions(spec: Spec) -> JobPodTemplateSpec:

@@ -13,7 +13,7 @@ from enginewright.core.batching import Refusal, SafeSet
 from enginewright.core.conditions import Verdict, bad, good, unknown
 from enginewright.core.context import PassContext
 from enginewright.core.decide.engine.obtain import EngineResult
-from enginewright.core.decide.engine.slice import measured_latency
+from enginewright.core.decide.slice import measured_latency
 from enginewright.core.manifests import adaptive
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Condition, Reason

@@ -14,7 +14,8 @@ from enginewright.core.applying import claim as device_claim
 from enginewright.core.commands import RETRY_HINT, kubectl
 from enginewright.core.conditions import Finding, no, yes
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
-from enginewright.core.decide.engine import attempts, lease
+from enginewright.core.decide import attempts
+from enginewright.core.decide.engine import lease
 from enginewright.core.decide.jobs import (
     JobFailure,
     delete_job,

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from enginewright.core.collect import retired
 from enginewright.core.conditions import Finding, Verdict, no, open_question
 from enginewright.core.context import LOOK_AGAIN, PassContext
-from enginewright.core.decide.engine import build, fit, lease, repair
-from enginewright.core.decide.engine.slice import begun, choose
+from enginewright.core.decide import fit
+from enginewright.core.decide.engine import build, lease, repair
 from enginewright.core.decide.jobs import delete_job, spent
 from enginewright.core.decide.server_step import ServerResult
+from enginewright.core.decide.slice import begun, choose
 from enginewright.core.decide.source import SourceResult, missing_store
 from enginewright.core.manifests import record_name, revision_name
 from enginewright.core.observed import EngineRecord
