@@ -108,7 +108,7 @@ class PassContext:
     def of(cls, obj: ObjectView, observed: Observed, config: OperatorConfig, spec: Spec) -> Self:
         return cls(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
 
-    @property
+    @cached_property
     def owner(self) -> Owner:
         return Owner.of(self.obj)
 
@@ -133,7 +133,7 @@ class PassContext:
     def serving(self) -> Serving:
         return Serving.of(self.observed, self.memory.rollout)
 
-    @property
+    @cached_property
     def rollout(self) -> status.RolloutStatus:
         """What is remembered of the rollout, if anything."""
         return self.memory.rollout or status.RolloutStatus()

@@ -88,16 +88,15 @@ def converge(target: Target, desired: Desired, contest: Contest) -> Converged:
     complete = desired.progress.ok and target.plain
     found = _Pass(ctx=ctx, target=target, desired=desired, contest=contest,
                   routing=routing(ctx, desired, made, complete=complete))
-    routes = _routes(found)
-    front = _front(found)
+    routes, front, away = _routes(found), _front(found), _remove_backends(found)
     leads = (*_activator(found), *front) if found.holding else ()
     actions = (
         *leads, *_backends(found), *routes, *_start(found), *(_protect(ctx) if desired.protected else ()),
-        *(() if found.holding else front), *_replicas(found), *_remove_backends(found), *_mirror(ctx, desired.mirrored),
+        *(() if found.holding else front), *_replicas(found), *away, *_mirror(ctx, desired.mirrored),
     )
     gateway = ctx.spec.rollout.gateway is not None
     unrouted = gateway and bool(found.routing.leaving or found.routing.unclear or routes)
-    waits = unrouted or (not gateway and bool(routes or _remove_backends(found)))
+    waits = unrouted or (not gateway and bool(routes or away))
     return Converged(
         actions=actions, unrouted=unrouted, refused=ctx.observed.gateway.refused if gateway else (),
         requeue=earliest(desired.requeue, ROUTE_CHECK if waits else None,

@@ -32,15 +32,15 @@ class RolloutState:
     stable: DeploymentView
     wanted: int
 
-    @property
+    @cached_property
     def ctx(self) -> PassContext:
         return self.target.ctx
 
-    @property
+    @cached_property
     def serving(self) -> Serving:
         return self.ctx.serving
 
-    @property
+    @cached_property
     def memory(self) -> RolloutStatus:
         return self.ctx.rollout
 
@@ -49,7 +49,7 @@ class RolloutState:
         """The target's Deployment, None before it is there."""
         return self.serving.deployment(self.target.revision)
 
-    @property
+    @cached_property
     def canary(self) -> bool:
         return self.ctx.spec.rollout.strategy == "Canary"
 
@@ -64,12 +64,12 @@ class RolloutState:
         strength: the candidate may not lose a share of the traffic that it has."""
         return not self.canary and not self.serving.full(self.stable, self.wanted)
 
-    @property
+    @cached_property
     def known(self) -> bool:
         """Whether what is remembered is of this rollout."""
         return self.memory.candidate == self.target.revision
 
-    @property
+    @cached_property
     def under_analysis(self) -> bool:
         """Whether the last pass left it in its analysis."""
         return self.known and self.memory.step in (Step.ANALYSING, Step.WAITING)
@@ -85,7 +85,7 @@ class RolloutState:
     def splits(self) -> tuple[Split, ...]:
         return splits(self.ctx.spec.rollout, self.wanted)
 
-    @property
+    @cached_property
     def last(self) -> int:
         """Of the steps that the candidate has passed, the one that it was analysed in, or is in now."""
         return min(self.memory.weight_step or 0, len(self.splits) - 1) if self.known else 0
