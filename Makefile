@@ -52,7 +52,7 @@ test-images-gpu: venv deps ## Build the images for NVIDIA GPUs and ask them in p
 
 .PHONY: e2e-rollout
 e2e-rollout: venv deps ## Rollouts, rollbacks, kills and a drain under load on the local node: 200,000 requests (50 min; ARGS="--equal 5 --bad 4")
-	PYTHONPATH=hack $(VENV)/bin/python -m rollouts $(ARGS)
+	PYTHONPATH=studies:hack $(VENV)/bin/python -m rollouts $(ARGS)
 
 lint: venv ## Ruff
 	$(VENV)/bin/ruff check .
@@ -68,25 +68,25 @@ verify: venv ## Generated files are what their sources give
 
 .PHONY: gate-study
 gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into docs/benchmarks/gate.json (COUNT=1000 each)
-	PYTHONPATH=hack:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
+	PYTHONPATH=studies:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
 
 .PHONY: scaling-study
 scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TABLES="held-out parts": those alone; TRACE=FILE.csv adds a trace)
-	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TABLES),--tables $(TABLES))
+	PYTHONPATH=studies:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TABLES),--tables $(TABLES))
 
 .PHONY: reality-check
 reality-check: venv ## The simulator beside real Triton replicas under the same requests: ENGINE=folder of an engine in a store, NAME of its model
-	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m reality --engine $(ENGINE) --name "$(NAME)" --replicas $(or $(REPLICAS),1) \
+	PYTHONPATH=studies:operator:builders $(VENV)/bin/python -m reality --engine $(ENGINE) --name "$(NAME)" --replicas $(or $(REPLICAS),1) \
 	  --seconds $(or $(SECONDS),60) --repeats $(or $(REPEATS),3) $(if $(TRACE),--trace $(TRACE) --begin $(or $(BEGIN),0)) \
 	  $(if $(FIRST),--first) --output docs/benchmarks
 
 .PHONY: batching-study
 batching-study: venv ## Batching that follows the traffic beside fixed settings, into docs/benchmarks/batching.json (SEEDS=20 ROUNDS=3, 0 leaves it out)
-	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m batching_study --seeds $(or $(SEEDS),20) --rounds $(or $(ROUNDS),3)
+	PYTHONPATH=studies:operator:builders $(VENV)/bin/python -m batching_study --seeds $(or $(SEEDS),20) --rounds $(or $(ROUNDS),3)
 
 .PHONY: planner-study
 planner-study: venv ## The planner beside the optimum, first-fit, best-fit and FGD, into docs/benchmarks/planner.md (10 min)
-	hack/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)
+	studies/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)
 
 .PHONY: takeover-study
 takeover-study: venv deps ## How long nobody leads when a leading operator is killed, fifty times (KILLS=50)
@@ -99,11 +99,11 @@ two-operators-study: venv deps ## Fifty times one of two operators is paused for
 
 .PHONY: attack-drill
 attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real apiserver, into docs/benchmarks/attack.json (4 min; ARGS="--honest 5 --seconds 10")
-	PYTHONPATH=hack:operator:builders:tests/support $(VENV)/bin/python -m attack $(ARGS)
+	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m attack $(ARGS)
 
 .PHONY: scale-study
 scale-study: venv deps ## What many models cost the apiserver, into build/scale/summary.json (N=300,1000 NAMESPACES=1,100)
-	PYTHONPATH=hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1)
+	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1)
 
 ##@ Change it
 
@@ -134,13 +134,13 @@ hooks: venv ## Install the pre-commit hooks into this clone
 
 .PHONY: grids search-study
 grids: venv ## Record the CPU grids of docs/benchmarks/grids on this machine, which should be idle (8 min)
-	PYTHONPATH=hack:builders $(VENV)/bin/python -m grids record minilm --precision int8-dynamic --repeats 5 \
+	PYTHONPATH=studies:builders $(VENV)/bin/python -m grids record minilm --precision int8-dynamic --repeats 5 \
 	  --output docs/benchmarks/grids/minilm-int8-dynamic-cpu.json
-	PYTHONPATH=hack:builders $(VENV)/bin/python -m grids record resnet18 --precision fp32 --repeats 5 \
+	PYTHONPATH=studies:builders $(VENV)/bin/python -m grids record resnet18 --precision fp32 --repeats 5 \
 	  --output docs/benchmarks/grids/resnet18-fp32-cpu.json
 
 search-study: venv ## Replay the search on all recorded grids and write docs/benchmarks/search.md
-	PYTHONPATH=hack:builders $(VENV)/bin/python -m grids study
+	PYTHONPATH=studies:builders $(VENV)/bin/python -m grids study
 
 ##@ Local cluster and images
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import re
 import shutil
 import sys
@@ -25,11 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import enginewright_builder
-from enginewright_builder import examine, fits
+from enginewright_builder import examine, pod
 from enginewright_builder.contract import LIBRARIES, Facts, ImageFacts, Outcome
+from enginewright_builder.engine_store.manifest import plain_file
 from enginewright_builder.errors import UserError, classify, exit_code
 from enginewright_builder.foreign_json import parsed
-from enginewright_builder.verify import TERMINATION_LOG, plain_file
+from enginewright_builder.pod import fits
+from enginewright_builder.termination import leave_outcome
 
 # A real image's facts are some 3 KB.
 FACTS_BYTES = 64 << 10
@@ -45,9 +46,11 @@ def leave(folder: Path) -> None:
     """The program that looks, as a package of its own. Raises :class:`OSError`."""
     package = folder / "enginewright_builder"
     package.mkdir(exist_ok=True)
-    for module in (enginewright_builder, examine, fits):
+    for module in (enginewright_builder, examine, pod, fits):
         path = Path(str(module.__file__))
-        shutil.copyfile(path, package / path.name)
+        target = package / path.relative_to(Path(str(enginewright_builder.__file__)).parent)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, target)
 
 
 def ask(path: Path) -> Outcome:
@@ -147,9 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     outcome = ask(options.facts)
     print(outcome.to_json())
-    path = Path(os.environ.get("ENGINEWRIGHT_TERMINATION_LOG", str(TERMINATION_LOG)))
-    if "ENGINEWRIGHT_TERMINATION_LOG" in os.environ or path.exists():
-        path.write_text(outcome.to_termination_message(), encoding="utf-8")
+    leave_outcome(outcome)
     return exit_code(outcome)
 
 

@@ -8,29 +8,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enginewright_builder import engine_store, own_device, store
+from enginewright_builder import own_device
 from enginewright_builder.accuracy.drift import DriftTables
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
-from enginewright_builder.competition.buckets import batch_buckets
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import BuildRequest, Outcome
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
+from enginewright_builder.engine_store import store
+from enginewright_builder.engine_store.folder import TIMING_CACHES
+from enginewright_builder.engine_store.signing import read_keys
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Runner
+from enginewright_builder.engines.buckets import batch_buckets
 from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
-from enginewright_builder.evidence.finalists import count, plainest
-from enginewright_builder.evidence.look import Look
-from enginewright_builder.evidence.performance import measured
-from enginewright_builder.evidence.work import look
+from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.export import export_model
 from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptCase, KeptSmoke, Plain
+from enginewright_builder.measure.look import Look
+from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.proving import OwnServers, prove_finalists
-from enginewright_builder.quality.reference import keep_reference
+from enginewright_builder.quality.kept import keep_reference
 from enginewright_builder.resolve import Resolved
-from enginewright_builder.signing import read_keys
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, Budget, Steps
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton import smoke_record
@@ -64,7 +65,7 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
                     engines: Sequence[Engine] = ()) -> None:
     """Leaves in ``folder`` what :func:`prove_finalists` goes on with. Raises as :func:`build` does."""
     request = resolved.request
-    shelf = engine_store.of(request, steps.tracker.note)
+    shelf = store.of(request, steps.tracker.note)
     shelf.bring_timings()
     every = engines or all_engines()
     chosen = engines_for(request.engine.backend, every)
@@ -134,7 +135,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], request: Build
         context = BuildContext(device=request.device, runtime=request.runtime, calibration=prepared.calibration,
                                max_batch_size=size, buckets=batch_buckets(size, request.batching.preferred_batch_sizes),
                                example=prepared.evaluation.typical, source=prepared.source,
-                               timing_caches=Path(request.store_path) / store.TIMING_CACHES,
+                               timing_caches=Path(request.store_path) / TIMING_CACHES,
                                keys=read_keys(request.signing_keys),
                                workspace=scratch / "candidates", progress=report)
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from enginewright_builder import fits
 from enginewright_builder.contract import (
     BUDGET_SECONDS,
     MODEL_FOLDER,
@@ -32,6 +31,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.errors import exit_code
 from enginewright_builder.pipeline import failure, run_build
+from enginewright_builder.pod import fits
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import nvidia_gpu
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import os
 import signal
 import sys
 import tempfile
@@ -13,20 +12,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from enginewright_builder import store_gc
-from enginewright_builder.bucket import gc as bucket_gc
-from enginewright_builder.bucket.client import Bucket
 from enginewright_builder.by_hand import build_by_hand, parse_by_hand
 from enginewright_builder.contract import EXIT_OK, BuildRequest, Outcome, dumps
 from enginewright_builder.doctor import doctor
+from enginewright_builder.engine_store import bucket_gc, folder_gc
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
+from enginewright_builder.objectstore.bucket import Bucket
 from enginewright_builder.pipeline import failure, run_build, run_finalists, run_proof, run_resolve
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import available_cpus, limit_threads
+from enginewright_builder.termination import leave_outcome
 from enginewright_builder.tracing import tracing
 from enginewright_builder.verify import leave_key
-
-TERMINATION_LOG = "/dev/termination-log"
 
 Run = Callable[[BuildRequest, Path, Tracker], Outcome | None]
 
@@ -74,7 +71,7 @@ def _job(kind: str, path: Path, run: Run, place: Path | None = None) -> int:
 
 def _end(outcome: Outcome, sink: Sink) -> int:
     sink.outcome(outcome)
-    _write_termination_message(outcome)
+    leave_outcome(outcome)
     return exit_code(outcome)
 
 
@@ -111,19 +108,13 @@ def _collect(options: argparse.Namespace) -> int:
     try:
         rules = {"grace_seconds": options.grace, "keep": options.keep, "remove": options.remove}
         found = (bucket_gc.collect(Bucket(options.store), **rules) if "://" in options.store
-                 else store_gc.collect(Path(options.store), **rules))
+                 else folder_gc.collect(Path(options.store), **rules))
     except BaseException as error:
         known = classify(error)
         print(dumps(known.report()))
         return EXIT_CODES[known.family]
     print(dumps(found))
     return EXIT_OK
-
-
-def _write_termination_message(outcome: Outcome) -> None:
-    path = Path(os.environ.get("ENGINEWRIGHT_TERMINATION_LOG", TERMINATION_LOG))
-    if "ENGINEWRIGHT_TERMINATION_LOG" in os.environ or path.exists():
-        path.write_text(outcome.to_termination_message(), encoding="utf-8")
 
 
 def _job_parser(kind: str) -> argparse.ArgumentParser:
@@ -183,7 +174,7 @@ def _seconds(text: str) -> float:
 
 
 def _fingerprint(text: str) -> str:
-    if not store_gc.FINGERPRINT.fullmatch(text):
+    if not folder_gc.FINGERPRINT.fullmatch(text):
         raise argparse.ArgumentTypeError(f"got {text!r}, expected 64 hex digits")
     return text
 

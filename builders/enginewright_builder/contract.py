@@ -364,7 +364,8 @@ class CandidateSummary:
     in inferences (batch elements) a second; ``accuracy`` is the metric's value, ``accuracy_low`` its one-sided 95 %
     lower bound; None: not measured. ``name`` tells it apart from others of its backend and precision; ``buckets`` has
     the figures at every batch that it was measured at. ``serves`` names the batch buckets that it ships for, each by
-    its largest batch, ascending; empty for one that does not ship.
+    its largest batch, ascending; empty for one that does not ship. ``build_seconds`` and ``gate_seconds`` are what it
+    took of the time budget: to build it, and to hold its answers against the source model's.
     """
 
     backend: str
@@ -382,6 +383,8 @@ class CandidateSummary:
     name: str = ""
     buckets: tuple[BucketFigure, ...] = ()
     serves: tuple[int, ...] = ()
+    build_seconds: float | None = None
+    gate_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import errno
+import re
 
 from enginewright_builder.contract import (
     EXIT_BUG,
@@ -100,3 +101,10 @@ def no_device_memory(error: BaseException) -> bool:
 def exit_code(outcome: Outcome) -> int:
     """The process's exit status for this end: 0, or that of the error's family."""
     return EXIT_OK if outcome.error is None else EXIT_CODES[outcome.error.family]
+
+
+def brief(error: BaseException) -> str:
+    """In one line, without a client's own data structures behind it, and without what addresses have
+    of users and passwords."""
+    said = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    return re.sub(r"//[^/@\s]*@", "//***@", said)[:300] or type(error).__name__

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from enginewright_builder.fits import device_memory, device_name, driver, driver_facts, linked, profile_of
+from enginewright_builder.pod.fits import device_memory, device_name, driver, driver_facts, linked, profile_of
 
 # Of cuda.h: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
 _MAJOR, _MINOR = 75, 76

@@ -11,7 +11,6 @@ staging/                  what is published as it is, such as the reference
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,10 +31,11 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.engines.base import Artifact, Member, Rung
 from enginewright_builder.engines.composite import combine
-from enginewright_builder.evidence.roofline import Ceilings, Measured, Work
+from enginewright_builder.measure.roofline import Ceilings, Measured, Work
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
 from enginewright_builder.tensors import Array, Tensors
 from enginewright_builder.triton.prove import Case
+from enginewright_builder.triton.repository import place
 from enginewright_builder.triton.smoke_record import SmokeSamples
 
 DOCUMENT, ENGINES, ARRAYS, STAGING = "hand-over.json", "engines", "arrays", "staging"
@@ -153,7 +153,7 @@ class Keeper:
         if id(artifact) not in self._engines:
             number = self._engines[id(artifact)] = len(self._kept)
             for name, source in artifact.files.items():
-                _place(source, self.folder / ENGINES / str(number) / name)
+                place(source, self.folder / ENGINES / str(number) / name)
             self._kept.append(KeptEngine(
                 rung=artifact.rung, files=tuple(sorted(artifact.files)), triton_backend=artifact.triton_backend,
                 interface=artifact.interface, runtime_version=artifact.runtime_version,
@@ -251,11 +251,3 @@ def _arrays(told: HandOver) -> list[str]:
     if told.smoke:
         kept += [told.smoke.inputs, told.smoke.reference]
     return [file for one in kept for file in one.values()]
-
-
-def _place(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(source, target)

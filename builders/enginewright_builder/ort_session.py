@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 # First: it switches telemetry off before ONNX Runtime is imported.
-from enginewright_builder.triton.python_model import ort_session as served  # isort: skip
+from enginewright_builder.pod.python_model import ort_session as served  # isort: skip
 
 import onnxruntime as ort
 
-from enginewright_builder.engines.session_runner import SessionRunner
+from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.system import available_cpus
 
-__all__ = ["CUDA", "TENSORRT", "OrtRunner", "has_provider", "ort", "version"]
+__all__ = ["CUDA", "OrtRunner", "has_provider", "ort", "version"]
 
-CUDA, TENSORRT = served.CUDA, served.TENSORRT
+CUDA = served.CUDA
 
 
 def version() -> str:

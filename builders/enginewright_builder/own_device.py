@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from enginewright_builder import fits
 from enginewright_builder.contract import ENERGY, DeviceRequest, ObjectiveRequest
 from enginewright_builder.errors import UserError
-from enginewright_builder.evidence.energy import open_meter, require_energy
+from enginewright_builder.measure.energy import open_meter, require_energy
+from enginewright_builder.pod import fits
 
 
 def check(asked: DeviceRequest, note: Callable[[str], None]) -> None:

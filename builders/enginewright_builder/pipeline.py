@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginewright_builder import engine_store, store
 from enginewright_builder.contract import BuildRequest, CandidateSummary, Manifest, Outcome
+from enginewright_builder.engine_store import store
+from enginewright_builder.engine_store.manifest import manifest_digest
 from enginewright_builder.errors import BuilderError, classify
 from enginewright_builder.progress import Tracker
 from enginewright_builder.resolve import Resolved, resolve
@@ -105,7 +106,7 @@ def _run(request: BuildRequest, scratch: Path, tracker: Tracker, make: Make) -> 
             resolved = resolve(request, scratch)
         for note in resolved.notes:
             tracker.note(note)
-        engines = engine_store.of(request, tracker.note)
+        engines = store.of(request, tracker.note)
         # Said before it is looked for, so that nobody removes it meanwhile.
         engines.mark_used(resolved.request.fingerprint())
         if found := engines.lookup(resolved.request.fingerprint()):
@@ -124,7 +125,7 @@ def _seconds(seconds: float) -> float:
 def _hit(found: Manifest, resolved: Resolved, tracker: Tracker) -> Outcome:
     tracker.step("done", "the store has this engine already")
     return dataclasses.replace(found.outcome, cache_hit=True, source=resolved.source,
-                               manifest_digest=store.manifest_digest(found))
+                               manifest_digest=manifest_digest(found))
 
 
 def failure(kind: str, error: BaseException, tracker: Tracker) -> Outcome:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from enginewright_builder import engine_store, store
 from enginewright_builder.contract import (
     MODEL_FOLDER,
     MODEL_REPOSITORY,
@@ -23,12 +22,14 @@ from enginewright_builder.contract import (
     Outcome,
     ServingChoice,
 )
+from enginewright_builder.engine_store import store
+from enginewright_builder.engine_store.manifest import manifest_digest
 from enginewright_builder.evidence.appraisal import appraise
 from enginewright_builder.evidence.content import build_report
-from enginewright_builder.evidence.performance import Performance, device_class
 from enginewright_builder.hand_over import Handed, HandOver
 from enginewright_builder.load import run_on_time
 from enginewright_builder.report import write_report
+from enginewright_builder.report.performance import Performance, device_class
 from enginewright_builder.steps import SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
 from enginewright_builder.sweep import SweepResult, Task, sweep_on
 from enginewright_builder.triton import smoke_record
@@ -104,10 +105,10 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
     with steps.step("publish", "writing the report and publishing"):
         write_report(build_report(told, outcome, swept, proof, config, {**told.steps, **steps.seconds}, performance),
                      staging)
-        manifest = engine_store.of(request, steps.tracker.note).publish(staging, request.fingerprint(),
+        manifest = store.of(request, steps.tracker.note).publish(staging, request.fingerprint(),
                                                                         outcome=outcome)
     steps.tracker.step("done", "published")
-    return dataclasses.replace(manifest.outcome, manifest_digest=store.manifest_digest(manifest))
+    return dataclasses.replace(manifest.outcome, manifest_digest=manifest_digest(manifest))
 
 
 async def _measure(handed: Handed, servers: Servers, steps: Steps, budget: Budget, gpus: tuple[int, ...]

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from enginewright_builder import engine_store
 from enginewright_builder.accuracy.metric_graph import find_metric
 from enginewright_builder.accuracy.rules import check_gate
 from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
@@ -23,6 +22,7 @@ from enginewright_builder.data.files import (
     check_overlap,
     read_samples,
 )
+from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import checked
@@ -74,7 +74,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
                             evaluation_digest=evaluation_digest, calibration_digest=calibration_digest)
     request = _with_digests(request, source)
     # What is there already takes no room, nor the right to write.
-    if request.store_path and not (engines := engine_store.of(request)).holds(request.fingerprint()):
+    if request.store_path and not (engines := store.of(request)).holds(request.fingerprint()):
         engines.check_writable(source.size_bytes)
     return Resolved(request=request, located=located, source=source, evaluation=evaluation,
                     calibration=calibration, metric_graph=metric_graph, notes=tuple(notes))

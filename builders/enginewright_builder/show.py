@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enginewright_builder.contract import Manifest
-from enginewright_builder.errors import BuilderError
-from enginewright_builder.verify import (
+from enginewright_builder.engine_store import bucket
+from enginewright_builder.engine_store.manifest import (
     EXIT_DAMAGED,
     VerificationError,
     expect,
@@ -25,18 +25,17 @@ from enginewright_builder.verify import (
     plain_file,
     read_manifest,
 )
+from enginewright_builder.errors import BuilderError
+from enginewright_builder.objectstore.bucket import Bucket
 
 
 def show(store: str, fingerprint: str, manifest_digest: str, name: str) -> tuple[bytes, bytes]:
     """The manifest and the file. Raises :class:`VerificationError`, :class:`OSError`, and what a bucket does."""
     if "://" in store:
-        from enginewright_builder.bucket import engines
-        from enginewright_builder.bucket.client import Bucket
-
-        bucket = Bucket(store)
-        data = engines.read_manifest(bucket, fingerprint, manifest_digest)
+        place = Bucket(store)
+        data = bucket.read_manifest(place, fingerprint, manifest_digest)
         manifest = parse_manifest(data, fingerprint, manifest_digest)
-        content = engines.read_blob(bucket, manifest, name)
+        content = bucket.read_blob(place, manifest, name)
     else:
         data = read_manifest(Path(store))
         manifest = parse_manifest(data, fingerprint, manifest_digest)

@@ -39,12 +39,14 @@ class Terminal:
 
 
 def _table(candidates: tuple[CandidateSummary, ...]) -> Table:
-    table = Table("candidate", "verdict", "p50 ms", "p99 ms", "inferences/s", "accuracy", "MB", box=None)
+    table = Table("candidate", "verdict", "p50 ms", "p99 ms", "inferences/s", "accuracy", "MB", "built s", "compared s",
+                  box=None)
     for one in candidates:
         style = _COLOURS.get(one.verdict, "")
         table.add_row(one.name or f"{one.backend} {one.precision}", one.verdict,
                       _number(one.p50_ms, 2), _number(one.p99_ms, 2), _number(one.throughput, 1),
                       _number(one.accuracy, 4), _number(one.size_bytes / 1e6 if one.size_bytes else None, 1),
+                      _number(one.build_seconds, 1), _number(one.gate_seconds, 1),
                       style=style)
     return table
 

@@ -20,8 +20,8 @@ from bench import cells, product, run, serving
 from bench.machine import hardware, versions
 from bench.zoo import Entry, entries
 from enginewright_builder.contract import DeviceRequest
+from enginewright_builder.engine_store.folder import TIMING_CACHES
 from enginewright_builder.engines.registry import all_engines
-from enginewright_builder.store import TIMING_CACHES
 
 log = logging.getLogger("bench")
 

@@ -108,7 +108,7 @@ def row(built: Built, found: run.Found) -> dict[str, Any]:
             "regret": {batch: round(times[run.AS_SHIPPED]["ms"] / min(_sound(times)), 4)
                        for batch, times in measured.items()},
             "over_eager_fp32": over(EAGER), "over_compile_graphs": over(GRAPHS),
-            "untried": built.published.untried()}
+            "trials": built.published.trials(), "untried": built.published.untried()}
 
 
 def _sound(times: dict[str, Any]) -> list[float]:

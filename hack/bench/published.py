@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.competition.buckets import bucket_of
 from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY, CandidateSummary, load
 from enginewright_builder.engines.base import Artifact, Rung, Runner
+from enginewright_builder.engines.buckets import bucket_of
 from enginewright_builder.engines.registry import all_engines
-from enginewright_builder.engines.session_runner import BUCKETS
+from enginewright_builder.engines.session_parameters import BUCKETS
 from enginewright_builder.report.model import BuildReport
 from enginewright_builder.triton.repository import ENGINES_FILE, VERSION
 
@@ -45,6 +45,11 @@ class Published:
         """Of the candidate that answers ``batch``, as the build's gate measured it: it may take no other batch."""
         one = self._shipped(batch)
         return {"accuracy": one.accuracy, "accuracy_low": one.accuracy_low, "passes": True}
+
+    def trials(self) -> list[dict[str, Any]]:
+        """What the time budget went into, in the order of the trials."""
+        return [{"name": one.name, "verdict": one.verdict, "build_s": one.build_seconds, "gate_s": one.gate_seconds}
+                for one in self.report.candidates if one.build_seconds is not None]
 
     def untried(self) -> list[str]:
         """Candidates that the time budget did not reach."""

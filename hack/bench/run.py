@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from bench.zoo import Entry
 from enginewright_builder.accuracy.drift import worst_layers
 from enginewright_builder.accuracy.gate import Accuracy, compare
 from enginewright_builder.accuracy.reference_answers import remembered
-from enginewright_builder.competition.buckets import bucket_of
 from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
@@ -34,13 +33,14 @@ from enginewright_builder.engines.base import (
     Runner,
     Shelf,
 )
+from enginewright_builder.engines.buckets import bucket_of
 from enginewright_builder.engines.registry import all_engines
 from enginewright_builder.engines.trt_builder import tool
 from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.errors import classify
-from enginewright_builder.evidence.work import look
 from enginewright_builder.export import export_model
+from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Call, Tensors
@@ -132,7 +132,8 @@ def benchmark(entry: Entry, inputs: Path, scratch: Path, timing_caches: Path, de
     climbed = climb(engines, "auto", subject.exported, subject.source, context, gate)
     competed = time.monotonic() - begin
     log.info("%s: ships %s after %.0f s", entry.name, dict(climbed.shipped), competed)
-    measured = [cell(subject, climbed, engines, batch, CELL_SECONDS, published) for batch in cells.BATCHES]
+    rivals = _baselines(subject)
+    measured = [cell(subject, climbed, engines, batch, CELL_SECONDS, rivals, published) for batch in cells.BATCHES]
     refused = [{"candidate": one.name, "verdict": one.verdict, "reason": one.reason} for one in climbed.built
                if one.verdict in ("AccuracyRefused", "Failed", "Skipped")]
     record = {"model": entry.name, "weights": entry.weights, "cells": measured, "refused": refused,
@@ -165,8 +166,26 @@ def context_of(subject: Subject, workspace: Path, timing_caches: Path, device: D
                                                                    100 * fraction, detail))
 
 
+@dataclass(frozen=True)
+class Rival:
+    """A baseline, and how accurate it is: the same at every batch."""
+
+    baseline: baselines.Baseline
+    accuracy: dict[str, Any]
+
+
+def _baselines(subject: Subject) -> dict[str, Rival]:
+    """By name, without those that do not compile."""
+    found = {}
+    for name in baselines.NAMES:
+        with _kept_going(f"{subject.entry.name} {name}"):
+            baseline = baselines.Baseline(subject.source, name)
+            found[name] = Rival(baseline, _accuracy(subject, baseline))
+    return found
+
+
 def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int, seconds: float,
-         published: Published | None = None) -> dict[str, Any]:
+         rivals: Mapping[str, Rival], published: Published | None = None) -> dict[str, Any]:
     """Every candidate that was built, and the baselines, interleaved at one batch."""
     inputs = subject.evaluation.request(batch)
     candidates: dict[str, dict[str, Any]] = {}
@@ -179,11 +198,10 @@ def cell(subject: Subject, climbed: Climb, engines: Sequence[Engine], batch: int
             runner = stack.enter_context(contextlib.closing(published.runner(batch)))
             candidates[AS_SHIPPED] = {"ships": False, **published.accuracy(batch)}
             calls[AS_SHIPPED] = runner.bind(inputs)
-        for name in baselines.NAMES:
+        for name, rival in rivals.items():
             with _kept_going(f"{subject.entry.name} {name}"):
-                baseline = baselines.Baseline(subject.source, name)
-                candidates[name] = {"ships": False, **_accuracy(subject, baseline)}
-                calls[name] = baseline.bind(inputs)
+                calls[name] = rival.baseline.bind(inputs)
+                candidates[name] = {"ships": False, **rival.accuracy}
         for name, times in cells.timed(calls, batch, seconds).items():
             candidates[name] = {**times, **candidates.get(name, {})}
     for one in climbed.built:

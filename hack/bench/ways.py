@@ -34,7 +34,7 @@ from bench.zoo import Entry, entries
 from enginewright_builder.contract import DeviceRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact, BatchRange, Rung, Runner
 from enginewright_builder.engines.registry import all_engines
-from enginewright_builder.engines.session_runner import GRAPH_BATCHES, PROFILES
+from enginewright_builder.engines.session_parameters import GRAPH_BATCHES, PROFILES
 from enginewright_builder.engines.trt_profiles import fixed_sizes
 from enginewright_builder.load import run_on_time
 from enginewright_builder.tensors import Tensors

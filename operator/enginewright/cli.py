@@ -12,11 +12,11 @@ from typing import Final
 
 import yaml
 
-from enginewright import __version__, activate_command, adapt_command, logs, plan_command, simulate_command, tracing
+from enginewright import __version__, logs, tracing
 from enginewright.clients.errors import ClientError
 from enginewright.command_line import LEVELS, positive, until_signalled
+from enginewright.commands import activate, adapt, plan, simulate, validate
 from enginewright.settings import SettingsError, read_settings
-from enginewright.validate_command import check_files
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
@@ -30,11 +30,11 @@ def parser() -> argparse.ArgumentParser:
     verbs.add_parser("crd", help="print the CustomResourceDefinition as YAML").set_defaults(act=print_crd)
     check = verbs.add_parser("validate", help="check OptimisedModel manifests without a cluster")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
-    check.set_defaults(act=check_files)
-    plan_command.arguments(verbs.add_parser("plan", help="where replicas would fit, and which MIG layout would help"))
-    simulate_command.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
-    activate_command.arguments(verbs.add_parser("activate", help="hold requests for a model that has no replica"))
-    adapt_command.arguments(verbs.add_parser("adapt", help="let a server's batching follow its traffic"))
+    check.set_defaults(act=validate.check_files)
+    plan.arguments(verbs.add_parser("plan", help="where replicas would fit, and which MIG layout would help"))
+    simulate.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
+    activate.arguments(verbs.add_parser("activate", help="hold requests for a model that has no replica"))
+    adapt.arguments(verbs.add_parser("adapt", help="let a server's batching follow its traffic"))
     verbs.add_parser("version", help="print the version").set_defaults(act=print_version)
     return top
 

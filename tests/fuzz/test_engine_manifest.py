@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from enginewright_builder import verify
-from enginewright_builder.bucket import engines
 from enginewright_builder.contract import ContractError, FileEntry, Manifest, Outcome
-from enginewright_builder.signing import Keys
-from enginewright_builder.store import UntrustedError, check_signature
+from enginewright_builder.engine_store import bucket as engines
+from enginewright_builder.engine_store.folder import UntrustedError, check_signature
+from enginewright_builder.engine_store.manifest import VerificationError, parse_manifest
+from enginewright_builder.engine_store.signing import Keys
 
 FINGERPRINT = "ab" * 32
 DATA = b"weights"
@@ -78,8 +78,8 @@ def lies_below(name: str) -> bool:
 @example(data=encoded(DOCUMENT).replace(b'"build_seconds": 0.0', b'"build_seconds": 1e999'))
 def test_a_manifest_is_read_or_refused(data: bytes) -> None:
     try:
-        manifest = verify.parse_manifest(data)
-    except verify.VerificationError:
+        manifest = parse_manifest(data)
+    except VerificationError:
         return
     assert Manifest.from_json(manifest.to_json()) == manifest
     assert all(map(lies_below, manifest.files))
@@ -136,7 +136,7 @@ class Planted:
 def test_a_replica_writes_nothing_beside_its_engine(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.getbasetemp() / "fuzzed-replica"
     folder = root / "pod" / "engine"
-    with contextlib.suppress(verify.VerificationError, OSError):
+    with contextlib.suppress(VerificationError, OSError):
         engines.fetch_engine(Planted(data), "", folder)  # type: ignore[arg-type]
     written = {path for path in root.rglob("*") if not path.is_dir()}
     assert all(folder in path.parents for path in written)

@@ -15,9 +15,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from enginewright_builder import fits, own_device
+from enginewright_builder import own_device
 from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import gpu, tensorrt
@@ -27,10 +26,12 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model
 from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.ort_session import OrtRunner
+from enginewright_builder.pod import fits
+from enginewright_builder.pod.python_model.trt_session import Session, ShapeNotCoveredError
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.device_memory import free_bytes
-from enginewright_builder.triton.python_model.trt_session import Session, ShapeNotCoveredError
 from support.shared_memory import in_shared_memory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.engines.torch_layout import arranged
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.normalised import Normalised
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import TorchModel
 from support.shared_memory import in_shared_memory
 
@@ -91,7 +91,7 @@ def built(model: SourceModel, precision: str, context: BuildContext, *ranges: Ba
 
 
 def session_of(artifact: Artifact) -> Any:
-    from enginewright_builder.triton.python_model.aoti_session import Session
+    from enginewright_builder.pod.python_model.aoti_session import Session
 
     folder = next(iter(artifact.files.values())).parent
     buckets = [int(part) for part in artifact.parameters["buckets"].split(",")]

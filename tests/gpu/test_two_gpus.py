@@ -16,9 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest, ServingChoice
 from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.tensorrt import TensorRtEngine
-from enginewright_builder.fits import devices
 from enginewright_builder.load import Channels, encode, run_on_time
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
+from enginewright_builder.pod.fits import devices
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.device_memory import free_bytes
 from enginewright_builder.triton.prove import Case, prove

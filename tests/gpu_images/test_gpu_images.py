@@ -20,7 +20,7 @@ from demo.shell import CLUSTER, IMAGES, ROOT, Kube, run
 NAMESPACE = "gpu-images"
 ASKED = "/opt/asked"
 # What a server image's own Python runs.
-ASKING = ("__init__.py", "examine.py", "fits.py")
+ASKING = ("__init__.py", "examine.py", "pod/__init__.py", "pod/fits.py")
 # Name in the report → package of the lock.
 SERVER = {"TensorRT": "tensorrt-cu12-bindings", "TensorRT's Python bindings": "tensorrt-cu12-bindings",
           "ONNX Runtime": "onnxruntime-gpu", "PyTorch": "torch", "CUDA's Python bindings": "cuda-bindings",
@@ -88,9 +88,11 @@ def test_the_builder_has_all_that_competes_and_says_that_there_is_no_gpu(kube: K
 @pytest.mark.timeout(9000)
 def test_the_server_serves_and_has_what_engines_run_in(kube: Kube, images: dict[str, str]) -> None:
     package = Path(next(iter(enginewright_builder.__path__)))
-    texts = {name: (package / name).read_text() for name in ASKING}
+    keys = {name: name.replace("/", ".") for name in ASKING}  # a key of a ConfigMap has no slash
+    texts = {key: (package / name).read_text() for name, key in keys.items()}
+    asking = {"name": "asking", "items": [{"key": key, "path": name} for name, key in keys.items()]}
     create(kube, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "asking"}, "data": texts})
-    start(kube, "server", [{"name": "asking", "configMap": {"name": "asking"}}], image=images["server"],
+    start(kube, "server", [{"name": "asking", "configMap": asking}], image=images["server"],
           command=["sh", "-c", "mkdir /tmp/models && exec tritonserver --model-repository=/tmp/models"],
           readinessProbe={"httpGet": {"path": "/v2/health/ready", "port": 8000}},
           volumeMounts=[{"name": "asking", "mountPath": f"{ASKED}/enginewright_builder"}])

@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder import engine_store, store
-from enginewright_builder.bucket import engines, gc
-from enginewright_builder.bucket.client import Bucket, Entry, store_environment
 from enginewright_builder.cli import main
 from enginewright_builder.contract import STORE_VARIABLES as PREFIX
 from enginewright_builder.contract import (
@@ -26,13 +23,18 @@ from enginewright_builder.contract import (
     Outcome,
     SourceRequest,
 )
-from enginewright_builder.engine_store import BucketStore
+from enginewright_builder.engine_store import bucket as engines
+from enginewright_builder.engine_store import bucket_gc as gc
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import store as engine_store
+from enginewright_builder.engine_store.manifest import VerificationError, manifest_digest, verify
+from enginewright_builder.engine_store.signing import Keys
+from enginewright_builder.engine_store.store import BucketStore
 from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.objectstore.bucket import Bucket, Entry, store_environment
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.show import show
-from enginewright_builder.signing import Keys
-from enginewright_builder.verify import VerificationError, verify
 from enginewright_builder.verify import main as check
 from support import object_store as stores
 from support.models import mlp
@@ -103,8 +105,8 @@ class TestPublishing:
         assert other.holds(FINGERPRINT)
         assert other.lookup(FINGERPRINT) == ours
         target = tmp_path / "pod" / FINGERPRINT
-        engines.fetch_engine(bucket, FINGERPRINT, target, store.manifest_digest(ours))
-        assert verify(target, FINGERPRINT, manifest_digest=store.manifest_digest(ours)) == ours
+        engines.fetch_engine(bucket, FINGERPRINT, target, manifest_digest(ours))
+        assert verify(target, FINGERPRINT, manifest_digest=manifest_digest(ours)) == ours
         assert {name: (target / name).read_bytes() for name in FILES} == FILES
 
     def test_nothing_outside_of_the_prefix_is_touched(self, bucket: Bucket, uri: str, server: ObjectStore,
@@ -167,7 +169,7 @@ class TestPublishing:
 
     def test_a_large_file_goes_up_and_comes_down_in_parts(self, bucket: Bucket, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("enginewright_builder.bucket.client.PART_BYTES", 5 << 20)
+        monkeypatch.setattr("enginewright_builder.objectstore.bucket.PART_BYTES", 5 << 20)
         files = {"model.plan": bytes(range(256)) * (45 << 10)}
         published(bucket, tmp_path / "a", files)
         engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod")
@@ -198,7 +200,7 @@ class TestDamage:
         assert shelf(bucket, tmp_path / "s").lookup(FINGERPRINT) == manifest  # sizes alone: nothing was downloaded
         assert shelf(bucket, tmp_path / "s", check_digests=True).lookup(FINGERPRINT) is None
         again = published(bucket, tmp_path / "b", {**FILES, "report.html": b"other"}, check_digests=True)
-        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", store.manifest_digest(again))
+        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", manifest_digest(again))
         assert verify(tmp_path / "pod", FINGERPRINT) == again != manifest
 
     def test_another_manifest_than_the_proven_one_is_refused(self, bucket: Bucket, manifest: Manifest,
@@ -254,7 +256,7 @@ class TestSigned:
                                                                            tmp_path: Path) -> None:
         theirs = published(bucket, tmp_path / "a", keys=self.THEIRS)
         published(bucket, tmp_path / "b", {**FILES, "report.html": b"ours"}, keys=self.OURS)
-        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", store.manifest_digest(theirs))
+        engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", manifest_digest(theirs))
         assert (tmp_path / "pod" / "report.html").read_bytes() == FILES["report.html"]
 
     def test_one_without_a_signature_is_no_hit_either(self, bucket: Bucket, tmp_path: Path) -> None:
@@ -265,8 +267,8 @@ class TestSigned:
     def test_an_engine_from_before_manifests_were_kept_is_fetched_by_its_digest(self, bucket: Bucket,
                                                                                 tmp_path: Path) -> None:
         old = published(bucket, tmp_path / "a")
-        bucket.remove(engines.kept_key(FINGERPRINT, store.manifest_digest(old)))
-        assert engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", store.manifest_digest(old)) == old
+        bucket.remove(engines.kept_key(FINGERPRINT, manifest_digest(old)))
+        assert engines.fetch_engine(bucket, FINGERPRINT, tmp_path / "pod", manifest_digest(old)) == old
 
 
 class TestInAServingPod:
@@ -284,7 +286,7 @@ class TestInAServingPod:
     def run(self, uri: str, manifest: Manifest, tmp_path: Path) -> int:
         (tmp_path / "smoke").mkdir(exist_ok=True)
         return check([str(tmp_path / "pod" / FINGERPRINT), "--from", uri, "--fingerprint", FINGERPRINT,
-                      "--manifest-digest", store.manifest_digest(manifest), "--smoke-test", str(tmp_path / "smoke")])
+                      "--manifest-digest", manifest_digest(manifest), "--smoke-test", str(tmp_path / "smoke")])
 
     def test_the_engine_is_fetched_and_checked(self, uri: str, manifest: Manifest, said: Path, tmp_path: Path) -> None:
         for _ in range(2):  # a node that restarts runs init containers once more
@@ -302,7 +304,7 @@ class TestInAServingPod:
         Bucket(uri).remove(engines.manifest_key(FINGERPRINT))
         if address:
             monkeypatch.setenv(f"{PREFIX}AWS_ENDPOINT_URL", address)
-            monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
+            monkeypatch.setattr("enginewright_builder.objectstore.client._RETRY", {"max_retries": 0})
         assert self.run(uri, manifest, tmp_path) == 0
 
     def test_one_that_is_lost_or_altered_is_refused(self, uri: str, manifest: Manifest, server: ObjectStore, said: Path,
@@ -311,7 +313,7 @@ class TestInAServingPod:
         assert self.run(uri, manifest, tmp_path) == 2
         assert "refused: report.html has digest" in said.read_text()
         Bucket(uri).remove(engines.manifest_key(FINGERPRINT))
-        Bucket(uri).remove(engines.kept_key(FINGERPRINT, store.manifest_digest(manifest)))
+        Bucket(uri).remove(engines.kept_key(FINGERPRINT, manifest_digest(manifest)))
         assert self.run(uri, manifest, tmp_path) == 2
         assert "manifest.json is not there" in said.read_text()
 
@@ -324,12 +326,12 @@ class TestInAServingPod:
             self, name: str, value: str, reason: str, uri: str, manifest: Manifest, said: Path, tmp_path: Path,
             monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(PREFIX + name, value)
-        monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
+        monkeypatch.setattr("enginewright_builder.objectstore.client._RETRY", {"max_retries": 0})
         assert self.run(uri, manifest, tmp_path) == 3
         assert f"cannot be fetched: {reason}" in said.read_text()
 
     def test_one_file_is_read_and_checked(self, uri: str, manifest: Manifest, server: ObjectStore) -> None:
-        digest = store.manifest_digest(manifest)
+        digest = manifest_digest(manifest)
         assert show(uri, FINGERPRINT, digest, "report.html") == (manifest.to_json().encode(), FILES["report.html"])
         with pytest.raises(VerificationError, match="nothing of engine"):
             show(uri, FINGERPRINT, digest, "nothing")
@@ -391,7 +393,7 @@ class TestCollecting:
                                                                            monkeypatch: pytest.MonkeyPatch) -> None:
         made = published(bucket, tmp_path / "a")
         bucket.remove(engines.manifest_key(FINGERPRINT))
-        kept = engines.kept_key(FINGERPRINT, store.manifest_digest(made))
+        kept = engines.kept_key(FINGERPRINT, manifest_digest(made))
         gc.collect(bucket, grace_seconds=WEEK)
         assert bucket.look(kept)
         self.aged(monkeypatch, manifests=8)
@@ -506,7 +508,7 @@ class TestTheWorld:
     def test_a_bucket_out_of_reach_is_tried_again(self, uri: str, tmp_path: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"{PREFIX}AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
-        monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
+        monkeypatch.setattr("enginewright_builder.objectstore.client._RETRY", {"max_retries": 0})
         with pytest.raises(TransientError) as caught:
             shelf(Bucket(uri), tmp_path / "s").check_writable(1)
         assert caught.value.reason == "StoreUnreachable"
@@ -540,7 +542,7 @@ def test_timing_caches_come_and_go_and_never_fail_a_build(bucket: Bucket, tmp_pa
     assert notes == []
     there = {path.name: path.read_bytes() for path in (second / store.TIMING_CACHES).iterdir()}
     assert there == {"H100-11.4.cache": b"measured"}
-    monkeypatch.setattr("enginewright_builder.sources.object_store._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("enginewright_builder.objectstore.client._RETRY", {"max_retries": 0})
     monkeypatch.setenv(f"{PREFIX}AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     away = BucketStore(Bucket(bucket.uri), first, note=notes.append)
     away.bring_timings()

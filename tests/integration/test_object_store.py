@@ -10,11 +10,12 @@ import pytest
 
 from enginewright_builder.contract import BuildRequest, SourceRequest
 from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.foreign_names import check_names
+from enginewright_builder.objectstore import client
 from enginewright_builder.resolve import resolve
 from enginewright_builder.sources import object_store
 from enginewright_builder.sources.digest import content_digest
 from enginewright_builder.sources.places import as_written
-from enginewright_builder.sources.remote import check_names
 from support import object_store as stores
 from support.fetched import content, got
 from support.models import mlp
@@ -92,7 +93,7 @@ def test_who_may_not_read_is_told_where_credentials_go(uri: str, name: str, stor
 def test_a_store_that_does_not_answer_is_tried_again_later(store: ObjectStore, tmp_path: Path,
                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setitem(object_store._RETRY, "max_retries", 0)
+    monkeypatch.setitem(client._RETRY, "max_retries", 0)
     with pytest.raises(TransientError) as caught:
         got("s3://models/net", tmp_path)
     assert caught.value.reason == "SourceUnreachable"
@@ -165,7 +166,7 @@ def test_a_line_break_behind_an_entry_is_none_of_it(store: ObjectStore, tmp_path
 def test_a_password_in_an_address_stays_out_of_messages(store: ObjectStore, tmp_path: Path,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:9")
-    monkeypatch.setitem(object_store._RETRY, "max_retries", 0)
+    monkeypatch.setitem(client._RETRY, "max_retries", 0)
     with pytest.raises(TransientError) as caught:
         got("s3://models/net", tmp_path)
     assert "hunter2" not in caught.value.message

@@ -17,7 +17,7 @@ import pytest
 
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import DEPLOYMENT, POD, Resource
-from enginewright.simulation.policies.hpa import Controller, HpaSettings, pods_metric
+from enginewright_simulation.policies.hpa import Controller, HpaSettings, pods_metric
 from support import pod_metrics
 from support.fake_kubelet import FakeKubelet
 

@@ -15,9 +15,9 @@ from enginewright.clients.kube import Object
 from enginewright.clients.resources import CONFIG_MAP, JOB, OPTIMISED_MODEL, POD
 from enginewright.core import labels
 from enginewright.runtime import Operator
-from enginewright_builder import store
 from enginewright_builder.cli import main
 from enginewright_builder.contract import MANIFEST_FILE, Outcome
+from enginewright_builder.engine_store import folder as store
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.request import build_request
-from enginewright_builder import engine_store, store, verify
+from enginewright_builder import verify
 from enginewright_builder.contract import (
     MANIFEST_FILE,
     BuildRequest,
@@ -32,6 +32,9 @@ from enginewright_builder.contract import (
     Outcome,
     ServingChoice,
 )
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import store as engine_store
+from enginewright_builder.engine_store.manifest import EXIT_DAMAGED, manifest_digest, sha256_file
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from support.children import RESOLVED, Children, children_of, runtime_of
@@ -55,7 +58,7 @@ def published(shelf: Path, children: Children) -> str:
         (staging / name).parent.mkdir(parents=True, exist_ok=True)
         (staging / name).write_bytes(data)
     shelf.mkdir(parents=True)
-    return store.manifest_digest(store.publish(staging, shelf, children.fingerprint, outcome=children.outcome))
+    return manifest_digest(store.publish(staging, shelf, children.fingerprint, outcome=children.outcome))
 
 
 def check(folder: Path, fingerprint: str, digest: str) -> int:
@@ -90,7 +93,7 @@ class TestReplica:
         assert check(folder, children.fingerprint, digest) == 0
         cache = plant_bytecode(folder / MODEL, tmp_path)
         assert imported((folder / MODEL).parent) == "the attacker", "the attack works where nobody looks"
-        assert check(folder, children.fingerprint, digest) == verify.EXIT_DAMAGED
+        assert check(folder, children.fingerprint, digest) == EXIT_DAMAGED
         assert f"{cache.name} is not in the manifest" in capsys.readouterr().err
 
     @pytest.mark.parametrize("name", ["model.pyc", "__pycache__/sitecustomize.pyc", "__pycache__/deeper/x.so"])
@@ -100,7 +103,7 @@ class TestReplica:
         planted = (shelf / children.fingerprint / MODEL).parent / name
         planted.parent.mkdir(parents=True, exist_ok=True)
         planted.write_bytes(b"evil")
-        assert check(shelf / children.fingerprint, children.fingerprint, digest) == verify.EXIT_DAMAGED
+        assert check(shelf / children.fingerprint, children.fingerprint, digest) == EXIT_DAMAGED
 
     def test_a_link_to_a_folder_with_another_version_is_refused(self, tmp_path: Path) -> None:
         """Triton would load version 2."""
@@ -109,7 +112,7 @@ class TestReplica:
         (tmp_path / "elsewhere").mkdir()
         (tmp_path / "elsewhere" / "model.py").write_text(EVIL)
         (shelf / children.fingerprint / "model_repository/model/2").symlink_to(tmp_path / "elsewhere")
-        assert check(shelf / children.fingerprint, children.fingerprint, digest) == verify.EXIT_DAMAGED
+        assert check(shelf / children.fingerprint, children.fingerprint, digest) == EXIT_DAMAGED
 
     @pytest.mark.parametrize("name", ["/etc/hostname", "../outside"])
     def test_a_manifest_names_nothing_outside_of_its_engine(self, name: str, tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ class TestReplica:
         entry = FileEntry(sha256=hashlib.sha256(found).hexdigest(), bytes=len(found))
         manifest = Manifest(fingerprint=children.fingerprint, created="", files={name: entry}, outcome=children.outcome)
         (folder / MANIFEST_FILE).write_text(manifest.to_json())
-        assert check(folder, children.fingerprint, store.manifest_digest(manifest)) == verify.EXIT_DAMAGED
+        assert check(folder, children.fingerprint, manifest_digest(manifest)) == EXIT_DAMAGED
 
     def test_what_was_checked_is_what_is_served_whatever_happens_to_the_store_afterwards(self, tmp_path: Path) -> None:
         """The pod of the real Deployment, its volumes as folders."""
@@ -196,7 +199,7 @@ class TestBuildJob:
             outcome = outcome_of(request.fingerprint())
             shelf = engine_store.of(request, lambda note: None)
             manifest = shelf.publish(scratch / "staging", request.fingerprint(), outcome=outcome)
-            return replace(manifest.outcome, manifest_digest=store.manifest_digest(manifest))
+            return replace(manifest.outcome, manifest_digest=manifest_digest(manifest))
 
         monkeypatch.setitem(sys.modules, "enginewright_builder.building", SimpleNamespace(build=build))
         return done
@@ -241,7 +244,7 @@ class TestBuildJob:
         assert second.cache_hit
         assert second.manifest_digest == first.manifest_digest
         folder = tmp_path / "store" / first.fingerprint
-        assert second.manifest_digest == f"sha256:{verify.sha256_file(folder / MANIFEST_FILE)}"
+        assert second.manifest_digest == f"sha256:{sha256_file(folder / MANIFEST_FILE)}"
         assert len(built) == 1
 
 
@@ -275,7 +278,7 @@ def altered(folder: Path) -> None:
 
 def foreign(folder: Path) -> None:
     """Signed, with a key that the attacker made."""
-    from enginewright_builder.signing import Keys
+    from enginewright_builder.engine_store.signing import Keys
 
     forge(folder, folder.name)
     manifest = Manifest.from_json((folder / MANIFEST_FILE).read_text())

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder import graph_store, signing, store
 from enginewright_builder.contract import MANIFEST_FILE, BuildRequest, Manifest, Outcome, SourceRequest
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import graphs as graph_store
+from enginewright_builder.engine_store import signing
+from enginewright_builder.engine_store.manifest import manifest_digest
+from enginewright_builder.engine_store.signing import Keys, read_keys
 from enginewright_builder.engines import trt_timing_cache
 from enginewright_builder.engines.trt_timing_cache import CacheKey
 from enginewright_builder.errors import TransientError, UserError
-from enginewright_builder.signing import Keys, read_keys
 
 FINGERPRINT = "ab" * 32
 OLD, NEW, FOREIGN = (letter * 64 for letter in (b"o", b"n", b"f"))
@@ -71,7 +74,7 @@ class TestWhatCounts:
 
     def test_a_signature_is_part_of_the_digest_that_replicas_are_pinned_to(self, shelf: Path) -> None:
         made = published(shelf, Keys(current=OLD))
-        assert store.manifest_digest(made) != store.manifest_digest(dataclasses.replace(made, signature=None))
+        assert manifest_digest(made) != manifest_digest(dataclasses.replace(made, signature=None))
 
     def test_a_mac_for_one_thing_counts_for_no_other(self) -> None:
         keys = Keys(current=OLD)

@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from enginewright_builder import engine_store
 from enginewright_builder.contract import STORE_VARIABLES as PREFIX
 from enginewright_builder.contract import BucketRequest, BuildRequest, ErrorReport, SourceRequest
+from enginewright_builder.engine_store import store as engine_store
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.pipeline import run_resolve
 from enginewright_builder.progress import JsonLines, Tracker

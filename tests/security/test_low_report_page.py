@@ -21,8 +21,9 @@ import pytest
 from enginewright.core.manifests import deployment
 from enginewright.plugin.report import fetch
 from enginewright.plugin.wishes import WishError
-from enginewright_builder import store
 from enginewright_builder.contract import MANIFEST_FILE
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store.manifest import manifest_digest
 from support.children import Children, children_of
 
 RAW: dict[str, Any] = {"source": {"uri": "pvc://models/net"}, "placement": {"accelerator": "cpu"},
@@ -78,7 +79,7 @@ def engine(children: Children, tmp_path: Path) -> tuple[Cluster, Path]:
         (staging / name).write_bytes(data)
     (tmp_path / "claim" / "team").mkdir(parents=True)
     made = store.publish(staging, tmp_path / "claim" / "team", children.fingerprint, outcome=children.outcome)
-    return (Cluster(children, store.manifest_digest(made), tmp_path / "claim"),
+    return (Cluster(children, manifest_digest(made), tmp_path / "claim"),
             tmp_path / "claim" / "team" / children.fingerprint)
 
 

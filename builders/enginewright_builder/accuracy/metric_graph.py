@@ -6,12 +6,18 @@ from __future__ import annotations
 from importlib import metadata
 from pathlib import Path
 
-from enginewright_builder.accuracy.rules import METRIC_GROUP, ONNX_METRIC, PYTHON_METRIC
+from enginewright_builder.accuracy.rules import (
+    CANDIDATE,
+    METRIC_GROUP,
+    ONNX_METRIC,
+    PYTHON_METRIC,
+    REFERENCE,
+    unknown_metric,
+)
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.formats import METRIC_FILE
 from enginewright_builder.sources.integrity import check_onnx
 
-REFERENCE, CANDIDATE = "reference", "candidate"
 _FORM = f"give it inputs <output>.{REFERENCE} and <output>.{CANDIDATE} and one output, [batch]"
 
 
@@ -47,11 +53,3 @@ def _check(path: Path) -> None:
     if len(graph.output) != 1:
         raise UserError("MetricInvalid", f"{METRIC_FILE} has {len(graph.output)} outputs", field="spec.accuracy.metric",
                         value=len(graph.output), remedy=_FORM)
-
-
-def unknown_metric(name: str) -> UserError:
-    known = ", ".join(sorted(PYTHON_METRIC + point.name for point in metadata.entry_points(group=METRIC_GROUP)))
-    return UserError("MetricUnknown", f"this builder image has no metric {PYTHON_METRIC}{name}",
-                     field="spec.accuracy.metric", value=f"{PYTHON_METRIC}{name}",
-                     remedy=f"write one of {known}" if known else
-                            f"install one into the builder image, as entry point of the group {METRIC_GROUP}")

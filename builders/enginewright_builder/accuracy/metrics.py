@@ -22,8 +22,14 @@ from typing import Any
 import numpy as np
 
 from enginewright_builder.accuracy.gate import Metric
-from enginewright_builder.accuracy.metric_graph import CANDIDATE, REFERENCE, unknown_metric
-from enginewright_builder.accuracy.rules import METRIC_GROUP, ONNX_METRIC, PYTHON_METRIC
+from enginewright_builder.accuracy.rules import (
+    CANDIDATE,
+    METRIC_GROUP,
+    ONNX_METRIC,
+    PYTHON_METRIC,
+    REFERENCE,
+    unknown_metric,
+)
 from enginewright_builder.errors import UserError
 from enginewright_builder.tensors import Array, Tensors
 

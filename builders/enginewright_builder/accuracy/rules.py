@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from importlib import metadata
 
 from enginewright_builder.errors import UserError
 
@@ -11,6 +12,8 @@ METRICS = ("cosine", "relative-error", "top1", "spearman")
 # Metrics of the user's: an ONNX graph of the source, or a Python entry point of the builder image.
 ONNX_METRIC, PYTHON_METRIC = "onnx", "python:"
 METRIC_GROUP = "enginewright.metrics"
+# What the inputs of a metric's graph end in.
+REFERENCE, CANDIDATE = "reference", "candidate"
 CONFIDENCE = 0.95
 # Below this the guards beside the metric tell nothing apart.
 MIN_SAMPLES = 16
@@ -78,3 +81,11 @@ def synthetic_samples(tolerance: float, least: int) -> int:
                         f"to prove; at most {MAX_SYNTHETIC} are made up", field="spec.accuracy.tolerance",
                         value=tolerance, remedy="raise it to 0.0004 or more, or give spec.accuracy.evaluation")
     return max(least, min(advised, MAX_SYNTHETIC))
+
+
+def unknown_metric(name: str) -> UserError:
+    known = ", ".join(sorted(PYTHON_METRIC + point.name for point in metadata.entry_points(group=METRIC_GROUP)))
+    return UserError("MetricUnknown", f"this builder image has no metric {PYTHON_METRIC}{name}",
+                     field="spec.accuracy.metric", value=f"{PYTHON_METRIC}{name}",
+                     remedy=f"write one of {known}" if known else
+                            f"install one into the builder image, as entry point of the group {METRIC_GROUP}")

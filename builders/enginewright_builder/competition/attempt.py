@@ -62,7 +62,7 @@ class Workshop:
         begin = self.clock()
         try:
             artifact = self.engine(rung).build(rung, self.model, context)
-            seconds = self.clock() - begin
+            built = self.clock()
             runner = self.engine(rung).load(artifact)
             progress(0.7, f"comparing {candidate.name} with the source model")
             accuracy = compare(self.metric, self.references, answers(runner, rung, self.evaluation.batches))
@@ -75,7 +75,8 @@ class Workshop:
             log.warning("%s failed", candidate.name, exc_info=error)
             failure = NO_DEVICE_MEMORY if starved else known.message
             return replace(candidate, failure=failure, starved=starved, build_seconds=self.clock() - begin)
-        candidate = replace(candidate, artifact=artifact, build_seconds=seconds, runner=runner)
+        candidate = replace(candidate, artifact=artifact, runner=runner, build_seconds=built - begin,
+                            gate_seconds=self.clock() - built)
         if not accuracy.finite:
             accuracy = replace(accuracy, layer=self._first_layer(candidate, accuracy))
         return replace(candidate, accuracy=accuracy)

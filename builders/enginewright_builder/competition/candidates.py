@@ -26,8 +26,9 @@ class Candidate:
     """``wanted`` is False for the full-precision rung that is measured only to be offered. ``failure`` says why there
     is nothing to measure, ``skipped`` why it was not even tried, ``lost`` by what it fell out of the race before the
     last one; empty if none is so. ``kept`` are the ONNX nodes left in higher precision after a first refusal.
-    ``timings`` are by batch, and ``build_seconds`` count to the end of the build, without the gate. ``serves`` are the
-    buckets that it ships for. ``starved``: it failed as the GPU had no memory left for it."""
+    ``timings`` are by batch. ``build_seconds`` count to the end of the build, or of the attempt that failed;
+    ``gate_seconds`` from there until it was held against the source model. ``serves`` are the buckets that it ships
+    for. ``starved``: it failed as the GPU had no memory left for it."""
 
     rung: Rung
     wanted: bool = True
@@ -40,7 +41,8 @@ class Candidate:
     runner: Runner | None = field(default=None, repr=False)
     accuracy: Accuracy | None = None
     timings: Mapping[int, Timing] = field(default_factory=dict)
-    build_seconds: float = 0.0
+    build_seconds: float | None = None
+    gate_seconds: float | None = None
     verdict: Verdict = "Skipped"
     reason: str = ""
     serves: tuple[int, ...] = ()
@@ -66,7 +68,12 @@ class Candidate:
             p99_ms=round(timing.percentile(99), 4) if timing else None,
             throughput=round(timing.throughput, 3) if timing else None,
             accuracy=accuracy.value if accuracy else None, accuracy_low=accuracy.low if accuracy else None,
-            buckets=tuple(bucket_figure(self.timings[size]) for size in sorted(self.timings)))
+            buckets=tuple(bucket_figure(self.timings[size]) for size in sorted(self.timings)),
+            build_seconds=_rounded(self.build_seconds), gate_seconds=_rounded(self.gate_seconds))
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 def bucket_figure(timing: Timing) -> BucketFigure:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from enginewright_builder.competition.experience import Experience
 from enginewright_builder.engines.base import Rung
-from enginewright_builder.evidence.look import Look
+from enginewright_builder.measure.look import Look
 
 # No pace is believed that is further off than this, from whatever it was learnt.
 SLOWEST, FASTEST = 8.0, 1 / 30

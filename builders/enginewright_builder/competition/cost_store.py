@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.contract import canonical
-from enginewright_builder.signing import Keys
+from enginewright_builder.engine_store.signing import Keys
 
 VERSION = 1
 # Kernels that are timed already make a rebuild ten times as quick, and another model's first build is not.

@@ -2,7 +2,7 @@
 
 ``experience.json`` holds what was measured of each benchmarked model, and what is assumed of what was not; ``hack/
 trial_order`` makes it from ``docs/benchmarks``. A model that is made of the same kinds of operators
-(:class:`~enginewright_builder.evidence.look.Look`) counts most, every other a little. Pure, but for reading that file.
+(:class:`~enginewright_builder.measure.look.Look`) counts most, every other a little. Pure, but for reading that file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from enginewright_builder.evidence.look import Look
+from enginewright_builder.measure.look import Look
 
 # How far apart two models' shares may lie to be alike, and what part of one vote each model has whatever it is made of.
 _WIDTH, _EVERY = 0.15, 0.1

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from enginewright_builder import fits
 from enginewright_builder.accuracy.gate import Accuracy, Metric, typical_norms
 from enginewright_builder.accuracy.metrics import try_metric
 from enginewright_builder.accuracy.reference_answers import remembered
@@ -42,8 +41,9 @@ from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Member, Shelf
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.errors import TransientError
-from enginewright_builder.evidence.look import Look
+from enginewright_builder.measure.look import Look
 from enginewright_builder.models.base import SourceModel
+from enginewright_builder.pod import fits
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Call
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from enginewright_builder.competition.experience import Experience, Guess
-from enginewright_builder.evidence.look import Look
+from enginewright_builder.measure.look import Look
 
 Floats = npt.NDArray[np.float64]
 

@@ -18,8 +18,8 @@ from enginewright_builder.data.files import (
     check_overlap,
 )
 from enginewright_builder.data.sample_keys import row_key
-from enginewright_builder.data.synthetic import DEFAULT_SIZE, example_inputs
 from enginewright_builder.models.base import SourceModel
+from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs
 from enginewright_builder.tensors import Array, Tensors
 
 # Made-up samples, at least, when the user gives none. They prove that the arithmetic holds, not that production's

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
+from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.models.base import SourceModel
-from enginewright_builder.signing import Keys
 from enginewright_builder.tensors import Call, Tensors
 
 

@@ -36,7 +36,7 @@ class OnnxRuntimeEngine:
         return ()
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
-        """Raises :class:`UserError` ``CandidateFailed`` when the graph cannot be quantised, converted or compiled."""
+        """Raises :class:`UserError` ``CandidateFailed`` when the graph cannot be quantised or converted."""
         folder = context.workspace / rung.precision
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / MODEL_FILE
@@ -64,10 +64,6 @@ def _write(precision: str, model: ExportedModel, context: BuildContext, target: 
     elif precision == INT8_STATIC:
         quantize_statically(model.path, target, context.workspace, list(_equal_shapes(context.calibration)),
                             context.progress, context.keep_precise)
-    elif precision == ort_gpu.FP16_TENSORRT:
-        graph = context.workspace / "half.onnx"
-        ort_gpu.half_graph(model, context, graph)
-        ort_gpu.compiled(graph, target, model.interface, context.max_batch_size)
     else:
         ort_gpu.half_graph(model, context, target)
 
@@ -85,7 +81,7 @@ def _why_not(precision: str, context: BuildContext) -> str:
     if not _native(precision, context) and OnnxRuntimeEngine.name not in context.runtime.python_runtimes:
         return ("the server image cannot run it: it has neither a backend onnxruntime that does, nor ONNX Runtime for "
                 "Triton's Python backend. Name one that has in spec.serving.image; status.server shows what it has")
-    return ort_gpu.why_not(precision) if on_gpu else ""
+    return ort_gpu.why_not() if on_gpu else ""
 
 
 def _copy(source: Path, target: Path) -> None:

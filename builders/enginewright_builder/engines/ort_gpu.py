@@ -1,9 +1,7 @@
-"""ONNX Runtime on a GPU: what its CUDA and TensorRT providers are given, and told.
+"""ONNX Runtime on a GPU: what its CUDA provider is given, and told.
 
 Rungs: ``fp32`` and ``tf32`` are one graph, without and with TF32 in its products; ``fp16`` is the graph in half
-precision on the CUDA provider, and ``fp16-tensorrt`` the same graph on the TensorRT provider. That one compiles when a
-session is made, so the builder keeps the compiled engine within the ONNX itself (an "EP context" model of ONNX Runtime,
-``docs/execution-providers/TensorRT-ExecutionProvider.md``), and a replica only loads it.
+precision. Its TensorRT provider is no rung: TensorRT competes by itself, with CUDA graphs and profiles.
 """
 
 from __future__ import annotations
@@ -12,25 +10,18 @@ from pathlib import Path
 
 import onnx
 
-from enginewright_builder.contract import Interface
 from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.errors import UserError
-from enginewright_builder.ort_session import CUDA, TENSORRT, OrtRunner, has_provider
-from enginewright_builder.shapes import UNBOUNDED, size_range
+from enginewright_builder.ort_session import CUDA, has_provider
 
-FP16_TENSORRT = "fp16-tensorrt"
-LADDER = {"fp32": ("fp32",), "tf32": ("tf32",), "fp16": ("fp16", FP16_TENSORRT),
-          "auto": ("fp32", "tf32", "fp16", FP16_TENSORRT)}
-HALF = ("fp16", FP16_TENSORRT)
+LADDER = {"fp32": ("fp32",), "tf32": ("tf32",), "fp16": ("fp16",), "auto": ("fp32", "tf32", "fp16")}
 # What only this project's Python model can tell ONNX Runtime: its native backend has other names for options.
-_OPTIONS = {"fp32": {"cuda.use_tf32": "0"}, FP16_TENSORRT: {"provider": "tensorrt", "trt_fp16_enable": "1"}}
+_OPTIONS = {"fp32": {"cuda.use_tf32": "0"}}
 
 
-def why_not(precision: str) -> str:
+def why_not() -> str:
     """Without its provider ONNX Runtime would quietly use the CPU, and a proof of that proves nothing."""
-    needed = (TENSORRT, CUDA) if precision == FP16_TENSORRT else (CUDA,)
-    missing = [name.removesuffix("ExecutionProvider") for name in needed if not has_provider(name)]
-    return f"this builder image's ONNX Runtime has no {missing[0]} provider" if missing else ""
+    return "" if has_provider(CUDA) else "this builder image's ONNX Runtime has no CUDA provider"
 
 
 def options(precision: str) -> dict[str, str]:
@@ -56,26 +47,3 @@ def half_graph(model: ExportedModel, context: BuildContext, target: Path) -> Non
     graph = convert_float_to_float16(onnx.load(str(model.path)), keep_io_types=True)
     large = graph.ByteSize() > 1_800_000_000  # protobuf ends at 2 GiB
     onnx.save(graph, str(target), save_as_external_data=large, location=f"{target.name}.data")
-
-
-def compiled(graph: Path, target: Path, interface: Interface, max_batch_size: int) -> None:
-    """Writes ``target``, the graph with its TensorRT engine embedded, for every shape of the interface."""
-    low, high = _shapes(interface, max_batch_size)
-    OrtRunner(graph, accelerator="gpu", parameters={
-        **options(FP16_TENSORRT), "trt_dump_ep_context_model": "1", "trt_ep_context_embed_mode": "1",
-        "trt_ep_context_file_path": str(target), "trt_profile_min_shapes": low, "trt_profile_opt_shapes": high,
-        "trt_profile_max_shapes": high}).close()
-    if not target.is_file():
-        raise RuntimeError("the TensorRT provider left the whole graph to others")
-
-
-def _shapes(interface: Interface, max_batch_size: int) -> tuple[str, str]:
-    """``ids:1x1,mask:1x1`` and ``ids:32x512,mask:32x512``: the smallest and the largest shape of every input."""
-    low, high = [], []
-    for spec in interface.inputs:
-        ranges = [(1, max_batch_size), *(size_range(size) for size in spec.shape[1:])]
-        if any(end == UNBOUNDED for _, end in ranges):
-            raise ValueError(f"input {spec.name!r} has a size without a limit: state it in spec.interface")
-        low.append(f"{spec.name}:{'x'.join(str(begin) for begin, _ in ranges)}")
-        high.append(f"{spec.name}:{'x'.join(str(end) for _, end in ranges)}")
-    return ",".join(low), ",".join(high)

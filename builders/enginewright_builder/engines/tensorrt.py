@@ -11,17 +11,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from enginewright_builder.competition.buckets import bucket_ranges
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import Artifact, Beside, BuildContext, ExportedModel, Rung, Runner
+from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.modelopt_graphs import missing
-from enginewright_builder.engines.session_runner import (
-    BUCKETS,
-    GRAPH_BATCHES,
-    PROFILES,
-    SessionRunner,
-    captured_batches,
-)
+from enginewright_builder.engines.session_parameters import BUCKETS, GRAPH_BATCHES, PROFILES, captured_batches
 from enginewright_builder.engines.trt_build import PlanRequest, build_plan
 from enginewright_builder.engines.trt_device import DEVICE, Gpu, MissingError, gpu, lacking, tensorrt, unservable
 from enginewright_builder.engines.trt_graphs import QUANTISED, begin_graph, carries_quantisation, typed_graph
@@ -29,8 +22,10 @@ from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.engines.trt_profiles import fixed_sizes, profiles
 from enginewright_builder.engines.trt_timing_cache import CacheKey
 from enginewright_builder.errors import UserError
+from enginewright_builder.models.synthetic import example_inputs
+from enginewright_builder.pod.python_model.trt_session import Session, ShapeNotCoveredError
+from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.tensors import Call, Tensors
-from enginewright_builder.triton.python_model.trt_session import Session, ShapeNotCoveredError
 
 PLAN_FILE = "model.plan"
 _LADDER = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 
-from enginewright_builder.competition.buckets import bucket_ranges
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Runner
-from enginewright_builder.engines.session_runner import BUCKETS, SessionRunner, captured_batches
+from enginewright_builder.engines.buckets import bucket_ranges
+from enginewright_builder.engines.session_parameters import BUCKETS, captured_batches
 from enginewright_builder.engines.torch_compile import compile_program, compiler, describe
 from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.models.base import TorchProgram
+from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.system import available_cpus
 
 # Half precision on CPUs is left out: without AMX it is emulated, and the build node need not be the serving one.
@@ -63,7 +64,7 @@ class TorchEngine:
                         runtime_version=f"torch {torch.__version__}", parameters=_parameters(rung, program, context))
 
     def load(self, artifact: Artifact) -> Runner:
-        from enginewright_builder.triton.python_model.aoti_session import Session
+        from enginewright_builder.pod.python_model.aoti_session import Session
 
         folder = next(iter(artifact.files.values())).parent
         return SessionRunner(Session(folder, list(artifact.files), device=int(artifact.parameters[DEVICE]),

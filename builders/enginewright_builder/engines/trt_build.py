@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.contract import Interface
+from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.engines import trt_timing_cache as timing_cache
 from enginewright_builder.engines.base import Shelf
 from enginewright_builder.engines.trt_builder import NoBuilderError, Tool, tool
@@ -29,7 +30,6 @@ from enginewright_builder.engines.trt_profiles import Profile
 from enginewright_builder.engines.trt_progress import Phases, monitor
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import numpy_dtype
-from enginewright_builder.signing import Keys
 
 # TensorRT's default. On an H200 level 5 gained nothing for ResNet-50, and takes several times as long.
 OPTIMISATION_LEVEL = 3

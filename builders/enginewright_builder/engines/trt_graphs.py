@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
-from enginewright_builder import graph_store
+from enginewright_builder.engine_store import graphs
 from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.graph_ahead import GraphAhead
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
@@ -47,14 +47,14 @@ def typed_graph(precision: str, model: ExportedModel, context: BuildContext) -> 
     if context.timing_caches is None:
         return _made(precision, model, context, target)
     key = graph_key(precision, model, context)
-    found = graph_store.load(context.timing_caches, key, target.parent, context.keys)
+    found = graphs.load(context.timing_caches, key, target.parent, context.keys)
     if found.here:
         context.progress(0.05, f"the {precision} graph comes from the store")
         return target
     if found.problem:
         context.progress(0.0, f"typed graph ignored and made anew: {found.problem}")
     _made(precision, model, context, target)
-    if problem := graph_store.save(context.timing_caches, key, _files(target), keys=context.keys):
+    if problem := graphs.save(context.timing_caches, key, _files(target), keys=context.keys):
         context.progress(0.05, f"typed graph not kept: {problem}")
     return target
 
@@ -67,7 +67,7 @@ def begin_graph(precision: str, model: ExportedModel, context: BuildContext) -> 
         return None
     if missing() or not context.calibration or shelf.get(_AHEAD + precision):
         return None
-    if context.timing_caches is not None and graph_store.holds(context.timing_caches,
+    if context.timing_caches is not None and graphs.holds(context.timing_caches,
                                                                graph_key(precision, model, context)):
         return None
     ahead = GraphAhead.started(precision, model.path, target.with_name(_part(target)), context.calibration)

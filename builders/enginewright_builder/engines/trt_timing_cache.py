@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from enginewright_builder.signing import Keys
+from enginewright_builder.engine_store.signing import Keys
 
 _MAGIC = b"enginewright timing cache 1"
 

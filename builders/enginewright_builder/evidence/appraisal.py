@@ -7,8 +7,8 @@ from pathlib import Path
 
 from enginewright_builder.errors import classify
 from enginewright_builder.evidence.before import serve_plainly_on
-from enginewright_builder.evidence.performance import Performance, Served, assess
 from enginewright_builder.hand_over import Handed
+from enginewright_builder.report.performance import Performance, Served, assess
 from enginewright_builder.steps import Budget
 from enginewright_builder.sweep import SweepResult
 from enginewright_builder.triton.client import Server

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from enginewright_builder import fits
 from enginewright_builder.contract import BuildRequest, DeviceRequest, EngineRequest, Outcome
 from enginewright_builder.data.sets import SYNTHETIC
-from enginewright_builder.evidence.performance import Performance
 from enginewright_builder.hand_over import HandOver
+from enginewright_builder.pod import fits
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
+from enginewright_builder.report.performance import Performance
 from enginewright_builder.sweep import SweepResult
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from enginewright_builder.triton.prove import Proof

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 from enginewright_builder.competition.candidates import FULL_PRECISION, Candidate
 from enginewright_builder.contract import BuildRequest
 from enginewright_builder.engines.base import Artifact, ExportedModel
 from enginewright_builder.evidence import appraisal
-from enginewright_builder.evidence.performance import measure_work
-from enginewright_builder.evidence.roofline import Measured
 from enginewright_builder.hand_over import Counted
+from enginewright_builder.measure.ceilings import measure_ceilings
+from enginewright_builder.measure.roofline import Ceilings, Measured, Work, arithmetic
+from enginewright_builder.measure.work import count_work
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Tensors
+
+log = logging.getLogger(__name__)
 
 
 def count(request: BuildRequest, exported: ExportedModel, sample: Tensors, figures: Sequence[Measured], budget: Budget
@@ -21,8 +26,15 @@ def count(request: BuildRequest, exported: ExportedModel, sample: Tensors, figur
     error."""
     if budget.left < appraisal.SECONDS:
         return Counted(notes=(appraisal.too_late(budget, "the roofline was"),))
-    found, notes = measure_work(exported.path, sample, figures, request.device.accelerator)
+    found, notes = _measure_work(exported.path, sample, figures, request.device.accelerator)
     return Counted(work=found[0], ceilings=found[1], notes=notes) if found else Counted(notes=notes)
+
+
+def measured(candidates: Sequence[Candidate]) -> list[Measured]:
+    """Every candidate at every batch that it was timed at."""
+    return [Measured(name=one.name, backend=one.rung.backend, precision=one.rung.precision, batch=batch,
+                     ms=timing.percentile(50), best_ms=min(timing.times_ms), size_bytes=one.artifact.size_bytes)
+            for one in candidates if one.artifact for batch, timing in sorted(one.timings.items())]
 
 
 def plainest(built: Sequence[Candidate]) -> tuple[str, Artifact] | None:
@@ -37,3 +49,19 @@ def plainest(built: Sequence[Candidate]) -> tuple[str, Artifact] | None:
 def _fastest(one: Candidate) -> float:
     batch = min(one.timings, default=None)
     return one.timings[batch].percentile(50) if batch is not None else float("inf")
+
+
+def _measure_work(model: Path, sample: Tensors, figures: Sequence[Measured], accelerator: str
+                  ) -> tuple[tuple[Work, Ceilings] | None, tuple[str, ...]]:
+    """Counts the model's work and measures the device's ceilings for the types that candidates compute in; with notes.
+
+    Never raises: a report without a roofline is better than no engine.
+    """
+    kinds = {kind for one in figures if (kind := arithmetic(one.precision))}
+    try:
+        work, ceilings = count_work(model, sample), measure_ceilings(accelerator, kinds)
+    except Exception as error:  # any class of any runtime library
+        log.warning("the roofline was not measured", exc_info=error)
+        return None, (f"The roofline was not measured: {str(error).strip()[:200]}",)
+    return (work, ceilings), tuple(f"{name} is not counted in the roofline, whose floors are too low therefore."
+                                   for name in work.uncounted)

@@ -12,8 +12,8 @@ import torch
 from torch.export.passes import move_to_device_pass
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.errors import UserError
+from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.shapes import BATCH, UNBOUNDED, checked

@@ -23,10 +23,10 @@ import transformers
 from torch import nn
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
+from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.shapes import BATCH
 from enginewright_builder.sources.formats import check_config, read_settings

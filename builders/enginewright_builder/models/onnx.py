@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize, not_in
+from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.onnx_interface import graph_interface
 from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider
 from enginewright_builder.shapes import BATCH, checked

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.data.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.models.base import Tokenize, TorchProgram
+from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import BATCH, UNBOUNDED, size_range

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import not_in
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import (
     EXAMPLE_BATCH,
     EXAMPLE_SIZE,

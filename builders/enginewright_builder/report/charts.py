@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enginewright_builder.evidence.layers import NAMES, Layer, Layers
+from enginewright_builder.measure.layers import NAMES, Layer, Layers
 from enginewright_builder.report import history, words
 from enginewright_builder.report.history import Spec
 from enginewright_builder.report.model import BuildReport

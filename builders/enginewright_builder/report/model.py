@@ -14,7 +14,7 @@ from enginewright_builder.contract import (
     ObjectiveRequest,
     ServingChoice,
 )
-from enginewright_builder.evidence.performance import Performance
+from enginewright_builder.report.performance import Performance
 from enginewright_builder.sweep.result import SweepResult
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enginewright_builder.contract import CandidateSummary
-from enginewright_builder.evidence.performance import Arithmetic, Performance
-from enginewright_builder.evidence.roofline import PrecisionGain
+from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report.model import BuildReport
+from enginewright_builder.report.performance import Arithmetic, Performance
 
 BACKENDS = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "torch": "PyTorch"}
 METRICS = {"cosine": "cosine similarity", "top1": "top-1 agreement", "relative-error": "1 − relative error",

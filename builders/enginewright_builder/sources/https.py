@@ -11,8 +11,9 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
-from enginewright_builder.sources.remote import check_names, is_loopback, is_near
+from enginewright_builder.sources.remote import is_loopback, is_near
 
 ATTEMPTS = 4
 # Statuses worth another try: timeout, too early, throttled, and the server's own troubles.

@@ -16,15 +16,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from enginewright_builder.errors import BuilderError, TransientError, UserError
+from enginewright_builder.errors import BuilderError, TransientError, UserError, brief
+from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.formats import METRIC_FILE, PICKLE_SUFFIXES
 from enginewright_builder.sources.remote import (
     PICKLES,
-    brief,
     check_address,
     check_model,
-    check_names,
     denied,
     tidy_environment,
 )

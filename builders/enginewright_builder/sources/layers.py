@@ -21,8 +21,9 @@ from typing import Any, BinaryIO
 from backports import zstd
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
-from enginewright_builder.sources.remote import MOST_FILES, check_names
+from enginewright_builder.sources.remote import MOST_FILES
 
 # Of one archive: with the operating system that an image may bring beside the model.
 MOST_MEMBERS = 2_000_000

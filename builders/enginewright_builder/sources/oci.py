@@ -16,11 +16,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.layers import Layers, is_at
 from enginewright_builder.sources.oci_manifest import Layer, find_manifest, is_image, layers_of
 from enginewright_builder.sources.registry import Registry
-from enginewright_builder.sources.remote import check_model, check_names, tidy_environment
+from enginewright_builder.sources.remote import check_model, tidy_environment
 
 _HOST = r"(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:)|\[[0-9a-f:.]+\])(?::\d{1,5})?"
 _NAME = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"

@@ -22,11 +22,11 @@ from typing import Any, BinaryIO, Self, TypeVar
 
 import httpx
 
-from enginewright_builder.errors import BuilderError, TransientError, UserError
+from enginewright_builder.errors import BuilderError, TransientError, UserError, brief
 from enginewright_builder.foreign_json import parsed
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
 from enginewright_builder.sources.registry_login import Login, login_for
-from enginewright_builder.sources.remote import bad_credentials, brief, denied, is_loopback, is_near
+from enginewright_builder.sources.remote import bad_credentials, denied, is_loopback, is_near
 
 ATTEMPTS = 4
 MOST_REDIRECTS = 5

@@ -5,15 +5,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.formats import METRIC_FILE, PICKLE_REMEDY, PICKLE_SUFFIXES
 
-# Of one part of a path, in bytes: what usual file systems have, less what is added to the name of an unfinished file.
-LONGEST_NAME = 250
 # Of one source: a listing that never ends must not fill the memory.
 MOST_FILES = 100_000
 # What a build can begin from.
@@ -21,18 +19,6 @@ _MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts"})
 PICKLES = PICKLE_SUFFIXES - {".pt"}  # which may be TorchScript: its content tells
 _VARIABLES = ("AWS_", "GOOGLE_", "HF_", "REGISTRY_")
 _CREDENTIALS = "spec.source.credentialsFrom"
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Names that others gave are any text, and not all make a folder. Raises ``ValueError``."""
-    paths = {PurePosixPath(name) for name in names}
-    for path in paths:
-        if path.is_absolute() or {"..", "."} & set(path.parts) or "\0" in str(path):
-            raise ValueError(f"{str(path)!r} leads out of its folder")
-        if any(len(part.encode()) > LONGEST_NAME for part in path.parts):
-            raise ValueError(f"{str(path)[:40]!r}… has a name of more than {LONGEST_NAME} bytes")
-        if clash := next((folder for folder in path.parents if folder in paths), None):
-            raise ValueError(f"{clash} is both a file and a folder")
 
 
 def is_loopback(host: str) -> bool:
@@ -90,10 +76,3 @@ def bad_credentials(what: str, remedy: str) -> UserError:
 
 def denied(uri: str, why: str, context: FetchContext, remedy: str) -> UserError:
     return UserError("SourceAccessDenied", f"{uri} {why}", field=context.field, value=uri, remedy=remedy)
-
-
-def brief(error: BaseException) -> str:
-    """In one line, without a client's own data structures behind it, and without what addresses have
-    of users and passwords."""
-    said = " ".join(str(error).partition("\n\nDebug source")[0].split())
-    return re.sub(r"//[^/@\s]*@", "//***@", said)[:300] or type(error).__name__

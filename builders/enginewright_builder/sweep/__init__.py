@@ -10,9 +10,9 @@ from pathlib import Path
 
 from enginewright_builder.contract import ENERGY, BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
-from enginewright_builder.evidence.energy import Meter, open_meter, require_energy
-from enginewright_builder.evidence.layers import Layers
 from enginewright_builder.load import Channels, run_on_time
+from enginewright_builder.measure.energy import Meter, open_meter, require_energy
+from enginewright_builder.measure.layers import Layers
 from enginewright_builder.sweep.bench import Bench, make_requests, workspace_repository
 from enginewright_builder.sweep.curve import CALL_TIMEOUT
 from enginewright_builder.sweep.objective import met

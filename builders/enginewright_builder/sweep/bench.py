@@ -14,9 +14,9 @@ import numpy as np
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import UserError
-from enginewright_builder.evidence.energy import DeviceUse, Meter, Sampler
-from enginewright_builder.evidence.layers import Layers, split
 from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode, joined
+from enginewright_builder.measure.energy import DeviceUse, Meter, Sampler
+from enginewright_builder.measure.layers import Layers, split
 from enginewright_builder.sweep.curve import CALL_TIMEOUT, Curve, service_curve
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Tensors

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from enginewright_builder.contract import ServingChoice
-from enginewright_builder.evidence.layers import split
 from enginewright_builder.load import Channels, Request, closed_loop, encode
+from enginewright_builder.measure.layers import split
 from enginewright_builder.sweep.result import ServicePoint
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.client import Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from enginewright_builder.contract import ENERGY, ObjectiveRequest
-from enginewright_builder.evidence.energy import inferences_per_joule_drawn
+from enginewright_builder.measure.energy import inferences_per_joule_drawn
 from enginewright_builder.sweep.result import Point
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from enginewright_builder.contract import ENERGY, ObjectiveRequest, ServingChoice
-from enginewright_builder.evidence.energy import inferences_per_joule_drawn
+from enginewright_builder.measure.energy import inferences_per_joule_drawn
 from enginewright_builder.sweep.objective import met, replicas_needed, score
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.sweep.search import Search

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from enginewright_builder.contract import ServingChoice
-from enginewright_builder.evidence.energy import DeviceUse
-from enginewright_builder.evidence.layers import Layers
+from enginewright_builder.measure.energy import DeviceUse
+from enginewright_builder.measure.layers import Layers
 
 
 @dataclass(frozen=True, kw_only=True)

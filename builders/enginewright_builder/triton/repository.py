@@ -13,7 +13,7 @@ from typing import Any
 from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact, Member
 from enginewright_builder.engines.composite import member_folders, runtime
-from enginewright_builder.engines.session_runner import (
+from enginewright_builder.engines.session_parameters import (
     GRAPH_BATCHES,
     PROFILES,
     captured_batches,
@@ -26,7 +26,7 @@ from enginewright_builder.triton.model_config import ServedModel, model_config, 
 CONFIG_FILE = "config.pbtxt"
 VERSION = "1"
 ENGINES_FILE = "engines.json"
-PYTHON_MODEL = "enginewright_builder.triton.python_model"
+PYTHON_MODEL = "enginewright_builder.pod.python_model"
 # Which modules run the engines of each library in Triton's Python backend.
 SESSIONS = {"onnxruntime": {"ort_session.py"}, "tensorrt": {"trt_session.py", "shared_memory.py"},
             "torch": {"aoti_session.py", "shared_memory.py"}}
@@ -59,7 +59,7 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
     version = folder / VERSION
     version.mkdir(parents=True)
     for name, source in artifact.files.items():
-        _place(source, version / name)
+        place(source, version / name)
     if artifact.triton_backend == "python":
         _write_program(version, members, whole=not artifact.members)
     if warmup is not None:
@@ -123,7 +123,8 @@ def _integers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",") if part.strip())
 
 
-def _place(source: Path, target: Path) -> None:
+def place(source: Path, target: Path) -> None:
+    """A file that is read there and no longer written: linked where that can be, else copied."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)

@@ -2,7 +2,7 @@
 
 A few samples are kept, and sent as a batch of one and as the largest batch that fits, round and round: so the file
 stays small whatever the batch. How far an engine may be off is not chosen but measured, by the same arithmetic that
-judges it in the pod (:mod:`enginewright_builder.smoke`): as far as it was off on these very samples through a real
+judges it in the pod (:mod:`enginewright_builder.pod.smoke`): as far as it was off on these very samples through a real
 tritonserver when it was proven, and a slack for what differs from run to run. It is the relative error whatever the
 gate's metric is, which may be blind to size, or run only where the builder does.
 """
@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from tritonclient.utils import np_to_triton_dtype
 
-from enginewright_builder import smoke
 from enginewright_builder.contract import canonical
 from enginewright_builder.errors import UserError
+from enginewright_builder.pod import smoke
 from enginewright_builder.tensors import Array, Tensors
 
 VERSION = 1

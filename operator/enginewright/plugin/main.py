@@ -18,10 +18,10 @@ from enginewright import __version__
 from enginewright.clients.credentials import current_namespace, load_configuration
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
+from enginewright.commands.validate import FileError, check_files
 from enginewright.core.labels import GROUP, KIND, PLURAL, SHORT_NAMES
 from enginewright.plugin import verbs as does
 from enginewright.plugin.wishes import WishError
-from enginewright.validate_command import FileError, check_files
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2

@@ -20,13 +20,13 @@ from rich.live import Live
 from enginewright.clients.errors import NotFoundError, TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
+from enginewright.commands.validate import models_in
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find
 from enginewright.core.reasons import Condition
 from enginewright.plugin import changes, history, screen, wishes
 from enginewright.plugin import report as reports
 from enginewright.plugin.words import explain as explained
-from enginewright.validate_command import models_in
 
 EXIT_REFUSED: Final = 1
 WATCH_SECONDS: Final = 1.0

@@ -13,7 +13,7 @@ import pytest
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.evidence.before import PLAIN, serve_plainly
-from enginewright_builder.evidence.energy import LEAST_ENERGY_SECONDS, Meter, Reading
+from enginewright_builder.measure.energy import LEAST_ENERGY_SECONDS, Meter, Reading
 from enginewright_builder.sweep import bench, sweep
 from enginewright_builder.sweep.bench import METERED_SECONDS
 

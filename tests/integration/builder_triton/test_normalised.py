@@ -10,13 +10,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, ServingChoice, TensorSpec
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines.base import BuildContext
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.export import export_model
 from enginewright_builder.load import Channels, encode
 from enginewright_builder.load.requests import decode
 from enginewright_builder.models import load_model
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.triton.model_config import parse_text
 from enginewright_builder.triton.repository import write_model

@@ -23,9 +23,10 @@ from enginewright.clients.probe import ProbeClient
 from enginewright.core.probe import make_request
 from enginewright_builder.contract import AccuracyRequest, QualityReport, ServingChoice
 from enginewright_builder.engines.base import Artifact, ExportedModel
+from enginewright_builder.quality.kept import keep_reference
 from enginewright_builder.quality.mirror import Mirror
 from enginewright_builder.quality.monitor import Monitor
-from enginewright_builder.quality.reference import Reference, keep_reference, read_about
+from enginewright_builder.quality.reference import Reference, read_about
 from enginewright_builder.quality.tap import HOST, Tap, TapClosedError
 from enginewright_builder.quality.window import Window
 from enginewright_builder.tensors import Array

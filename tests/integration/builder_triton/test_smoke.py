@@ -16,9 +16,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from enginewright_builder import smoke
 from enginewright_builder.contract import SMOKE_FILE, ServingChoice
 from enginewright_builder.engines.base import Artifact
+from enginewright_builder.pod import smoke
 from enginewright_builder.triton.prove import Case, prove
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer

@@ -17,7 +17,6 @@ import pytest
 import pytest_asyncio
 from onnx import TensorProto, helper, numpy_helper
 
-from enginewright_builder import store
 from enginewright_builder.contract import (
     AccuracyRequest,
     BuildRequest,
@@ -27,6 +26,7 @@ from enginewright_builder.contract import (
     SourceRequest,
     dumps,
 )
+from enginewright_builder.engine_store import folder as store
 from enginewright_builder.pipeline import OUTCOME_FILE, run_finalists, run_proof
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.proving import GivenServer

@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[3]
-PLACES = tuple(ROOT / folder for folder in ("hack", "builders", "operator", "tests/support", "tests"))
+PLACES = tuple(ROOT / folder for folder in ("hack", "studies", "builders", "operator", "tests/support", "tests"))
 # In the standard library of Python 3.11, but not of the 3.12 that the GPU machine has.
 _REMOVED = {"asynchat", "asyncore", "distutils", "imp", "smtpd"}
 # The second is of the platform, so that no list has its name.
@@ -120,7 +120,7 @@ class Only:
 
 def import_errors(modules: Iterable[str], known: Iterable[str]) -> dict[str, str]:
     """By module, in a process of its own where no package is but those of the ``known`` names."""
-    path = os.pathsep.join(str(ROOT / folder) for folder in ("hack", "builders", "operator", "tests/support"))
+    path = os.pathsep.join(map(str, PLACES[:-1]))
     done = subprocess.run([sys.executable, "-m", "support.carried", ",".join(sorted(known)), *modules],
                           env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -12,9 +12,9 @@ from enginewright_builder.contract import (
     ServingChoice,
     TensorSpec,
 )
-from enginewright_builder.evidence.performance import Served, assess
-from enginewright_builder.evidence.roofline import Ceilings, Measured, Product, Work
+from enginewright_builder.measure.roofline import Ceilings, Measured, Product, Work
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
+from enginewright_builder.report.performance import Served, assess
 from enginewright_builder.sweep import Layers, Point, ServicePoint, SweepResult
 
 # MiniLM with 64 tokens, as one product.

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from enginewright_builder.competition.agenda import Agenda, Plan, Stand
-from enginewright_builder.competition.buckets import bucket_ranges
 from enginewright_builder.competition.cost import Costs
 from enginewright_builder.competition.experience import experience
 from enginewright_builder.competition.promise import Known
 from enginewright_builder.engines.base import Rung
-from enginewright_builder.evidence.look import Look
+from enginewright_builder.engines.buckets import bucket_ranges
+from enginewright_builder.measure.look import Look
 
 BATCHES = (1, 8, 32)
 CONVOLUTIONS = Look(convolution=0.65, rest=0.35, operators=120)

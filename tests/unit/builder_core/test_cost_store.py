@@ -10,7 +10,7 @@ import pytest
 
 from enginewright_builder.competition import cost_store
 from enginewright_builder.competition.cost_store import MOST
-from enginewright_builder.signing import Keys
+from enginewright_builder.engine_store.signing import Keys
 
 DEVICE = "NVIDIA H200"
 KEYS = Keys(current=b"k" * 32)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from enginewright_builder import examine, fits
+from enginewright_builder import ask, examine
 
 
 class Machine:
@@ -133,11 +132,7 @@ def test_a_library_that_does_not_find_another_is_named_unless_the_driver_brings_
 
 
 def test_any_python_runs_it_without_a_package(tmp_path: Path) -> None:
-    package = tmp_path / "enginewright_builder"
-    package.mkdir()
-    for module in (examine, fits):
-        shutil.copy(str(module.__file__), package)
-    (package / "__init__.py").touch()
+    ask.leave(tmp_path)
     ran = subprocess.run([sys.executable, "-S", "-m", "enginewright_builder.examine"], cwd=tmp_path, timeout=60,
                          capture_output=True, text=True, check=True)
     facts = json.loads(ran.stdout)

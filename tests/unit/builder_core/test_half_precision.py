@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.errors import UserError
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.sources.formats import Located
 from enginewright_builder.tensors import Tensors

@@ -13,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 from enginewright_builder.competition import foresight
-from enginewright_builder.competition.attempt import WorstLayers
+from enginewright_builder.competition.attempt import Workshop, WorstLayers
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.competition.refusals import NothingToServeError
@@ -116,6 +116,7 @@ def test_every_rung_is_built_gated_and_measured(exported: ExportedModel, source:
     assert sizes["int8-static"] != sizes["fp32"]
     assert climbed.speedup == pytest.approx(5.0)
     assert [one.verdict for one in climbed.candidates] == ["Slower", "Slower", "Shipped"]
+    assert all(one.build_seconds is not None and one.gate_seconds is not None for one in climbed.candidates)
     assert climbed.shipped == {1: "onnxruntime int8-static", 4: "onnxruntime int8-static"}
     assert [[figure.batch for figure in one.buckets] for one in climbed.candidates] == [[1, 4]] * 3
     assert climbed.artifact.triton_backend == "python"
@@ -128,6 +129,7 @@ def test_static_int8_without_calibration_data_is_skipped_with_the_remedy(
     told = {one.precision: (one.verdict, one.reason) for one in climbed.candidates}
     assert told["int8-static"][0] == "Skipped"
     assert "spec.engine.calibration" in told["int8-static"][1]
+    assert [one.build_seconds for one in climbed.candidates if one.verdict == "Skipped"] == [None, None]
     assert told["int8-dynamic"][0] == "Shipped"
     assert told["fp32"][0] == "Skipped"
 
@@ -191,6 +193,29 @@ def test_a_second_engine_needs_no_change_elsewhere(exported: ExportedModel, sour
     climbed = climb([stub, OnnxRuntimeEngine()], "auto", exported, source, context, gate(samples))
     assert {one.backend for one in climbed.candidates} == {"stub", "onnxruntime"}
     assert stub.closed == 1
+
+
+def test_a_trial_says_what_it_took_to_build_and_to_compare(
+        exported: ExportedModel, source: SourceModel, context: BuildContext, perceptron: Path) -> None:
+    clock, samples = Clock(), synthetic_set(source, 8)
+
+    class Slow(Stub):
+        def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
+            clock.tick(30.0)
+            return super().build(rung, model, context)
+
+    def answered(outputs: Tensors) -> Tensors:
+        clock.tick(2.0)
+        return outputs
+
+    slow = Slow(perceptron, answered)
+    workshop = Workshop(engines=[slow], model=exported, context=context, accuracy=AccuracyRequest(), metric="cosine",
+                        evaluation=samples, references=[source.run(batch) for batch in samples.batches], clock=clock)
+    tried = workshop.attempt(slow.rungs("fp32", context)[0], True, context.progress)
+    assert (tried.build_seconds, tried.gate_seconds) == (30.0, 2.0 * len(samples.batches))
+    slow.failure = RuntimeError("no kernel for this device")
+    failed = workshop.attempt(slow.rungs("fp32", context)[0], True, context.progress)
+    assert (failed.build_seconds, failed.gate_seconds) == (30.0, None)
 
 
 @pytest.mark.parametrize(("stub", "verdict", "told"), [

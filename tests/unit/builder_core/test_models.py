@@ -14,10 +14,10 @@ import onnx
 import pytest
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model, largest_difference
 from enginewright_builder.models import SourceModel, Tokenize, load_model
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Call, Tensors
 

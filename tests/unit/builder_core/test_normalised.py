@@ -12,10 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import Interface, Normalise, TensorSpec
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model, largest_difference
 from enginewright_builder.models import load_model
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.normalise import factors, normalised, order, sent, taken
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.shapes import checked

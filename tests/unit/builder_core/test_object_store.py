@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources import object_store
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.digest import content_digest
 from enginewright_builder.sources.fetching import fetch
-from enginewright_builder.sources.remote import check_names
 from support import fake_gcs
 
 MODEL = {"net/config.json": b"{}", "net/model.safetensors": b"w" * 5000, "net/1_Pooling/config.json": b"[]"}

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enginewright_builder import store
 from enginewright_builder.competition.ladder import Gate
 from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.contract import (
@@ -29,6 +28,7 @@ from enginewright_builder.contract import (
     ErrorReport,
     Outcome,
 )
+from enginewright_builder.engine_store import folder as store
 from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.quality.reference import Reference, read_about

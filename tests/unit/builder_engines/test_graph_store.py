@@ -20,8 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from enginewright_builder import graph_store, store, store_gc
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import folder_gc as store_gc
+from enginewright_builder.engine_store import graphs as graph_store
 from enginewright_builder.engines import trt_graphs
 from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.modelopt_graphs import Job

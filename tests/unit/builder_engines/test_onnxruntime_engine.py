@@ -15,7 +15,7 @@ from enginewright_builder.contract import DeviceRequest, Interface, RuntimeReque
 from enginewright_builder.engines import ort_gpu
 from enginewright_builder.engines.base import BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
-from enginewright_builder.ort_session import CUDA, TENSORRT, OrtRunner
+from enginewright_builder.ort_session import CUDA, OrtRunner
 
 NATIVE = RuntimeRequest(backends=("python", "onnxruntime"), python_runtimes=())
 GPU = DeviceRequest(accelerator="gpu", gpu_count=1)
@@ -57,23 +57,21 @@ def told(context: BuildContext, precision: str = "auto") -> dict[str, str]:
 def test_on_a_gpu_each_rung_needs_its_provider(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     on_gpu = replace(context, device=GPU)
     has(monkeypatch)
-    assert all("has no CUDA provider" in reason for name, reason in told(on_gpu).items() if name != "fp16-tensorrt")
+    assert all("has no CUDA provider" in reason for reason in told(on_gpu).values())
     has(monkeypatch, CUDA)
-    assert told(on_gpu) == {"fp32": "", "tf32": "", "fp16": "",
-                            "fp16-tensorrt": "this builder image's ONNX Runtime has no Tensorrt provider"}
-    has(monkeypatch, CUDA, TENSORRT)
-    assert told(on_gpu, "fp16") == {"fp16": "", "fp16-tensorrt": ""}
+    assert told(on_gpu) == {"fp32": "", "tf32": "", "fp16": ""}
+    assert told(on_gpu, "fp16") == {"fp16": ""}
     assert told(on_gpu, "int8") == {}
 
 
 def test_a_server_that_cannot_run_it_is_told_of(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    has(monkeypatch, CUDA, TENSORRT)
+    has(monkeypatch, CUDA)
     reasons = told(replace(context, runtime=RuntimeRequest(python_runtimes=("torch",))), "fp32")
     assert "spec.serving.image" in reasons["fp32"]
     assert told(replace(context, runtime=NATIVE), "fp32") == {"fp32": ""}
     # Its own backend has no way to be told what these rungs need.
     reasons = told(replace(context, runtime=NATIVE, device=GPU))
-    assert [name for name, reason in reasons.items() if reason] == ["fp32", "fp16-tensorrt"]
+    assert [name for name, reason in reasons.items() if reason] == ["fp32"]
 
 
 def weights(path: Path) -> np.ndarray[Any, Any]:

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines import torch_aoti
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.errors import UserError
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.sources.formats import Located
 
 # A compilation takes a minute of a processor.
@@ -126,7 +126,7 @@ def test_a_server_that_loads_a_package_compiles_nothing(wide: Artifact, tmp_path
     compiler, called = tmp_path / "compiler", tmp_path / "called"
     compiler.write_text(f"#!/bin/sh\ntouch {called}\nexec g++ \"$@\"\n")
     compiler.chmod(0o755)
-    program = ("import sys; from enginewright_builder.triton.python_model.aoti_session import Session; "
+    program = ("import sys; from enginewright_builder.pod.python_model.aoti_session import Session; "
                "Session(sys.argv[1], sys.argv[2:], device=-1)")
     subprocess.run([sys.executable, "-c", program, str(wide.files["model.pt2"].parent), *wide.files], check=True,
                    env={**os.environ, "CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),

@@ -14,7 +14,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
-from enginewright_builder.data.synthetic import example_inputs
 from enginewright_builder.engines import trt_graphs
 from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.modelopt_graphs import Job, has_qdq, load_batches, rewrite, save_batches
@@ -23,6 +22,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model
 from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.tensors import Tensors
 
 RNG = np.random.default_rng(7)

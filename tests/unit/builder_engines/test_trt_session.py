@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright_builder.triton.python_model.trt_session import (
+from enginewright_builder.pod.python_model.trt_session import (
     HostTensor,
     Lent,
     Profile,

@@ -14,7 +14,7 @@ import pytest
 from enginewright_builder import own_device
 from enginewright_builder.contract import ENERGY, DeviceRequest, ObjectiveRequest
 from enginewright_builder.errors import UserError
-from enginewright_builder.evidence.energy import (
+from enginewright_builder.measure.energy import (
     DeviceUse,
     NvmlMeter,
     RaplMeter,

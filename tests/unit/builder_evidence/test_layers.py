@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.contract import Bound, ServingChoice
-from enginewright_builder.evidence.layers import NAMES, Layer, Layers, advice, split
+from enginewright_builder.measure.layers import NAMES, Layer, Layers, advice, split
 
 SERVING = ServingChoice(max_batch_size=8)
 PARTS = ("queue", "compute_input", "compute_infer", "compute_output")

@@ -12,11 +12,11 @@ from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.competition.measure import Timing
 from enginewright_builder.contract import DeviceRequest, Interface, ServingChoice
 from enginewright_builder.engines.base import Artifact, Rung
-from enginewright_builder.evidence.energy import DeviceUse
-from enginewright_builder.evidence.finalists import plainest
-from enginewright_builder.evidence.layers import Layers
-from enginewright_builder.evidence.performance import assess, device_class, measured
-from enginewright_builder.evidence.roofline import Ceilings, Measured, Product, Work
+from enginewright_builder.evidence.finalists import measured, plainest
+from enginewright_builder.measure.energy import DeviceUse
+from enginewright_builder.measure.layers import Layers
+from enginewright_builder.measure.roofline import Ceilings, Measured, Product, Work
+from enginewright_builder.report.performance import assess, device_class
 from enginewright_builder.sweep import Point, SweepResult
 
 WORK = Work(products=(Product(operator="MatMul", flops=1e9, weights=1000, activations=1000, flops_per_sample=1e9,

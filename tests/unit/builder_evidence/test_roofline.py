@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright_builder.evidence.roofline import (
+from enginewright_builder.measure.roofline import (
     Ceilings,
     Measured,
     Product,

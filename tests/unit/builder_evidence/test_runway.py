@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.contract import Bound
-from enginewright_builder.evidence.layers import Layers
-from enginewright_builder.evidence.runway import WORTHWHILE, Step, amdahl, next_step
+from enginewright_builder.measure.layers import Layers
+from enginewright_builder.measure.runway import WORTHWHILE, Step, amdahl, next_step
 
 
 def layers(queue: float, compute: float, copies: float, transport: float) -> Layers:

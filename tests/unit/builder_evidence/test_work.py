@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from enginewright_builder.evidence.roofline import Work
-from enginewright_builder.evidence.work import count_work, look
+from enginewright_builder.measure.roofline import Work
+from enginewright_builder.measure.work import count_work, look
 
 RESNET50_GFLOPS = 8.18  # 4.09 GMAC at 224 × 224, as published
 

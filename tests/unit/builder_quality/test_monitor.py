@@ -18,8 +18,9 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.quality import monitor as monitor_module
 from enginewright_builder.quality import tap as tap_module
 from enginewright_builder.quality.__main__ import keep_running, memory_bytes
+from enginewright_builder.quality.kept import NORM_SAMPLES, typical_norms
 from enginewright_builder.quality.monitor import Monitor
-from enginewright_builder.quality.reference import NORM_SAMPLES, About, Reference, typical_norms
+from enginewright_builder.quality.reference import About, Reference
 from enginewright_builder.quality.tap import Tap
 from enginewright_builder.quality.trace import INPUT, OUTPUT
 from enginewright_builder.quality.window import Window

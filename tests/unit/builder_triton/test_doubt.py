@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
-from enginewright_builder.evidence.energy import DeviceUse
 from enginewright_builder.load import Call, LoadResult, Recorder, Request, joined
+from enginewright_builder.measure.energy import DeviceUse
 from enginewright_builder.sweep import Layers, Point, bench
 from enginewright_builder.sweep.doubt import in_doubt
 from enginewright_builder.sweep.objective import score

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder import contract, fits, own_device, verify
+from enginewright_builder import contract, own_device, verify
 from enginewright_builder.contract import DeviceRequest, EngineSummary, Outcome
+from enginewright_builder.engine_store.folder import publish
 from enginewright_builder.errors import UserError
 from enginewright_builder.evidence.content import device_name
-from enginewright_builder.store import publish
+from enginewright_builder.pod import fits
 
 FINGERPRINT = "a" * 64
 ENGINE = EngineSummary(

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from enginewright_builder.contract import Bound
-from enginewright_builder.evidence.energy import DeviceUse
-from enginewright_builder.evidence.performance import assess
-from enginewright_builder.evidence.roofline import PrecisionGain
+from enginewright_builder.measure.energy import DeviceUse
+from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report import BuildReport, charts, read_report, vega, words, write_report
 from enginewright_builder.report.page import render
+from enginewright_builder.report.performance import assess
 from enginewright_builder.sweep import Point
 
 VOID = {"meta", "br", "line", "circle", "path"}

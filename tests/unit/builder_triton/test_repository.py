@@ -16,6 +16,7 @@ from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
 from enginewright_builder.engines.base import Artifact, Member, Rung
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.errors import UserError
+from enginewright_builder.pod import python_model
 from enginewright_builder.triton import install, process
 from enginewright_builder.triton.model_config import parse_text
 from enginewright_builder.triton.ports import QUIET, free_ports
@@ -164,7 +165,7 @@ def test_threads_share_the_cores(instances: int, cores: int, threads: int) -> No
     ("shared_memory.py", set()),
 ])
 def test_the_served_program_imports_only_what_a_server_image_has(program: str, others: set[str]) -> None:
-    source = Path(write_model.__code__.co_filename).parent / "python_model" / program
+    source = Path(*python_model.__path__) / program
     imported: set[str] = set()
     for node in ast.walk(ast.parse(source.read_text())):
         if isinstance(node, ast.Import):

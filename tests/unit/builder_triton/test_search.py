@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
-from enginewright_builder.evidence.energy import DeviceUse, inferences_per_joule_drawn
+from enginewright_builder.measure.energy import DeviceUse, inferences_per_joule_drawn
 from enginewright_builder.sweep import Layers, Point
 from enginewright_builder.sweep.curve import curve_batches
 from enginewright_builder.sweep.objective import met, replicas_needed, score

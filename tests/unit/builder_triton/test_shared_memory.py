@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from enginewright_builder.triton.python_model.shared_memory import WORTH_PINNING, SharedMemory, mapping
+from enginewright_builder.pod.python_model.shared_memory import WORTH_PINNING, SharedMemory, mapping
 from support.shared_memory import in_shared_memory
 
 MAPS = """7f0000000000-7f0000400000 rw-s 00000000 00:1a 123   /dev/shm/triton_python_backend_shm_region_1

@@ -17,10 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from enginewright_builder import contract, smoke, verify
+from enginewright_builder import contract, verify
 from enginewright_builder.contract import SMOKE_FILE, Outcome
+from enginewright_builder.engine_store.folder import publish
+from enginewright_builder.engine_store.manifest import EXIT_DAMAGED
 from enginewright_builder.errors import UserError
-from enginewright_builder.store import publish
+from enginewright_builder.pod import smoke
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.smoke_record import SLACK, choose, record
 
@@ -173,7 +175,7 @@ def test_verify_leaves_the_program_and_the_answers(with_answers: bool, tmp_path:
 def test_nothing_is_left_of_a_damaged_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "none"))
     (tmp_path / "smoke-test").mkdir()
-    assert verify.main([str(tmp_path), "--smoke-test", str(tmp_path / "smoke-test")]) == verify.EXIT_DAMAGED
+    assert verify.main([str(tmp_path), "--smoke-test", str(tmp_path / "smoke-test")]) == EXIT_DAMAGED
     assert list((tmp_path / "smoke-test").iterdir()) == []
 
 
@@ -196,5 +198,5 @@ def test_verify_leaves_a_key_that_is_new_each_time(tmp_path: Path, monkeypatch: 
 
 def test_a_damaged_engine_gets_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "none"))
-    assert verify.main([str(tmp_path), f"--model-control-key={tmp_path / 'key'}"]) == verify.EXIT_DAMAGED
+    assert verify.main([str(tmp_path), f"--model-control-key={tmp_path / 'key'}"]) == EXIT_DAMAGED
     assert not (tmp_path / "key").exists()

@@ -17,8 +17,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from enginewright_builder import store, verify
+from enginewright_builder import verify as program
 from enginewright_builder.contract import MANIFEST_FILE, ContractError, Manifest, Outcome
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store.manifest import (
+    EXIT_DAMAGED,
+    VerificationError,
+    manifest_digest,
+    sha256_file,
+    verify,
+)
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 
 FP = "ab" * 32
@@ -64,7 +72,7 @@ def test_published_engine_is_found_whole(staging: Path, shelf: Path) -> None:
 
 def test_manifest_digest_is_of_the_file_in_the_store(staging: Path, shelf: Path) -> None:
     manifest = publish(staging, shelf)
-    assert store.manifest_digest(manifest) == f"sha256:{verify.sha256_file(shelf / FP / MANIFEST_FILE)}"
+    assert manifest_digest(manifest) == f"sha256:{sha256_file(shelf / FP / MANIFEST_FILE)}"
 
 
 def test_second_publisher_gets_the_first_ones_engine(staging: Path, shelf: Path, tmp_path: Path) -> None:
@@ -78,7 +86,7 @@ def test_many_publishers_at_once_leave_one_engine(shelf: Path, tmp_path: Path) -
     stagings = [stage(tmp_path / f"s{number}", {"who": str(number).encode()}) for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
         manifests = list(pool.map(lambda staging: publish(staging, shelf), stagings))
-    assert len({store.manifest_digest(manifest) for manifest in manifests}) == 1
+    assert len({manifest_digest(manifest) for manifest in manifests}) == 1
     assert [path.name for path in shelf.iterdir()] == [FP]
 
 
@@ -288,7 +296,7 @@ def test_damage_is_found_by_init_container_and_by_builder_and_mended(
     message = tmp_path / "termination-log"
     message.touch()
     monkeypatch.setenv("TERMINATION_LOG", str(message))
-    assert verify.main([str(shelf / FP), "--fingerprint", FP]) == verify.EXIT_DAMAGED
+    assert program.main([str(shelf / FP), "--fingerprint", FP]) == EXIT_DAMAGED
     assert words in capsys.readouterr().err
     assert words in message.read_text()
     with pytest.raises(TransientError, match=words) as caught:
@@ -303,7 +311,7 @@ def test_damage_is_found_by_init_container_and_by_builder_and_mended(
 
 def test_verify_runs_with_the_standard_library_alone(staging: Path, shelf: Path) -> None:
     publish(staging, shelf)
-    source = Path(verify.__file__).parent.parent
+    source = Path(program.__file__).parent.parent
     done = subprocess.run(
         [
             sys.executable,
@@ -323,15 +331,15 @@ def test_verify_runs_with_the_standard_library_alone(staging: Path, shelf: Path)
 
 def test_verify_refuses_another_engine(staging: Path, shelf: Path) -> None:
     publish(staging, shelf)
-    with pytest.raises(verify.VerificationError, match="wanted"):
-        verify.verify(shelf / FP, "cd" * 32)
+    with pytest.raises(VerificationError, match="wanted"):
+        verify(shelf / FP, "cd" * 32)
 
 
 def test_verify_refuses_a_whole_engine_that_is_not_the_proven_one(staging: Path, shelf: Path) -> None:
     manifest = publish(staging, shelf)
-    verify.verify(shelf / FP, manifest_digest=store.manifest_digest(manifest))
-    with pytest.raises(verify.VerificationError, match="the engine that was proven has sha256:0"):
-        verify.verify(shelf / FP, manifest_digest="sha256:" + "0" * 64)
+    verify(shelf / FP, manifest_digest=manifest_digest(manifest))
+    with pytest.raises(VerificationError, match="the engine that was proven has sha256:0"):
+        verify(shelf / FP, manifest_digest="sha256:" + "0" * 64)
 
 
 def test_published_files_are_readable_by_the_server_of_another_user(staging: Path, shelf: Path) -> None:

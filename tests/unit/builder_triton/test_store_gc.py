@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from enginewright_builder import store, store_gc
 from enginewright_builder.cli import main
 from enginewright_builder.contract import MANIFEST_FILE, Outcome
+from enginewright_builder.engine_store import folder as store
+from enginewright_builder.engine_store import folder_gc as store_gc
 from enginewright_builder.errors import UserError
 
 DAY = 86_400.0

@@ -17,9 +17,9 @@ from enginewright.core.scaling.arrivals import intervals
 from enginewright.core.scaling.latency import LEAST, calm, share_by_latency
 from enginewright.core.scaling.needs import Needs, Parts
 from enginewright.observe.window import Window
-from enginewright.simulation.curve import Service
-from enginewright.simulation.policies.enginewright import Enginewright
-from enginewright.simulation.run import Run, Scenario, simulate
+from enginewright_simulation.curve import Service
+from enginewright_simulation.policies.enginewright import Enginewright
+from enginewright_simulation.run import Run, Scenario, simulate
 
 ONE_BY_ONE = Capacity(throughput=20, curve=((1, 0.05),), objective_seconds=0.2, cold_start_seconds=20)
 BATCHES = Capacity(throughput=400, curve=((1, 0.01), (8, 0.02)), objective_seconds=0.1, cold_start_seconds=20)

@@ -17,10 +17,10 @@ from enginewright.core.scaling.floor import Fleet, late_shares, least_floor
 from enginewright.core.scaling.lost import added, found_queued, lost
 from enginewright.core.scaling.needs import Parts
 from enginewright.observe.window import Window
-from enginewright.simulation.curve import of_figures
-from enginewright.simulation.policies.base import Seen
-from enginewright.simulation.policies.enginewright import Enginewright
-from enginewright.simulation.run import Scenario, simulate
+from enginewright_simulation.curve import of_figures
+from enginewright_simulation.policies.base import Seen
+from enginewright_simulation.policies.enginewright import Enginewright
+from enginewright_simulation.run import Scenario, simulate
 
 TWENTY = Capacity(throughput=20.0, curve=((1, 0.05),), objective_seconds=0.25, cold_start_seconds=20.0)
 

@@ -113,7 +113,7 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(
-    r"`((?:operator|builders|tests|hack|docs|charts|core|clients|act|observe|handlers|reconcile|requirements|crds)/[^`*…]*)`",
+    r"`((?:operator|builders|tests|hack|studies|docs|charts|core|clients|act|observe|handlers|reconcile|requirements|crds)/[^`*…]*)`",
     ARCHITECTURE))))
 def test_the_architecture_names_only_what_is_there(path: str) -> None:
     assert (ROOT / path).exists() or (ROOT / "operator" / "enginewright" / path).exists()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,10 +31,27 @@ def test_imports_nothing_heavy(module: str) -> None:
 
 
 def test_the_operators_image_has_all_that_its_programs_import() -> None:
-    """Operator, activator, batcher and plugin, and of the builder what verifies and shows engines in replicas' pods."""
+    """All commands, the plugin, and of the builder what verifies and shows engines in replicas' pods."""
     programs = ["enginewright.handlers.watch", "enginewright.activator.serve", "enginewright.batcher.serve",
-                "enginewright.plugin.main", "enginewright_builder.verify", "enginewright_builder.bucket.engines",
+                "enginewright.plugin.main", "enginewright.cli", "enginewright_builder.verify",
                 "enginewright_builder.show"]
     known = carried.required(carried.listed(ROOT / "requirements" / "operator.in"))
     assert carried.import_errors(programs, known) == {}
     assert set(carried.import_errors(programs, known - {"kopf"})) == {"enginewright.handlers.watch"}
+
+
+def test_the_operator_names_only_programs_of_the_builder_that_there_are() -> None:
+    """No import shows what the operator writes into manifests: it starts these modules of the builder by name."""
+    named = {match[1] for file in sorted((ROOT / "operator").rglob("*.py")) for text in _strings(file)
+             if (match := re.fullmatch(r"enginewright_builder\.([a-z_.]+)", text))}
+    assert named == {"ask", "examine", "quality", "show", "verify"}
+    for name in named:
+        file = carried.file_of(f"enginewright_builder.{name}")
+        assert file is not None, name
+        program = file.with_name("__main__.py") if file.name == "__init__.py" else file
+        assert 'if __name__ == "__main__":' in program.read_text(), name
+
+
+def _strings(file: Path) -> list[str]:
+    return [node.value for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)]

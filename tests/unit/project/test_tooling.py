@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
-SCRIPTS = sorted([*(ROOT / "hack").rglob("*.sh"), ROOT / ".ci" / "run"])
+SCRIPTS = sorted([*(ROOT / "hack").rglob("*.sh"), *(ROOT / "studies").rglob("*.sh"), ROOT / ".ci" / "run"])
 
 
 def test_hooks_are_local_and_valid() -> None:

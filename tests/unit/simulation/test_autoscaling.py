@@ -14,13 +14,13 @@ import yaml
 from enginewright.cli import main
 from enginewright.core.scaling import ScaleLimits
 from enginewright.core.spec import AutoscalingSpec
-from enginewright.simulation import stamps
-from enginewright.simulation.contest import Contest
-from enginewright.simulation.curve import of_figures
-from enginewright.simulation.ours import Ours, read_autoscaling
-from enginewright.simulation.policies.enginewright import Enginewright
-from enginewright.simulation.run import Run, Scenario
-from enginewright.simulation.trace import read_trace
+from enginewright_simulation import stamps
+from enginewright_simulation.contest import Contest
+from enginewright_simulation.curve import of_figures
+from enginewright_simulation.ours import Ours, read_autoscaling
+from enginewright_simulation.policies.enginewright import Enginewright
+from enginewright_simulation.run import Run, Scenario
+from enginewright_simulation.trace import read_trace
 
 # 80 requests a second for a minute, on replicas that do 20.
 RUSH = [0.0125 * number for number in range(4800)]

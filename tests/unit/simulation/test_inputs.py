@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from enginewright.simulation.curve import of_figures, of_points
-from enginewright.simulation.errors import InputError
-from enginewright.simulation.report import read_report
-from enginewright.simulation.scale import scaled
-from enginewright.simulation.trace import read_trace
+from enginewright_simulation.curve import of_figures, of_points
+from enginewright_simulation.errors import InputError
+from enginewright_simulation.report import read_report
+from enginewright_simulation.scale import scaled
+from enginewright_simulation.trace import read_trace
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.simulation.foresight import BLOCK, Bounds, cheapest
-from enginewright.simulation.policies.base import Seen
-from enginewright.simulation.policies.hpa import Controller, Hpa, HpaSettings, external_metric, pods_metric
-from enginewright.simulation.policies.keda import Keda, KedaSettings
-from enginewright.simulation.policies.knative import Knative, KnativeSettings
-from enginewright.simulation.policies.oracle import Oracle, sliding_max
+from enginewright_simulation.foresight import BLOCK, Bounds, cheapest
+from enginewright_simulation.policies.base import Seen
+from enginewright_simulation.policies.hpa import Controller, Hpa, HpaSettings, external_metric, pods_metric
+from enginewright_simulation.policies.keda import Keda, KedaSettings
+from enginewright_simulation.policies.knative import Knative, KnativeSettings
+from enginewright_simulation.policies.oracle import Oracle, sliding_max
 
 
 def pods(*queued: float) -> dict[str, float]:

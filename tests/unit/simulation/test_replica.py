@@ -8,8 +8,8 @@ from itertools import accumulate
 
 import pytest
 
-from enginewright.simulation.curve import Service
-from enginewright.simulation.server import Ledger, Replica
+from enginewright_simulation.curve import Service
+from enginewright_simulation.server import Ledger, Replica
 
 NEVER = float("inf")
 

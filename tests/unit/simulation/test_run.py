@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright.core.scaling import ScaleLimits
-from enginewright.simulation.contest import NAMES, PEERS, Contest
-from enginewright.simulation.curve import Service
-from enginewright.simulation.policies.base import Policy, Seen
-from enginewright.simulation.policies.enginewright import Enginewright
-from enginewright.simulation.results import figures, reversals
-from enginewright.simulation.run import Run, Scenario, simulate
+from enginewright_simulation.contest import NAMES, PEERS, Contest
+from enginewright_simulation.curve import Service
+from enginewright_simulation.policies.base import Policy, Seen
+from enginewright_simulation.policies.enginewright import Enginewright
+from enginewright_simulation.results import figures, reversals
+from enginewright_simulation.run import Run, Scenario, simulate
 
 SINGLE = Service(seconds=(0.0, 0.02), pause=0.03)
 BATCHED = Service(seconds=(0.0, 0.02, 0.03, 0.04, 0.05), instances=2)

@@ -1,0 +1,20 @@
+"""Parameters of an artifact that the Python model, or Triton's own backend, reads."""
+
+from __future__ import annotations
+
+from enginewright_builder.engines.base import Artifact
+
+# Batches whose CUDA graphs are captured, by this project's Python model or by Triton's own backend, which also has to
+# be told the profiles.
+BUCKETS, GRAPH_BATCHES, PROFILES = "buckets", "graph_batches", "profiles"
+
+
+def captured_batches(artifact: Artifact) -> list[int]:
+    """The batches that the Python model captures as CUDA graphs."""
+    text = artifact.parameters.get(BUCKETS) or artifact.parameters.get(GRAPH_BATCHES, "")
+    return [int(part) for part in text.split(",") if part.strip()]
+
+
+def session_parameters(artifact: Artifact) -> dict[str, str]:
+    """What a session is told, apart from the batches to capture."""
+    return {key: value for key, value in artifact.parameters.items() if key not in (BUCKETS, GRAPH_BATCHES, PROFILES)}

@@ -1,0 +1,21 @@
+"""Names that others gave, which become files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+# Of one part of a path, in bytes: what usual file systems have, less what is added to the name of an unfinished file.
+LONGEST_NAME = 250
+
+
+def check_names(names: Iterable[str]) -> None:
+    """They are any text, and not all make a folder. Raises ``ValueError``."""
+    paths = {PurePosixPath(name) for name in names}
+    for path in paths:
+        if path.is_absolute() or {"..", "."} & set(path.parts) or "\0" in str(path):
+            raise ValueError(f"{str(path)!r} leads out of its folder")
+        if any(len(part.encode()) > LONGEST_NAME for part in path.parts):
+            raise ValueError(f"{str(path)[:40]!r}… has a name of more than {LONGEST_NAME} bytes")
+        if clash := next((folder for folder in path.parents if folder in paths), None):
+            raise ValueError(f"{clash} is both a file and a folder")

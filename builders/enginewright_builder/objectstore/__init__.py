@@ -1,0 +1,1 @@
+"""Talks to object stores: ``s3://BUCKET`` and ``gs://BUCKET``, for sources and for engine stores."""

@@ -1,0 +1,2 @@
+"""What runs in serving pods: the checks of a replica, and its Python model. Files are copied there one by one, so that
+none of them imports anything of this package."""

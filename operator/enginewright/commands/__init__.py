@@ -1,0 +1,1 @@
+"""What ``enginewright`` does besides running the operator: a file for each command."""

@@ -1,0 +1,173 @@
+"""The order of trials replayed on the benchmarked models: how far what ships after a budget is from the best of all.
+
+Each model is judged by what the *other* models tell: its own rows are left out of the table. A candidate's times and
+seconds are those that were measured; of one that was not measured nobody knows whether it is faster, so it costs its
+usual time and gains nothing: as a rung for every batch it is a little slower than the anchor, tuned as fast as untuned.
+But TensorRT's engine for batch 1 gained at each of the five models that it was measured at, and gains as much as at the
+least of them; one with a profile for each batch is as fast as the single ones, as it was but for one batch of a model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from enginewright_builder.competition.agenda import Agenda, Plan, Stand
+from enginewright_builder.competition.cost import Costs
+from enginewright_builder.competition.experience import Experience, experience
+from enginewright_builder.competition.foresight import SLOWER
+from enginewright_builder.competition.promise import Known
+from enginewright_builder.engines.base import BatchRange, Rung
+from enginewright_builder.engines.buckets import bucket_ranges
+from enginewright_builder.measure.look import Look
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "trial-order.md"
+BATCHES = (1, 8, 32)
+BUDGETS = (150, 300, 900)
+ZONE = 1.03
+# Of a rung that was not measured, where the anchor takes 1 ms.
+NO_GAIN = 1.05
+# EfficientNet's FP16: 0.540 ms for 0.632.
+LEAST_GAIN_AT_1 = 0.853
+# Before the ladder: the source is opened, exported, run on the evaluation data; after it: race, sweep, proof.
+BEFORE_SECONDS, AFTER_SECONDS = 20.0, 60.0
+PRECISIONS = {"tensorrt": ("fp32", "tf32", "bf16", "fp16", "fp8", "int8"), "torch": ("fp32", "tf32", "bf16", "fp16"),
+              "onnxruntime": ("fp32", "tf32", "fp16")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """``regret`` is the shipped time over the best of all accurate candidates' by batch; ``tried`` in order."""
+
+    model: str
+    budget: float
+    tried: tuple[str, ...]
+    regret: Mapping[int, float]
+    seconds: float
+
+
+class World:
+    """One benchmarked model as it truly is."""
+
+    def __init__(self, model: str, table: Experience) -> None:
+        self.model, self.record = model, table.models[model]
+        self.look = Look(**self.record["look"])
+        self.guesses = table.without(model)
+
+    def measured(self, name: str) -> dict[int, float]:
+        """Milliseconds by batch, of the anchor's 1 ms; empty where it was not measured."""
+        log = [0.0] * len(BATCHES) if name == self.guesses.anchor else self.record["log"].get(name, ())
+        return {batch: math.exp(value) for batch, value in zip(BATCHES, log, strict=False) if value is not None}
+
+    def times(self, plan: Plan) -> dict[int, float]:
+        """Also of what was not measured, which gains nothing."""
+        found, whole = self.measured(plan.name), self.measured(plan.of) if plan.of else {}
+        alone = {batch: self.measured(f"{plan.of} @{batch}").get(batch) for batch in BATCHES}
+        if plan.rung.backend == "tensorrt" and BATCHES[0] in whole:
+            whole = {**whole, BATCHES[0]: whole[BATCHES[0]] * LEAST_GAIN_AT_1}
+        return {batch: found.get(batch) or alone[batch] or whole.get(batch) or NO_GAIN for batch in BATCHES
+                if plan.rung.covers(batch)}
+
+    def passes(self, name: str) -> bool:
+        return bool(self.record["passes"].get(name.partition(" @")[0], True))
+
+    def best(self) -> dict[int, float]:
+        names = [name for name in (*self.record["log"], self.guesses.anchor)
+                 if not name.startswith("eager") and self.passes(name)]
+        return {batch: min(times[batch] for name in names if batch in (times := self.measured(name)))
+                for batch in BATCHES}
+
+    def seconds(self, rung: Rung) -> tuple[float, float]:
+        """Of its graph, and of its build."""
+        known, size = self.record["seconds"], ("wide", "one")[len(rung.ranges)] if len(rung.ranges) < 2 else "all"
+        graph = known.get(f"graph {rung.precision}") if rung.backend == "tensorrt" else 0.0
+        build = known.get(f"{rung.backend} {size}")
+        if graph is None:
+            graph = self.guesses.graph_seconds(rung.backend, rung.precision, self.look)
+        if build is None:
+            return graph, self.guesses.build_seconds(rung.backend, rung.precision, self.look, ranges=len(rung.ranges))
+        return graph, build + 5.0
+
+
+def plans() -> list[Plan]:
+    return [Plan(rung=Rung(backend=backend, precision=precision)) for backend, names in PRECISIONS.items()
+            for precision in names]
+
+
+def tuned(plan: Plan) -> Iterator[Plan]:
+    """As the engines' own ``specialised``."""
+    ranges = bucket_ranges(BATCHES)
+    each: list[tuple[BatchRange, ...]] = [(one,) for one in ranges]
+    sets = {"tensorrt": [each[0], ranges, *each[1:]], "torch": each}.get(plan.rung.backend, [])
+    for one in sets:
+        yield Plan(rung=Rung(backend=plan.rung.backend, precision=plan.rung.precision, ranges=tuple(one)), of=plan.name)
+
+
+def replay(model: str, budget: float, table: Experience | None = None, *, overlap: bool = True) -> Replay:
+    world = World(model, table or experience("gpu"))
+    clock = BEFORE_SECONDS
+    started: dict[tuple[str, str], float] = {}
+
+    def graph_left(backend: str, precision: str, usual: float) -> float | None:
+        if not overlap or backend != "tensorrt" or precision not in ("int8", "fp8"):
+            return None
+        began = started.setdefault((backend, precision), clock) if precision == "int8" else None
+        if began is None:
+            return None
+        return max(0.0, SLOWER * world.seconds(Rung(backend=backend, precision=precision))[0] - (clock - began))
+
+    costs = Costs(world.guesses, world.look, graph_left=graph_left)
+    agenda = Agenda(plans(), world.guesses, costs, {plan.name: list(tuned(plan)) for plan in plans()})
+    tried: list[str] = []
+    times: dict[str, dict[int, float]] = {}
+    passing: set[str] = set()
+    written: set[tuple[str, str]] = set()
+    while True:
+        known = Known(batches=BATCHES, look=world.look, times=times, passing=frozenset(passing))
+        stand = Stand(known=known, seconds=budget - clock - AFTER_SECONDS, tried=frozenset(tried))
+        plan = agenda.next(stand)
+        if plan is None:
+            break
+        graph, build = world.seconds(plan.rung)
+        of = (plan.rung.backend, plan.rung.precision)
+        left = 0.0 if of in written else graph_left(*of, graph)
+        graph = graph if left is None else left
+        written.add(of)
+        clock += graph + build
+        costs.record(plan.rung, (), graph + build, graph, built=True)
+        tried.append(plan.name)
+        times[plan.name] = world.times(plan)
+        if world.passes(plan.name):
+            passing.add(plan.name)
+    best = world.best()
+    shipped = {batch: min((times[name][batch] for name in passing if batch in times.get(name, {})),
+                          default=math.inf) for batch in BATCHES}
+    return Replay(model=model, budget=budget, tried=tuple(tried), seconds=clock + AFTER_SECONDS,
+                  regret={batch: shipped[batch] / best[batch] for batch in BATCHES})
+
+
+_HEAD = """# The order of trials, replayed
+
+`PYTHONPATH=studies:hack:builders python -m trial_order replay` ([ADR 0031](../adr/0031-order-of-trials.md)). Each model
+of [h200.json](h200.json) is told by the seven others. A figure is the time of what would ship over that of the best
+accurate candidate that was ever measured, by batch; below 1 where an engine for batch 1 that was not measured is taken
+to gain 15 %, the least that any gained. Any other candidate that was not measured costs its usual time and gains
+nothing. 20 s pass before the ladder and 60 s after it.
+"""
+
+
+def page() -> str:
+    """A table for each budget, in Markdown."""
+    lines: list[str] = [_HEAD]
+    for budget in BUDGETS:
+        found = [replay(model, budget) for model in experience("gpu").models]
+        cells = [value for one in found for value in one.regret.values()]
+        within = sum(value <= ZONE for value in cells)
+        lines += [f"## {budget} s: {within} of {len(cells)} cells within 3 %", "",
+                  "| model | batch 1 | 8 | 32 | seconds | trials in order |", "|---|---|---|---|---|---|"]
+        lines += [f"| {one.model} | " + " | ".join(f"{one.regret[batch]:.3f}" for batch in BATCHES)
+                  + f" | {one.seconds:.0f} | {', '.join(one.tried)} |" for one in found]
+        lines.append("")
+    return "\n".join(lines)
