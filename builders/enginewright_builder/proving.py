@@ -177,5 +177,6 @@ def _summary(handed: Handed, swept: SweepResult, proof: Proof, performance: Perf
         load_seconds=round(proof.load_seconds, 3), memory_bytes=proof.memory_bytes, objective_met=swept.objective_met,
         evaluation=told.accuracy.evaluation, throughput_at_objective=performance.throughput_at_objective,
         device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
-        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound, fallback=told.fallback,
+        gpu_utilisation=best.use.utilisation if best.use else None, power_watts=best.use.watts if best.use else None,
+        bound=performance.bound, fallback=told.fallback,
         service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve))

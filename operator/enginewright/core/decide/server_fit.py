@@ -13,7 +13,7 @@ from enginewright.core.planner.nodes import product_of
 from enginewright.core.reasons import Reason
 from enginewright.core.server_image import driver_runs, engines_of, other_tensorrt
 from enginewright.core.status import LibraryStatus, ServerStatus
-from enginewright_builder.contract import RuntimeRequest
+from enginewright_builder.contract import ENERGY, RuntimeRequest
 
 # Where GPU feature discovery says which driver a node has, and the newest CUDA that it runs.
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.major")
@@ -26,7 +26,7 @@ def unfit(world: World, placement: Placement) -> tuple[str, str] | None:
     told, runtime = world.memory.server, world.runtime
     if told is None or told.runtime is None or runtime is None:  # what serves was built for is all that is known
         return None
-    return _no_engine(world, told, runtime, placement) or _old_driver(world, told, placement)
+    return _no_engine(world, told, runtime, placement) or _old_driver(world, told, placement) or _not_metered(world)
 
 
 def left_out(world: World, placement: Placement) -> str:
@@ -99,6 +99,16 @@ def _old_driver(world: World, told: ServerStatus, placement: Placement) -> tuple
         f"Server image {told.image} asks for a driver that runs CUDA {told.cuda}, and the nodes that may serve it have "
         f"older ones: {seen}{more}. Upgrade their driver, or name an image for an older CUDA in {field(world)}. No "
         f"build starts.")
+
+
+def _not_metered(world: World) -> tuple[str, str] | None:
+    """The container that drives the server has no device, and so no counter of one."""
+    if world.spec.objective.minimise != ENERGY or not world.config.prove_in_server_image:
+        return None
+    return Reason.ENERGY_NOT_METERED, (
+        "spec.objective.minimise is energy, which no build measures while the operator's setting "
+        "config.proveInServerImage is true: its prover has no device. Write spec.objective.minimise: cost, or set "
+        "config.proveInServerImage to false in the operator's chart. No build starts.")
 
 
 def _of_product(node: NodeView, placement: Placement) -> bool:
