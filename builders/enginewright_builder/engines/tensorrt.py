@@ -14,7 +14,7 @@ from typing import Any
 from enginewright_builder.engines.base import Artifact, Beside, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.modelopt_graphs import missing
-from enginewright_builder.engines.session_parameters import BUCKETS, GRAPH_BATCHES, PROFILES, captured_batches
+from enginewright_builder.engines.session_parameters import BUCKETS, GRAPH_BATCHES, PROFILES
 from enginewright_builder.engines.trt_build import PlanRequest, build_plan
 from enginewright_builder.engines.trt_device import DEVICE, Gpu, MissingError, gpu, lacking, tensorrt, unservable
 from enginewright_builder.engines.trt_graphs import QUANTISED, begin_graph, carries_quantisation, typed_graph
@@ -92,13 +92,13 @@ class TensorRtEngine:
 
 
 class TensorRtRunner(SessionRunner):
-    """The plan in this process, by the code that serves it in Triton's Python backend. Raises :class:`UserError`
-    ``CandidateFailed`` for a shape that no profile takes."""
+    """The plan in this process, by the code that serves it in Triton's Python backend, without graphs that only
+    traffic needs. Raises :class:`UserError` ``CandidateFailed`` for a shape that no profile takes."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._precision = artifact.rung.precision
         plan = artifact.files[PLAN_FILE]
-        super().__init__(Session(plan.parent, [plan.name], device=DEVICE, buckets=captured_batches(artifact)))
+        super().__init__(Session(plan.parent, [plan.name], device=DEVICE))
 
     def __call__(self, inputs: Tensors) -> Tensors:
         try:
