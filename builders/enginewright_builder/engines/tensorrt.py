@@ -85,7 +85,8 @@ class TensorRtEngine:
         return Artifact(rung=rung, files={PLAN_FILE: target}, triton_backend=self.name if native else "python",
                         python_runtime=self.name, interface=model.interface, graph=graph,
                         graph_seconds=graph_seconds, runtime_version=f"tensorrt {trt.__version__}",
-                        parameters=_parameters(rung, model, context, len(shapes), native=native))
+                        parameters=_parameters(rung, model, context, len(shapes), native=native),
+                        in_python=_in_python(rung, model, context, len(shapes)))
 
     def load(self, artifact: Artifact) -> Runner:
         return TensorRtRunner(artifact)
@@ -136,6 +137,12 @@ def _present(precision: str) -> tuple[Any, Gpu]:
 
 def _example(model: ExportedModel, context: BuildContext) -> Tensors:
     return context.example if context.example is not None else example_inputs(model.interface, 1)
+
+
+def _in_python(rung: Rung, model: ExportedModel, context: BuildContext, count: int) -> dict[str, str] | None:
+    """Where the server has both backends."""
+    both = {"tensorrt", "python"} <= set(context.runtime.backends) and "tensorrt" in context.runtime.python_runtimes
+    return _parameters(rung, model, context, count, native=False) if both else None
 
 
 def _parameters(rung: Rung, model: ExportedModel, context: BuildContext, count: int, *, native: bool) -> dict[str, str]:
