@@ -110,6 +110,7 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
 def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
     request = resolved.request
     own_device.check(request.device, steps.tracker.note)
+    own_device.check_meter(request.objective, request.device)
     with steps.step("fetch", f"opening the {resolved.located.format} source"):
         source = load_model(resolved.located, request.interface, scratch,
                             "cuda" if request.device.accelerator == "gpu" else "cpu")

@@ -84,6 +84,8 @@ Fallback = Literal["none", "source"]
 # When candidates are tried no more: once the time budget is spent, or one that may be served meets the objective.
 StopWhen = Literal["budgetSpent", "objectiveMet"]
 OBJECTIVE_MET: StopWhen = "objectiveMet"
+# Of an objective: what is to be least among configurations that meet it, by the most inferences a second or a joule.
+COST, ENERGY = "cost", "energy"
 # Seconds for building and measuring where the spec states none, by accelerator: what more would buy on a GPU is little
 # (docs/adr/0031-order-of-trials.md), and a second of it is dear; on a CPU the gate alone may take minutes.
 BUDGET_SECONDS: Mapping[str, int] = {"cpu": 1800, "gpu": 300}
@@ -178,7 +180,7 @@ class ObjectiveRequest:
     latency_percentile: float = 99.0
     latency_ms: float = 0.0
     throughput: float = 0.0
-    minimise: str = "cost"
+    minimise: str = COST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,6 +431,7 @@ class EngineSummary:
     device_count: int = 1
     inferences_per_joule: float | None = None
     gpu_utilisation: float | None = None  # 0 to 1, under the load of the shipped point
+    power_watts: float | None = None  # that the device drew then, idle power included
     bound: Bound = ""
     fallback: str = ""
     service_curve: tuple[BatchTime, ...] = ()

@@ -55,6 +55,7 @@ class KeptEngine:
     runtime_version: str
     python_runtime: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+    in_python: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +158,8 @@ class Keeper:
             self._kept.append(KeptEngine(
                 rung=artifact.rung, files=tuple(sorted(artifact.files)), triton_backend=artifact.triton_backend,
                 interface=artifact.interface, runtime_version=artifact.runtime_version,
-                python_runtime=artifact.python_runtime, parameters=artifact.parameters))
+                python_runtime=artifact.python_runtime, parameters=artifact.parameters,
+                in_python=artifact.in_python))
         return self._engines[id(artifact)]
 
     def served(self, artifact: Artifact, largest: int) -> tuple[Share, ...]:
@@ -224,7 +226,7 @@ class Handed:
         return Artifact(rung=kept.rung, files={name: folder / name for name in kept.files},
                         triton_backend=kept.triton_backend, interface=kept.interface,
                         runtime_version=kept.runtime_version, python_runtime=kept.python_runtime,
-                        parameters=kept.parameters)
+                        parameters=kept.parameters, in_python=kept.in_python)
 
 
 def _check(told: HandOver) -> None:

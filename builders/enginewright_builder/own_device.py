@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from enginewright_builder.contract import DeviceRequest
+from enginewright_builder.contract import ENERGY, DeviceRequest, ObjectiveRequest
 from enginewright_builder.errors import UserError
+from enginewright_builder.measure.energy import open_meter, require_energy
 from enginewright_builder.pod import fits
 
 
@@ -29,3 +30,16 @@ def check(asked: DeviceRequest, note: Callable[[str], None]) -> None:
                         field="spec.placement", value=seen[0].name,
                         remedy="name product and MIG profile as the node has them, or mend the node's labels and "
                                "how its GPUs are cut")
+
+
+def check_meter(objective: ObjectiveRequest, device: DeviceRequest) -> None:
+    """Before anything is built: where energy is to be least, it has to be measured. Raises :class:`UserError`
+    ``EnergyNotMetered``."""
+    if objective.minimise != ENERGY:
+        return
+    meter = open_meter(tuple(range(device.gpu_count)) if device.accelerator == "gpu" else ())
+    try:
+        require_energy(meter)
+    finally:
+        if meter is not None:
+            meter.close()

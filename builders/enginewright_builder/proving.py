@@ -24,6 +24,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.engine_store import store
 from enginewright_builder.engine_store.manifest import manifest_digest
+from enginewright_builder.engines.base import Artifact
 from enginewright_builder.evidence.appraisal import appraise
 from enginewright_builder.evidence.content import build_report
 from enginewright_builder.hand_over import Handed, HandOver
@@ -31,7 +32,8 @@ from enginewright_builder.load import run_on_time
 from enginewright_builder.report import write_report
 from enginewright_builder.report.performance import Performance, device_class
 from enginewright_builder.steps import SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
-from enginewright_builder.sweep import SweepResult, Task, sweep_on
+from enginewright_builder.sweep import SweepResult, Task
+from enginewright_builder.sweep.ways import sweep_ways
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.client import Address, Server
 from enginewright_builder.triton.prove import Proof, prove_on
@@ -89,10 +91,10 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
     request = told.request
     gpus = tuple(range(request.device.gpu_count)) if request.device.accelerator == "gpu" else ()
     servers.repository.mkdir(parents=True, exist_ok=True)
-    swept, performance = run_on_time(_measure(handed, servers, steps, budget, gpus))
+    artifact, swept, performance = run_on_time(_measure(handed, servers, steps, budget, gpus))
     serving = _serving(told, swept)
     with steps.step("repository", "writing the model repository"):
-        folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, handed.artifact, serving, gpus=gpus,
+        folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, artifact, serving, gpus=gpus,
                              warmup=handed.warmup, cores=told.hardware.cores)
         config = (folder / "config.pbtxt").read_text()
     with steps.step("verify-load", "loading the finished repository in a tritonserver"):
@@ -101,7 +103,7 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
             proof = dataclasses.replace(proof, load_seconds=proof.load_seconds + backend_seconds(swept))
     outcome = Outcome(kind="build", ok=True, source=told.source, fingerprint=request.fingerprint(), built=now(),
                       build_seconds=round(budget.spent, 1), serving=serving,
-                      engine=_summary(handed, swept, proof, performance), candidates=told.candidates)
+                      engine=_summary(handed, artifact, swept, proof, performance), candidates=told.candidates)
     with steps.step("publish", "writing the report and publishing"):
         write_report(build_report(told, outcome, swept, proof, config, {**told.steps, **steps.seconds}, performance),
                      staging)
@@ -112,18 +114,20 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
 
 
 async def _measure(handed: Handed, servers: Servers, steps: Steps, budget: Budget, gpus: tuple[int, ...]
-                   ) -> tuple[SweepResult, Performance]:
+                   ) -> tuple[Artifact, SweepResult, Performance]:
     """On one server, as each start of one takes seconds."""
     async with servers.open(gpus) as server:
         with steps.step("sweep", f"serving {handed.told.name} on tritonserver") as report:
-            swept = await sweep_on(server, servers.repository, _task(handed, budget, gpus, report))
+            artifact, swept = await sweep_ways(server, servers.repository, handed.artifact,
+                                               lambda way: _task(handed, way, budget, gpus, report))
         with steps.step("appraise", "comparing with plain serving and with what the device could do"):
-            return swept, await appraise(server, servers.repository, handed, swept, budget, gpus)
+            return artifact, swept, await appraise(server, servers.repository, handed, artifact, swept, budget, gpus)
 
 
-def _task(handed: Handed, budget: Budget, gpus: tuple[int, ...], progress: Callable[[float, str], None]) -> Task:
+def _task(handed: Handed, way: Artifact, budget: Budget, gpus: tuple[int, ...],
+          progress: Callable[[float, str], None]) -> Task:
     request = handed.told.request
-    return Task(artifact=handed.artifact, model_name=request.model_name, inputs=handed.requests,
+    return Task(artifact=way, model_name=request.model_name, inputs=handed.requests,
                 max_batch_size=request.engine.max_batch_size, objective=request.objective, batching=request.batching,
                 instances=request.instances, gpus=gpus, cores=handed.told.hardware.cores,
                 budget_seconds=budget.share(SWEEP_SHARE, SWEEP_SECONDS), progress=progress)
@@ -166,8 +170,9 @@ def _linked(source: str, target: str) -> str:
     return target
 
 
-def _summary(handed: Handed, swept: SweepResult, proof: Proof, performance: Performance) -> EngineSummary:
-    told, artifact, best = handed.told, handed.artifact, swept.best
+def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proof, performance: Performance
+             ) -> EngineSummary:
+    told, best = handed.told, swept.best
     devices, count = device_class(told.request.device)
     return EngineSummary(
         backend=artifact.rung.backend, precision=artifact.rung.precision, triton_backend=artifact.triton_backend,
@@ -177,5 +182,6 @@ def _summary(handed: Handed, swept: SweepResult, proof: Proof, performance: Perf
         load_seconds=round(proof.load_seconds, 3), memory_bytes=proof.memory_bytes, objective_met=swept.objective_met,
         evaluation=told.accuracy.evaluation, throughput_at_objective=performance.throughput_at_objective,
         device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
-        gpu_utilisation=best.use.utilisation if best.use else None, bound=performance.bound, fallback=told.fallback,
+        gpu_utilisation=best.use.utilisation if best.use else None, power_watts=best.use.watts if best.use else None,
+        bound=performance.bound, fallback=told.fallback,
         service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve))

@@ -4,7 +4,6 @@ in one race, and as Triton serves it beside the same model as people serve it wi
 from __future__ import annotations
 
 import contextlib
-import shlex
 import subprocess
 import sys
 import time
@@ -101,7 +100,7 @@ def row(built: Built, found: run.Found) -> dict[str, Any]:
         return {batch: round(times[name]["ms"] / times[run.AS_SHIPPED]["ms"], 3) for batch, times in measured.items()
                 if name in times}
 
-    return {"model": found.record["model"], "command": shlex.join(built.command),
+    return {"model": found.record["model"], "command": typed(built.command),
             "budget_s": built.budget_seconds, "build_s": built.seconds,
             "steps": dict(built.published.report.steps),
             "shipped": {batch: built.published.shipped(batch) for batch in measured},
@@ -109,6 +108,12 @@ def row(built: Built, found: run.Found) -> dict[str, Any]:
                        for batch, times in measured.items()},
             "over_eager_fp32": over(EAGER), "over_compile_graphs": over(GRAPHS),
             "trials": built.published.trials(), "untried": built.published.untried()}
+
+
+def typed(command: Sequence[str]) -> str:
+    """The command as a person types it: files by their names, without the interface's JSON."""
+    words = [Path(one).name if one.startswith("/") else "…" if one.startswith("{") else one for one in command[3:]]
+    return " ".join(["enginewright-build", *words])
 
 
 def _sound(times: dict[str, Any]) -> list[float]:

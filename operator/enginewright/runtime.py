@@ -45,6 +45,7 @@ from enginewright.reconcile.known import Known
 from enginewright.reconcile.leadership import Fence, Leadership, LeadershipLostError, LeaseThread, Terms
 from enginewright.reconcile.log_reader import LogReader
 from enginewright.reconcile.loop import Loop
+from enginewright.reconcile.metered import Metered
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Parts, Reconciler
 from enginewright.reconcile.queue import WorkQueue
@@ -115,6 +116,7 @@ class Operator:
             looked=lambda fresh: metrics.looks.labels("fresh" if fresh else "memory").inc(),
         )
         metrics.registry.register(parts.exposed)
+        metrics.registry.register(Metered(self.signals.drawn))
         reader = ShelfReader(kube, parts.world.now, options.namespaces)
         self.housekeeper = Housekeeper(reader, parts.actor, options.config, options.housekeeping)
         self.loop = Loop(self.queue, Reconciler(parts), metrics, options.workers)

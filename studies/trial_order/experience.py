@@ -14,24 +14,30 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "docs" / "benchmarks"
 TABLE = ROOT / "builders" / "enginewright_builder" / "competition" / "experience.json"
 LOOKS = "looks.json"
-# The newest first: a candidate that a newer file has is not read from an older one.
-FILES = ("h200.json", "h200-int8.json", "h200-fp8.json")
+# The newest first, after the builds of trials.json: a candidate that a newer file has is not read from an older one.
+FILES = ("product.json", "h200.json", "h200-int8.json", "h200-fp8.json")
+# Since when PyTorch's packages have today's layout.
+PACKAGES = ("product.json", "h200.json")
+TRIALS = "trials.json"
 ANCHOR, SOURCE = "tensorrt fp16", "eager-fp32"
 BATCHES = (1, 8, 32)
-# What people run without Enginewright is no candidate.
-_BASELINES = ("eager-fp32", "eager-fp16", "compile-fp16-graphs")
+# What people run without Enginewright is no candidate; nor is the published engine beside its own copies.
+_BASELINES = ("eager-fp32", "eager-fp16", "compile-fp16-graphs", "as shipped")
 
-# Seconds by what was built: H200 cold builds, docs/benchmarks/README.md ("built in 73, 15, 12, 21 and 82 s", "To write
-# INT8 into BERT's graph takes 81 s, into ViT's 91, DeepLabV3's 63 and ConvNeXt's 50") and h200.json's "builds".
-SECONDS: dict[str, dict[str, float]] = {
-    "tensorrt one": {"resnet50": 73, "vit-b16": 15, "convnext-tiny": 12, "minilm": 21, "efficientnet-b0": 82},
+# Seconds by what was built, where trials.json has none; of an engine for one batch at each of the table's batches. H200
+# cold builds, docs/benchmarks/README.md ("To write INT8 into BERT's graph takes 81 s, into ViT's 91, DeepLabV3's 63 and
+# ConvNeXt's 50") and h200.json's "builds".
+SECONDS: dict[str, dict[str, Any]] = {
     "graph int8": {"bert-base": 81, "vit-b16": 91, "deeplabv3-resnet50": 63, "convnext-tiny": 50},
     "graph fp16": {"bert-base": 12.7, "resnet50": 7.6},
-    "tensorrt wide": {"bert-base": 40.1, "resnet50": 43.2},
+    "tensorrt wide": {"bert-base": 40.1},
+    "tensorrt one": {"efficientnet-b0": [82, None, None]},
     # ADR 0006: 80 s each; README: "95 to 150 of their 300 to 450 s" of BERT, DeepLabV3 and Swin, more than one package.
     "torch wide": {"vit-b16": 80, "bert-base": 80},
-    "torch one": {"vit-b16": 18, "bert-base": 17},
+    "torch one": {"vit-b16": [18, None, None], "bert-base": [17, None, None]},
 }
+# Of the graph that the anchor's trial writes as well.
+GRAPH_FP16 = 10.0
 
 ASSUMED: dict[str, dict[str, Any]] = {
     "tensorrt bf16": {"like": "tensorrt fp16", "log": [0.02, 0.02, 0.02], "sd": 0.03, "passes": 0.9,
@@ -49,17 +55,13 @@ ASSUMED: dict[str, dict[str, Any]] = {
                          "why": "launches bound its small batches, whatever the precision"},
     "onnxruntime fp32": {"like": "onnxruntime fp16", "log": [0.0, 0.4, 0.9], "sd": 0.2, "passes": 0.97,
                          "why": "launches bound its small batches, whatever the precision"},
-    "onnxruntime fp16-tensorrt": {"like": "tensorrt fp16", "log": [0.1, 0.1, 0.05], "sd": 0.05, "passes": 0.9,
-                                  "why": "TensorRT's engine within another session, without CUDA graphs of its own"},
 }
 """What the benchmarks do not hold. ``log`` is of the time over that of ``like``, at the table's batches."""
 
 ASSUMED_SECONDS = {
-    "tensorrt all": [60, "profiles for three batches; never timed by itself"],
     "graph fp8": [60, "as INT8's, whose histograms it does not need"],
     "graph bf16": [10, "as FP16's"],
     "onnxruntime wide": [10, "a session, and an export in FP16"],
-    "onnxruntime fp16-tensorrt": [45, "TensorRT builds within it"],
     "cpu onnxruntime": [5, "a session, or a pass over the weights"],
     "cpu onnxruntime int8-static": [20, "calibration"],
     "cpu torch": [60, "ADR 0006: FP32 on two cores"],
@@ -75,26 +77,52 @@ CPU: dict[str, dict[str, Any]] = {
 }
 
 
-def table(looks: dict[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def seconds(model: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
+    """What one model's builds took, as :data:`SECONDS` has it: of its trials in FP16, which are cold, and write one
+    graph."""
+    known = {what: by_model[model] for what, by_model in SECONDS.items() if model in by_model}
+    took = {one["name"]: one["build_s"] for one in trials if one["build_s"] is not None}
+    if ANCHOR in took:
+        known["tensorrt wide"] = round(took[ANCHOR] - known.get("graph fp16", GRAPH_FP16), 1)
+    ones = [took.get(f"{ANCHOR} @{batch}") for batch in BATCHES]
+    return known | ({"tensorrt one": ones} if any(ones) else {})
+
+
+def table(looks: dict[str, Any], files: dict[str, dict[str, Any]], trials: dict[str, Any]) -> dict[str, Any]:
     """``{"batches", "anchor", "models": {name: {"look", "log", "passes", "seconds"}}, "assumed", …}``: ``log`` is of a
     candidate's time over the anchor's of the same file, at each batch; None where it was not measured."""
-    models: dict[str, Any] = {name: {"look": look, "log": {}, "passes": {}, "seconds": {
-        what: seconds[name] for what, seconds in SECONDS.items() if name in seconds}} for name, look in looks.items()}
+    models: dict[str, Any] = {name: {"look": look, "log": {}, "passes": {},
+                                     "seconds": seconds(name, trials["models"].get(name, []))}
+                              for name, look in looks.items()}
+    for name, model in trials["models"].items():
+        for cell in _cells(model):
+            _read(cell, models[name], packages=True)
     for name in FILES:
-        for cell in files[name]["cells"]:
-            _read(cell, models[cell["model"]], name == FILES[0])
-    return {"made_from": [*FILES, LOOKS], "batches": list(BATCHES), "anchor": ANCHOR, "source": SOURCE,
+        for cell in (one for one in files[name]["cells"] if ANCHOR in one["candidates"]):
+            _read(cell, models[cell["model"]], packages=name in PACKAGES)
+    return {"made_from": [*FILES, TRIALS, LOOKS], "batches": list(BATCHES), "anchor": ANCHOR, "source": SOURCE,
             "models": models, "assumed": {"gpu": ASSUMED, "cpu": CPU}, "assumed_seconds": ASSUMED_SECONDS}
 
 
-def _read(cell: dict[str, Any], model: dict[str, Any], newest: bool) -> None:
+def _cells(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As a benchmark's, of what raced in a build."""
+    found = []
+    for batch in BATCHES:
+        raced = {one["name"]: {"ms": one["ms"][str(batch)], "passes": one["verdict"] != "AccuracyRefused"}
+                 for one in trials if str(batch) in one["ms"]}
+        if ANCHOR in raced:
+            found.append({"batch": batch, "candidates": raced})
+    return found
+
+
+def _read(cell: dict[str, Any], model: dict[str, Any], *, packages: bool) -> None:
     anchor, place = cell["candidates"][ANCHOR]["ms"], BATCHES.index(cell["batch"])
     for name, one in cell["candidates"].items():
         known = model["log"].get(name)
         if name == ANCHOR or (name in _BASELINES and name != SOURCE) or (known and known[place] is not None):
             continue
-        if not newest and not name.startswith("tensorrt "):
-            continue  # PyTorch's packages of older files had another layout
+        if not packages and not name.startswith("tensorrt "):
+            continue
         model["log"].setdefault(name, [None] * len(BATCHES))[place] = round(math.log(one["ms"] / anchor), 4)
         if name != SOURCE:
             model["passes"][name] = bool(one["passes"])
@@ -105,4 +133,5 @@ def made() -> str:
     """The table's text, from the files as they are."""
     looks = json.loads((BENCHMARKS / LOOKS).read_text(encoding="utf-8"))
     files = {name: json.loads((BENCHMARKS / name).read_text(encoding="utf-8")) for name in FILES}
-    return json.dumps(table(looks, files), indent=1) + "\n"
+    trials = json.loads((BENCHMARKS / TRIALS).read_text(encoding="utf-8"))
+    return json.dumps(table(looks, files, trials), indent=1) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -11,15 +12,18 @@ from typing import Any
 import httpx
 import pytest
 
-from demo.__main__ import SYSTEM_NAMESPACE
+from demo.__main__ import SYSTEM_NAMESPACE, registry_to_push_to
 from demo.inference import forwarded
-from demo.shell import ROOT, StepError
+from demo.shell import CLUSTER, IMAGES, ROOT, StepError, run
 from support.apiserver import eventually
 from support.bench import Bench
+from support.other_entry_point import with_entry_point
 from support.prometheus import running
 
 RULES = ROOT / "charts" / "enginewright" / "files" / "rules.yaml"
 DIGEST = "sha256:" + "0" * 64
+# What the linker says where an image lacks a library.
+LACKS = "tritonserver: error while loading shared libraries: libdcgm.so.3: cannot open shared object file"
 
 
 @dataclass(frozen=True)
@@ -145,8 +149,8 @@ async def test_accuracy_out_of_reach_is_not_served_but_offered_and_raises_an_ala
 
 
 def test_an_image_that_cannot_be_pulled_is_named(bench: Bench) -> None:
-    bench.apply("no-image", serving={"image": "localhost/no/such/triton:1"})
     """By the Job that asks it what it has, before a build."""
+    bench.apply("no-image", serving={"image": "localhost/no/such/triton:1"})
     built = bench.wait_reason("no-image", "EngineBuilt", "ImagePullFailed")
     assert "localhost/no/such/triton:1" in built["message"]
 
@@ -156,3 +160,31 @@ def test_a_builder_out_of_memory_is_tried_again_and_said(bench: Bench) -> None:
     message = bench.wait_reason("starved", "EngineBuilt", "BuildRetrying")["message"]
     assert "ran out of memory" in message
     assert "spec.engine.resources.limits.memory" in message
+
+
+@pytest.fixture
+def lacking(bench: Bench, tmp_path: Path) -> str:
+    """The server image with an entry point that fails: it has all that an engine needs, by its own word, and does not
+    start."""
+    if registry_to_push_to():
+        pytest.skip("the image is given to a local node; an existing cluster pulls its images")
+    archive = json.loads(run(IMAGES, "build", "--json", "server"))["server"]["archive"]
+    reference = f"{bench.images['server'].partition(':')[0]}-lacking:{bench.namespace}"
+    with_entry_point(Path(archive), ["/bin/sh", "-c", f"echo '{LACKS}' >&2; exit 127"], reference,
+                     tmp_path / "lacking.tar")
+    run(CLUSTER, "load-image", tmp_path / "lacking.tar")
+    return reference
+
+
+def test_a_server_image_that_does_not_start_ends_the_build_and_says_why(bench: Bench, lacking: str) -> None:
+    """It answers what it has, so that a build begins; the server that is to prove the engine never stays up."""
+    bench.apply("lacking", serving={"image": lacking})
+    told = bench.wait_reason("lacking", "EngineBuilt", "ServerDidNotStart")
+    assert told["status"] == "False"
+    for part in ("spec.serving.image: the server that proves the engine in pod", "(3 times)", "use an image with",
+                 f"The server's last line: {LACKS}"):
+        assert part in told["message"]
+    status = bench.model("lacking")["status"]
+    assert status["server"]["runtime"]["backends"] == ["python"], "by its own word it runs engines"
+    assert "engine" not in status
+    assert bench.get("deployment", of("lacking")) == []

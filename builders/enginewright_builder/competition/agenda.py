@@ -78,7 +78,8 @@ class Agenda:
         if safe := self._safe(stand, plans):
             return safe
         outlook = self._outlook(plans, stand)
-        if chosen := outlook.choose(stand.seconds):
+        # The first may take of what is kept for later: the cheapest, which always fits, is the slowest.
+        if chosen := outlook.choose(stand.seconds if stand.tried else stand.left):
             return plans[chosen[0].name]
         worth = {one.trial.name: one.gain / max(one.trial.seconds, 1.0) for one in outlook.promises()
                  if not (plans[one.trial.name].of or plans[one.trial.name].mends)

@@ -19,6 +19,9 @@ from enginewright_builder.measure.look import Look
 SLOWEST, FASTEST = 8.0, 1 / 30
 # An engine's rung of another kind tells this much of the logarithm of the pace.
 _SHARED = 0.7
+# What an engine for several batches takes of the time of one for a single batch that is built already, as the timing
+# cache has its layers: MiniLM's took 25 s after those for batch 1 and 8, which had taken 54 (trials.json).
+CACHED = 0.3
 
 
 def kind(rung: Rung) -> str:
@@ -40,6 +43,7 @@ class Costs:
     def __post_init__(self) -> None:
         self.paces: dict[str, float] = {}
         self._graphs: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._timed: set[tuple[str, str, int]] = set()
         self._writing: dict[tuple[str, str], float] = {}
 
     def record(self, rung: Rung, kept: tuple[str, ...], seconds: float, graph_seconds: float, *, built: bool) -> None:
@@ -52,6 +56,7 @@ class Costs:
         if built:
             of = rung.backend, rung.precision
             self._graphs.add((*of, kept))
+            self._timed |= {(*of, one.best) for one in rung.ranges}
             self._writing[of] = max(graph_seconds, self._writing.get(of, 0.0))
 
     def expected(self, rung: Rung, kept: tuple[str, ...] = (), *, new_graph: bool = False) -> float:
@@ -69,7 +74,14 @@ class Costs:
         return whole if left is None else left
 
     def _build(self, rung: Rung) -> float:
-        return self.experience.build_seconds(rung.backend, rung.precision, self.look, ranges=len(rung.ranges))
+        def seconds(*tuned: int) -> float:
+            return self.experience.build_seconds(rung.backend, rung.precision, self.look, tuned=tuned)
+
+        batches = [one.best for one in rung.ranges]
+        if len(batches) < 2:
+            return seconds(*batches)
+        timed = sum(seconds(one) for one in batches if (rung.backend, rung.precision, one) in self._timed)
+        return seconds(*batches) - (1 - CACHED) * timed
 
     def _pace(self, wanted: str, backend: str) -> float:
         """Of this kind in this build; else as the engine's others in this build, which also tell of the machine; else

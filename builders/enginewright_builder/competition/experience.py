@@ -21,13 +21,15 @@ from enginewright_builder.measure.look import Look
 _WIDTH, _EVERY = 0.15, 0.1
 # Spread of a log time ratio that few models cannot show: between models of one kind in h200.json.
 _LEAST_SPREAD = 0.06
+# Of what tuning gains, which differs by the batch more than by the model: 0 to 3 % at batch 32 in product.json.
+_LEAST_TUNING_SPREAD = 0.02
 # Of what no benchmark and no assumption names: as fast as the anchor's engine in that precision, give or take; passes
 # often.
 _UNKNOWN_SPREAD, _UNKNOWN_PASSES, UNKNOWN_SECONDS = 0.3, 0.8, 10.0
 # What a benchmarked verdict is mixed with, so that few models say neither never nor always: votes for and in all.
 _FOR, _OF = 0.9, 1.0
-# Seconds of the gate, of loading and of the glance after a build on a GPU.
-_GATE_SECONDS = 5.0
+# Seconds of the gate, of loading and of the glance after a build on a GPU: the gate took 0.3 to 1.7 in trials.json.
+_GATE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,15 @@ class Guess:
     like: str
     log: tuple[float, ...]
     spread: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """The logarithm of a tuned engine's time over that of the one for every batch, at each of the batches asked for,
+    and its standard deviation there."""
+
+    log: tuple[float, ...]
+    spread: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +76,16 @@ class Experience:
             return Guess(like="", log=(0.0,) * len(batches), spread=0.0)
         measured = self._told(rung, look)
         if measured:
-            return Guess(like="", **self._mean(measured, batches))
+            means, spreads = self._moments(measured)
+            spread = math.sqrt(sum(one * one for one in spreads) / len(spreads) + _LEAST_SPREAD ** 2)
+            return Guess(like="", log=self._at(means, batches), spread=spread)
         if one := self.assumed.get(rung):
             return Guess(like=one["like"], log=self._at(one["log"], batches), spread=one["sd"])
         like = f"{self.anchor.partition(' ')[0]} {rung.partition(' ')[2]}"
         known = like != rung and (like == self.anchor or like in self.assumed or self._told(like, look))
         return Guess(like=like if known else self.anchor, log=(0.0,) * len(batches), spread=_UNKNOWN_SPREAD)
 
-    def tuned(self, backend: str, batches: Sequence[int], look: Look | None, *, several: bool) -> Guess:
+    def tuned(self, backend: str, batches: Sequence[int], look: Look | None, *, several: bool) -> Tuning:
         """Of an engine that is tuned for its batches, beside the one of its precision for every batch; ``several``: for
         more than one, each with a profile of its own."""
         measured = []
@@ -88,15 +101,16 @@ class Experience:
             if any(pairs):
                 measured.append((weight, [sum(found) / len(found) if found else None for found in pairs]))
         if measured:
-            return Guess(like="", **self._mean(measured, batches))
-        return Guess(like="", log=(-0.1,) * len(batches), spread=0.15)
+            means, spreads = self._moments(measured)
+            return Tuning(log=self._at(means, batches),
+                          spread=self._at([math.hypot(one, _LEAST_TUNING_SPREAD) for one in spreads], batches))
+        return Tuning(log=(-0.1,) * len(batches), spread=(0.15,) * len(batches))
 
     def gain_over_source(self, batches: Sequence[int], look: Look | None) -> tuple[float, ...]:
         """The logarithm of the source model's time over the anchor's."""
         if not self.source:
             return (0.1,) * len(batches)
-        log: tuple[float, ...] = self._mean(self._told(self.source, look), batches)["log"]
-        return log
+        return self._at(self._moments(self._told(self.source, look))[0], batches)
 
     # Whether it passes
 
@@ -115,14 +129,21 @@ class Experience:
         """To write ``precision`` into the graph, once for all engines of it."""
         return self._seconds(f"graph {precision}", look) or 0.0 if backend == "tensorrt" else 0.0
 
-    def build_seconds(self, backend: str, precision: str, look: Look | None, *, ranges: int) -> float:
-        """With the graph at hand, and with the gate; ``ranges`` is for how many batches it is tuned, 0 for none."""
+    def build_seconds(self, backend: str, precision: str, look: Look | None, *, tuned: Sequence[int] = ()) -> float:
+        """With the graph at hand, and with the gate; ``tuned`` are the batches that it is tuned for. One for several is
+        timed at each of them."""
         if self.accelerator == "cpu":
             found = self._seconds(f"cpu {backend} {precision}", look) or self._seconds(f"cpu {backend}", look)
             return found or UNKNOWN_SECONDS
-        size = ("wide", "one")[ranges] if ranges < 2 else "all"
-        found = self._seconds(f"{backend} {precision}", look) or self._seconds(f"{backend} {size}", look)
-        return found + _GATE_SECONDS if found else UNKNOWN_SECONDS
+        each = [self._one_seconds(backend, batch, look) for batch in tuned] or [self._seconds(f"{backend} wide", look)]
+        known = [one for one in each if one]
+        return sum(known) + _GATE_SECONDS if known else UNKNOWN_SECONDS
+
+    def _one_seconds(self, backend: str, batch: int, look: Look | None) -> float | None:
+        """Of an engine that is tuned for ``batch`` alone: a larger one takes longer to time."""
+        found = [(weight, [math.log(one) if one else None for one in model["seconds"][f"{backend} one"]])
+                 for weight, model in self._weighed(look) if f"{backend} one" in model["seconds"]]
+        return math.exp(self._at(self._moments(found)[0], [batch])[0]) if found else None
 
     def _seconds(self, what: str, look: Look | None) -> float | None:
         """Geometric mean over the models; None where no model has one."""
@@ -142,18 +163,18 @@ class Experience:
             alike = math.exp(-0.5 * (_apart(look, model["look"]) / _WIDTH) ** 2) if look else 0.0
             yield alike + _EVERY, model
 
-    def _mean(self, measured: Sequence[tuple[float, Sequence[float | None]]],
-              batches: Sequence[int]) -> dict[str, Any]:
-        means, spreads = [], []
+    def _moments(self, measured: Sequence[tuple[float, Sequence[float | None]]]) -> tuple[list[float], list[float]]:
+        """Mean and standard deviation over the models at each of the table's batches."""
+        means: list[float | None] = []
+        spreads: list[float | None] = []
         for place in range(len(self.batches)):
             found = [(weight, value) for weight, log in measured if (value := log[place]) is not None]
             total = sum(weight for weight, _ in found)
             mean = sum(weight * value for weight, value in found) / total if found else None
             means.append(mean)
-            if mean is not None:
-                spreads.append(sum(weight * (value - mean) ** 2 for weight, value in found) / total)
-        spread = math.sqrt(sum(spreads) / len(spreads) + _LEAST_SPREAD ** 2)
-        return {"log": self._at(_filled(means), batches), "spread": spread}
+            spreads.append(None if mean is None else math.sqrt(
+                sum(weight * (value - mean) ** 2 for weight, value in found) / total))
+        return _filled(means), _filled(spreads)
 
     def _at(self, log: Sequence[float], batches: Sequence[int]) -> tuple[float, ...]:
         """At other batches than the table's: between them by the logarithm of the batch."""

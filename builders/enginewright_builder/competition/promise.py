@@ -32,8 +32,9 @@ Floats = npt.NDArray[np.float64]
 WORLDS = 256
 # A trial of a set that the others of it leave less than this to gain is superfluous: 0.2 %.
 SUPERFLUOUS = 0.002
-# Spread of a tuned engine's gain once that of a sibling (another precision, or other batches) is known.
-_SIBLING_SPREAD = 0.05
+# Spread of a tuned engine's gain at a batch once that of a sibling there is known: of another precision, or of the same
+# one, tuned for other batches as well (product.json: 0 to 3 % apart).
+_SIBLING_SPREAD, _TWIN_SPREAD = 0.05, 0.01
 # A mended candidate is slower than it was, and the gate admits few: neither four nor twelve layers mended ViT's INT8.
 _MENDED_LOG, _MENDED_SPREAD, _MENDED_PASSES = 0.08, 0.06, 0.3
 
@@ -242,14 +243,17 @@ class Outlook:
     def _tuning(self, one: Trial) -> tuple[Floats, Floats]:
         """What tuning takes off at each batch, and how sure that is: as a sibling in this build tells, or guessed."""
         guess = self._experience.tuned(one.backend, self._known.batches, self._known.look, several=len(one.tuned) > 1)
-        log, spread = np.array(guess.log), np.full(len(guess.log), guess.spread)
-        for name, times in sorted(self._known.times.items()):
+        log, spread = np.array(guess.log), np.array(guess.spread)
+        twins_last = sorted(self._known.times, key=lambda name: (name.startswith(f"{one.whole} @"), name))
+        for name in twins_last:
+            times = self._known.times[name]
             whole, _, at = name.partition(" @")
             if not at or not name.startswith(f"{one.backend} ") or "(" in name:
                 continue
             for place, batch in enumerate(self._known.batches):
                 if times.get(batch) and (wide := self._known.times.get(whole, {}).get(batch)):
-                    log[place], spread[place] = math.log(times[batch] / wide), _SIBLING_SPREAD
+                    log[place] = math.log(times[batch] / wide)
+                    spread[place] = _TWIN_SPREAD if whole == one.whole else _SIBLING_SPREAD
         return log, spread
 
     def _passes(self, one: Trial) -> npt.NDArray[np.bool_]:

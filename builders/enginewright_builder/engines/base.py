@@ -6,7 +6,7 @@ A new engine is a new module that implements :class:`Engine` and is named in ``r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -118,10 +118,11 @@ class Artifact:
 
     ``files`` maps names inside the version folder (``1/``) to where they are now. ``triton_backend`` is ``python``,
     ``onnxruntime`` or ``tensorrt``; with ``python``, ``python_runtime`` (``onnxruntime``, ``tensorrt`` or ``torch``)
-    says which library runs it there. ``parameters`` become ``config.pbtxt`` parameters. ``graph`` is the ONNX with
-    this precision written in it, from which the engine was built: where a drift is looked for layer by layer.
-    ``graph_seconds`` were spent on that, which the next engine from it needs no more. ``members`` is filled for a
-    composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
+    says which library runs it there. ``parameters`` become ``config.pbtxt`` parameters. ``in_python`` are those with
+    which ``python`` runs the same files, too, where ``triton_backend`` is another one; None where the server cannot.
+    ``graph`` is the ONNX with this precision written in it, from which the engine was built: where a drift is looked
+    for layer by layer. ``graph_seconds`` were spent on that, which the next engine from it needs no more. ``members``
+    is filled for a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
     """
 
     rung: Rung
@@ -131,9 +132,17 @@ class Artifact:
     runtime_version: str
     python_runtime: str = "onnxruntime"
     parameters: Mapping[str, str] = field(default_factory=dict)
+    in_python: Mapping[str, str] | None = None
     graph: Path | None = None
     graph_seconds: float = 0.0
     members: tuple[Member, ...] = ()
+
+    @property
+    def ways(self) -> tuple[Artifact, ...]:
+        """This engine through each backend of the server that runs it, the preferred one first."""
+        if self.in_python is None:
+            return (self,)
+        return self, replace(self, triton_backend="python", parameters=self.in_python, in_python=None)
 
     @property
     def size_bytes(self) -> int:

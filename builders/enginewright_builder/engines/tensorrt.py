@@ -14,7 +14,7 @@ from typing import Any
 from enginewright_builder.engines.base import Artifact, Beside, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.modelopt_graphs import missing
-from enginewright_builder.engines.session_parameters import BUCKETS, GRAPH_BATCHES, PROFILES, captured_batches
+from enginewright_builder.engines.session_parameters import BUCKETS, GRAPH_BATCHES, PROFILES
 from enginewright_builder.engines.trt_build import PlanRequest, build_plan
 from enginewright_builder.engines.trt_device import DEVICE, Gpu, MissingError, gpu, lacking, tensorrt, unservable
 from enginewright_builder.engines.trt_graphs import QUANTISED, begin_graph, carries_quantisation, typed_graph
@@ -85,20 +85,21 @@ class TensorRtEngine:
         return Artifact(rung=rung, files={PLAN_FILE: target}, triton_backend=self.name if native else "python",
                         python_runtime=self.name, interface=model.interface, graph=graph,
                         graph_seconds=graph_seconds, runtime_version=f"tensorrt {trt.__version__}",
-                        parameters=_parameters(rung, model, context, len(shapes), native=native))
+                        parameters=_parameters(rung, model, context, len(shapes), native=native),
+                        in_python=_in_python(rung, model, context, len(shapes)))
 
     def load(self, artifact: Artifact) -> Runner:
         return TensorRtRunner(artifact)
 
 
 class TensorRtRunner(SessionRunner):
-    """The plan in this process, by the code that serves it in Triton's Python backend. Raises :class:`UserError`
-    ``CandidateFailed`` for a shape that no profile takes."""
+    """The plan in this process, by the code that serves it in Triton's Python backend, without graphs that only
+    traffic needs. Raises :class:`UserError` ``CandidateFailed`` for a shape that no profile takes."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._precision = artifact.rung.precision
         plan = artifact.files[PLAN_FILE]
-        super().__init__(Session(plan.parent, [plan.name], device=DEVICE, buckets=captured_batches(artifact)))
+        super().__init__(Session(plan.parent, [plan.name], device=DEVICE))
 
     def __call__(self, inputs: Tensors) -> Tensors:
         try:
@@ -136,6 +137,12 @@ def _present(precision: str) -> tuple[Any, Gpu]:
 
 def _example(model: ExportedModel, context: BuildContext) -> Tensors:
     return context.example if context.example is not None else example_inputs(model.interface, 1)
+
+
+def _in_python(rung: Rung, model: ExportedModel, context: BuildContext, count: int) -> dict[str, str] | None:
+    """Where the server has both backends."""
+    both = {"tensorrt", "python"} <= set(context.runtime.backends) and "tensorrt" in context.runtime.python_runtimes
+    return _parameters(rung, model, context, count, native=False) if both else None
 
 
 def _parameters(rung: Rung, model: ExportedModel, context: BuildContext, count: int, *, native: bool) -> dict[str, str]:

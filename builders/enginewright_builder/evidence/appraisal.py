@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import classify
 from enginewright_builder.evidence.before import serve_plainly_on
 from enginewright_builder.hand_over import Handed
@@ -20,10 +21,10 @@ log = logging.getLogger(__name__)
 SECONDS = 8.0
 
 
-async def appraise(server: Server, repository: Path, handed: Handed, swept: SweepResult, budget: Budget,
-                   gpus: tuple[int, ...] = ()) -> Performance:
-    """After the sweep. What cannot be measured is a note, never an error."""
-    told, backend = handed.told, handed.artifact.triton_backend
+async def appraise(server: Server, repository: Path, handed: Handed, artifact: Artifact, swept: SweepResult,
+                   budget: Budget, gpus: tuple[int, ...] = ()) -> Performance:
+    """After the sweep of ``artifact``, which ships. What cannot be measured is a note, never an error."""
+    told, backend = handed.told, artifact.triton_backend
     before, served = await _before(server, repository, handed, swept, budget, gpus)
     work, ceilings = told.counted.work, told.counted.ceilings
     return assess(swept, told.figures, set(told.shipped), backend, before=before,

@@ -16,6 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from enginewright_builder.contract import COST, ENERGY
+from enginewright_builder.errors import UserError
+
 # NVML renews its energy counter every 20 to 100 ms and utilisation over 1/6 to 1 s: sampling faster tells nothing new.
 PERIOD_SECONDS = 0.1
 # A shorter window would blur with the counter's own period.
@@ -62,6 +65,11 @@ def inferences_per_joule(use: DeviceUse | None, throughput: float) -> float | No
     if use is None or use.seconds < LEAST_ENERGY_SECONDS or not use.working_joules:
         return None
     return throughput * use.seconds / use.working_joules
+
+
+def inferences_per_joule_drawn(use: DeviceUse | None, throughput: float) -> float | None:
+    """As :func:`inferences_per_joule`, with idle power: what a replica at this load costs in energy."""
+    return throughput / use.watts if use is not None and use.watts else None
 
 
 class Meter(Protocol):
@@ -118,6 +126,15 @@ def summarise(meter: str, readings: Sequence[Reading], seconds: float, idle_watt
     return DeviceUse(meter=meter, seconds=seconds, idle_watts=idle_watts,
                      joules=last - first if first is not None and last is not None else None,
                      utilisation=statistics.fmean(busy) if busy else None, memory_bytes=max(held, default=None))
+
+
+def require_energy(meter: Meter | None) -> None:
+    """Raises :class:`UserError` ``EnergyNotMetered`` where ``meter`` cannot tell what is drawn."""
+    if meter is None or meter.read().joules is None:
+        raise UserError("EnergyNotMetered", "the build's container cannot read the energy counter of its device",
+                        field="spec.objective.minimise", value=ENERGY,
+                        remedy=f"write {COST}, or let it build on whole NVIDIA GPUs whose energy counter NVML shows "
+                               f"(nvidia-smi -q -d POWER), with a builder image that has NVML's bindings")
 
 
 def open_meter(gpus: Sequence[int]) -> Meter | None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
+from enginewright_builder.contract import ENERGY, BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.load import Channels, run_on_time
-from enginewright_builder.measure.energy import Meter, open_meter
+from enginewright_builder.measure.energy import Meter, open_meter, require_energy
 from enginewright_builder.measure.layers import Layers
 from enginewright_builder.sweep.bench import Bench, make_requests, workspace_repository
 from enginewright_builder.sweep.curve import CALL_TIMEOUT
@@ -89,6 +89,8 @@ async def sweep_on(server: Server, root: Path, task: Task) -> SweepResult:
     folder = write_model(root, task.model_name, task.artifact, first, cores=task.cores, gpus=task.gpus)
     meter = open_meter(task.gpus)
     try:
+        if task.objective.minimise == ENERGY:
+            require_energy(meter)
         return await _measure(server, task, meter)
     finally:
         if meter is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from enginewright_builder.contract import ObjectiveRequest, ServingChoice
+from enginewright_builder.contract import ENERGY, ObjectiveRequest, ServingChoice
+from enginewright_builder.measure.energy import inferences_per_joule_drawn
 from enginewright_builder.sweep.objective import met, replicas_needed, score
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.sweep.search import Search
@@ -34,8 +35,11 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     if objective.latency_ms > 0:
         text += (f", within the objective of {objective.latency_ms:g} ms" if met(best, objective) else
                  f"; the objective of {objective.latency_ms:g} ms is missed, and nothing measured was faster")
-    else:
+    elif objective.minimise != ENERGY:
         text += ", the knee of the latency–throughput curve (no latency objective was given)"
+    if objective.minimise == ENERGY:
+        rate = inferences_per_joule_drawn(best.use, best.throughput) or 0.0
+        text += f". It gives {rate:.3g} inferences a joule, idle power included, the most of all that were measured"
     if replicas := replicas_needed(best, objective):
         text += f". {objective.throughput:,.0f} inferences/s take {counted(replicas, 'replica')}"
     return ". ".join([text, *_alternatives(search, best, objective), _end(search, best, objective)]) + "."

@@ -1,6 +1,7 @@
 """The search: asks for one measurement at a time, is told what it showed, and knows nothing of servers.
 
-1. One request alone, then every instance under a middling load (:meth:`Space.first`).
+1. One request alone, then every instance under a middling load (:meth:`Space.first`); where energy is to be least,
+fewer instances, too.
 2. A queueing model of the server is fitted to what was measured, and predicts every trial of the space with its
 uncertainty (:mod:`queueing`, :mod:`predict`), which grows with what the model turned out to be wrong by. The trial
 whose expected gain over the best so far is largest is next ("expected improvement", Jones, Schonlau and Welch,
@@ -23,9 +24,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import norm
 
-from enginewright_builder.contract import ObjectiveRequest
+from enginewright_builder.contract import ENERGY, ObjectiveRequest
 from enginewright_builder.sweep.doubt import in_doubt
 from enginewright_builder.sweep.objective import met, score
+from enginewright_builder.sweep.power import PowerLine, log_rate
 from enginewright_builder.sweep.predict import Prediction, Predictor
 from enginewright_builder.sweep.queueing import Vector
 from enginewright_builder.sweep.result import Point
@@ -85,7 +87,8 @@ class Search:
         again = self.doubted()
         if again and left <= len(again):
             return again[0]
-        first = next((trial for trial in self.space.first() if trial not in self._found), None)
+        begins = self.space.first(each_count=self.objective.minimise == ENERGY)
+        first = next((trial for trial in begins if trial not in self._found), None)
         if first is not None:
             return first
         prediction = self._predictor.predict(self.points)
@@ -137,19 +140,38 @@ class Search:
     def _gains(self, prediction: Prediction) -> Vector:
         """Expected share by which each trial beats the best so far, times the chance that it may be chosen at all."""
         best = max(self.points, key=lambda point: score(point, self.objective))
-        limit = self.objective.latency_ms
+        limit, saves = self.objective.latency_ms, self.objective.minimise == ENERGY
+        if limit <= 0 and saves:
+            return self._savings(prediction, best)
         if limit <= 0:
             # Power is throughput over mean latency, and mean latency is load over throughput.
             load = np.log([trial.concurrency for trial in self._trials])
             now = math.log(best.throughput / (best.mean_ms / 1e3))
             return _improvement(2 * prediction.throughput - load, 2 * prediction.throughput_spread, now)
         chance: Vector = norm.cdf((math.log(limit) - prediction.latency) / prediction.latency_spread)
+        if met(best, self.objective) and saves:
+            return chance * self._savings(prediction, best)
         if met(best, self.objective):
             return chance * _improvement(prediction.throughput, prediction.throughput_spread,
                                          math.log(best.throughput))
         faster = _improvement(-prediction.latency, prediction.latency_spread, -math.log(best.objective_ms))
         hope: Vector = faster + chance * np.exp(prediction.throughput - prediction.throughput.max())
         return hope
+
+
+    def _savings(self, prediction: Prediction, best: Point) -> Vector:
+        """Expected share by which each trial gives more inferences a joule; 0 where nothing was metered."""
+        _, now = score(best, self.objective)
+        if now <= 0:
+            return np.zeros(len(self._trials))
+        # What idle instances draw is theirs: of each number of them another line.
+        seen = [point for point in self.points if point.use and point.use.watts]
+        lines = {count: PowerLine.of([one for one in seen if one.serving.instance_count == count] or seen)
+                 for count in self.space.instances}
+        drawn = [lines[trial.serving.instance_count] for trial in self._trials]
+        idle, each = (np.array([getattr(line, name) for line in drawn]) for name in ("idle", "each"))
+        rate, share = log_rate(idle, each, prediction.throughput)
+        return _improvement(rate, prediction.throughput_spread * share, math.log(now))
 
 
 def _improvement(mean: Vector, spread: Vector, best: float) -> Vector:

@@ -69,14 +69,17 @@ class Space:
         return [Trial(serving=serving, concurrency=concurrency)
                 for serving in self.servings() for concurrency in self.concurrencies]
 
-    def first(self) -> list[Trial]:
+    def first(self, *, each_count: bool = False) -> list[Trial]:
         """Where a search starts: one request alone, which gives the service time, and every instance under a middling
-        load, which gives what batching and instances make of it."""
+        load, which gives what batching and instances make of it. With ``each_count`` fewer instances under that load
+        as well: what those save cannot be told from throughput."""
         alone = ServingChoice(max_batch_size=self.max_batch_size, preferred_batch_sizes=self.preferred_batch_sizes,
                               max_queue_delay_us=self.delays_us[0], instance_count=self.instances[0])
-        busy = dataclasses.replace(alone, instance_count=self.instances[-1])
+        counts = self.instances[::-1] if each_count else self.instances[-1:]
+        middling = self.concurrencies[len(self.concurrencies) // 2]
         return [Trial(serving=alone, concurrency=self.concurrencies[0]),
-                Trial(serving=busy, concurrency=self.concurrencies[len(self.concurrencies) // 2])]
+                *(Trial(serving=dataclasses.replace(alone, instance_count=count), concurrency=middling)
+                  for count in counts)]
 
 
 def doublings(limit: int) -> tuple[int, ...]:

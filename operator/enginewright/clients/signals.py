@@ -13,6 +13,10 @@ SUCCESSES = "nv_inference_request_success"
 DURATION = "nv_inference_request_duration_us"
 QUEUE_DURATION = "nv_inference_queue_duration_us"
 EXECUTIONS = "nv_inference_exec_count"
+INFERENCES = "nv_inference_count"
+# Of each GPU that the server sees; not exported on a CPU.
+ENERGY, WATTS, UTILISATION = "nv_energy_consumption", "nv_gpu_power_usage", "nv_gpu_utilization"
+GPU_MEMORY = "nv_gpu_memory_used_bytes"
 # Exported with --metrics-config summary_latencies=true only.
 SUMMARY = "nv_inference_request_summary_us"
 
@@ -22,13 +26,25 @@ class NoSignalError(TransientError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuMetrics:
+    """Of one GPU, whoever uses it: ``joules`` since the server started, ``watts``, share of the time busy (0 to 1) and
+    bytes in use now. None: not told."""
+
+    joules: float | None = None
+    watts: float | None = None
+    utilisation: float | None = None
+    memory_bytes: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplicaMetrics:
     """Of one replica. ``pending`` maps a model to its queued requests; ``failures`` a reason (``BACKEND``,
     ``CANCELED``, ``OTHER``, ``REJECTED``) to the failed requests since the server started; ``successes`` a model to
     the good ones. ``busy`` and ``queued_for`` are microseconds that the good ones took and, of these, queued;
     ``executions`` are batches that were executed, 0 where that is not told.
     ``quantiles`` maps 0.99 and the like to milliseconds, of the slowest model; empty where the server exports none.
-    Requests that Triton refuses for their form (shape, name, batch size) are counted nowhere."""
+    Requests that Triton refuses for their form (shape, name, batch size) are counted nowhere. ``inferences`` are batch
+    elements that were answered; ``gpus`` has, by UUID, what the server's GPUs do."""
 
     pending: Mapping[str, float]
     failures: Mapping[str, float] = field(default_factory=dict)
@@ -37,6 +53,8 @@ class ReplicaMetrics:
     queued_for: float = 0.0
     executions: float = 0.0
     quantiles: Mapping[float, float] = field(default_factory=dict)
+    inferences: float = 0.0
+    gpus: Mapping[str, GpuMetrics] = field(default_factory=dict)
 
     @property
     def queued(self) -> float:

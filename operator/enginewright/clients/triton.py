@@ -13,19 +13,27 @@ from enginewright.clients.page import LARGEST_PAGE, Sample, samples
 from enginewright.clients.pods import PodClient
 from enginewright.clients.signals import (
     DURATION,
+    ENERGY,
     EXECUTIONS,
     FAILURES,
+    GPU_MEMORY,
+    INFERENCES,
     PENDING,
     QUEUE_DURATION,
     SUCCESSES,
     SUMMARY,
+    UTILISATION,
+    WATTS,
+    GpuMetrics,
     NoSignalError,
     ReplicaMetrics,
 )
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
 
-_WANTED: Final = frozenset({PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, EXECUTIONS, SUMMARY})
+_COUNTED: Final = frozenset({PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, EXECUTIONS, INFERENCES})
+_OF_GPUS: Final = {ENERGY: "joules", WATTS: "watts", UTILISATION: "utilisation", GPU_MEMORY: "memory_bytes"}
+_WANTED: Final = _COUNTED | {SUMMARY} | _OF_GPUS.keys()
 
 
 class TritonClient(PodClient):
@@ -43,11 +51,15 @@ class TritonClient(PodClient):
 
 def parse_metrics(page: bytes) -> ReplicaMetrics:
     """Raises :class:`NoSignalError`."""
-    sums: dict[str, dict[str, float]] = {name: {} for name in _WANTED}
+    sums: dict[str, dict[str, float]] = {name: {} for name in _COUNTED}
+    gpus: dict[str, dict[str, float]] = {}
     quantiles: dict[float, float] = {}
     for sample in samples(page, _WANTED):
         if sample.name == SUMMARY:
             _add_quantile(quantiles, sample)
+            continue
+        if (figure := _OF_GPUS.get(sample.name)) is not None:
+            gpus.setdefault(sample.labels.get("gpu_uuid", ""), {})[figure] = sample.value
             continue
         of = sums[sample.name]
         place = sample.labels.get("reason" if sample.name == FAILURES else "model", "")
@@ -62,6 +74,8 @@ def parse_metrics(page: bytes) -> ReplicaMetrics:
         queued_for=sum(sums[QUEUE_DURATION].values()),
         executions=sum(sums[EXECUTIONS].values()),
         quantiles=quantiles,
+        inferences=sum(sums[INFERENCES].values()),
+        gpus={uuid: GpuMetrics(**figures) for uuid, figures in gpus.items() if uuid},
     )
 
 

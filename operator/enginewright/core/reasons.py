@@ -49,6 +49,7 @@ class Reason(StrEnum):
     ASKING_SERVER_IMAGE = "AskingServerImage"
     SERVER_IMAGE_UNFIT = "ServerImageUnfit"
     DRIVER_TOO_OLD = "DriverTooOld"
+    ENERGY_NOT_METERED = "EnergyNotMetered"
     STORE_MISSING = "StoreMissing"
     STORE_UNREACHABLE = "StoreUnreachable"
     VOLUME_MISSING = "VolumeMissing"

@@ -263,6 +263,8 @@ class EngineStatus(StatusModel):
     """Share of the time that the GPU computed under the measured load, 0 to 1."""
     inferences_per_joule: float | None = None
     """Inferences for each joule that the device drew above idle."""
+    power_watts: float | None = None
+    """Watts that the device drew under the measured load, idle power included."""
     built: str | None = None
     """When it was built."""
     build_seconds: float | None = None

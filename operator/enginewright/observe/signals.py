@@ -27,6 +27,7 @@ from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
 from enginewright.core.scaling.queue import awaits_another
 from enginewright.observe.arrivals import Growth
 from enginewright.observe.keys import Key
+from enginewright.observe.power import Drawn
 from enginewright.observe.prober import Prober
 from enginewright.observe.window import Window
 
@@ -44,7 +45,7 @@ class Target:
     direct scraping; ``matchers`` narrow its query. ``question`` is the analysis under way, for which ``revisions`` maps
     the same pods to theirs. ``starting`` are the moments, on the monotonic clock, at which replicas that are not ready
     were made; ``capacity`` is what one replica was measured to do. ``activators`` maps pods that hold requests to their
-    addresses."""
+    addresses. ``metered`` says that replicas have whole GPUs, whose counters are theirs."""
 
     replicas: Mapping[str, str]
     current: int
@@ -56,6 +57,7 @@ class Target:
     activators: Mapping[str, str] = field(default_factory=dict)
     prometheus: str = ""
     matchers: str = ""
+    metered: bool = False
 
 
 class _Watched:
@@ -125,6 +127,12 @@ class Signals:
         watched = self._watched.get(key)
         return None if watched is None else watched.window.view()
 
+    def drawn(self) -> Mapping[Key, Drawn]:
+        """What the GPUs of each object's replicas do, where that is known."""
+        now = self._clock()
+        return {key: watched.window.power.drawn(now) for key, watched in self._watched.items()
+                if watched.target.metered}
+
     def recommend(self, key: Key, replicas: int) -> None:
         """Remembers what a pass wished for."""
         watched = self._watched.get(key)
@@ -182,6 +190,8 @@ class Signals:
                                                  self._ask_activators(target, window))
             pending = {pod: answer.queued for pod, answer in metrics.items()}
             grown = window.arrived(began, metrics, target.replicas)
+            if target.metered:
+                window.power.update(began, metrics, target.replicas)
             if target.question is not None:
                 window.count(began, metrics, target.revisions, target.question.limits.percentile / 100)
         missing = len(target.replicas.keys() - pending.keys())

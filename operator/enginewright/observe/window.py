@@ -15,6 +15,7 @@ from enginewright.core.scaling.lost import added, found_queued
 from enginewright.core.scaling.seen import never_idle
 from enginewright.observe.arrivals import Arrivals, Growth
 from enginewright.observe.pauses import Pauses
+from enginewright.observe.power import Power
 
 # Samples that are kept as they are: smoothing and bursts look at these.
 SAMPLES: Final = 120
@@ -58,6 +59,7 @@ class Window:
         self._probed: deque[float] = deque(maxlen=1000)
         self._unanswered = 0
         self._failed = 0
+        self.power = Power()
         self.replicas, self.prometheus = Pauses(), Pauses()
         # Requests are waiting there for the first replica.
         self.activators = Pauses(longest=5.0)

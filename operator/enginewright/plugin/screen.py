@@ -16,7 +16,8 @@ from enginewright.core.reasons import Condition
 from enginewright.core.status import Status, read
 from enginewright.plugin.words import Explanation, beside_ready, explain
 
-COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "P99", "REPLICA/S", "COST/M", "REASON")
+COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "P99", "REPLICA/S", "INF/J", "COST/M", "REASON")
+NUMBERS = ("QUEUE", "P99", "REPLICA/S", "INF/J")
 
 
 def rows(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -39,6 +40,7 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         "" if depth is None else str(depth),
         f"{engine.p99_milliseconds:.3g} ms" if engine and engine.p99_milliseconds else "",
         f"{engine.throughput:.4g}" if engine and engine.throughput else "",
+        f"{engine.inferences_per_joule:.3g}" if engine and engine.inferences_per_joule else "",
         f"{cost.per_million_inferences:g} {cost.currency}" if cost else "",
         ", ".join(str(entry.get("reason", "")) for entry in (ready, *beside)),
     ), strict=True))
@@ -48,7 +50,7 @@ def table(objects: Sequence[Mapping[str, Any]]) -> Table:
     found = rows(objects)
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for column in COLUMNS:
-        shown.add_column(column, no_wrap=True, justify="right" if column in ("QUEUE", "P99", "REPLICA/S") else "left")
+        shown.add_column(column, no_wrap=True, justify="right" if column in NUMBERS else "left")
     for row in found:
         colour = {"True": "green", "False": "red"}.get(row["READY"], "yellow")
         shown.add_row(*(Text(row[column], style=colour if column == "READY" else "") for column in COLUMNS))

@@ -17,11 +17,12 @@ OBJECT = ("namespace", "optimisedmodel")
 @dataclass(frozen=True)
 class _Shown:
     """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences), ``quality`` what
-    status.quality has."""
+    status.quality has, ``rate`` inferences a joule as the build measured them, idle power included."""
 
     conditions: tuple[tuple[str, str, str], ...] = ()
     cost: tuple[str, float] | None = None
     quality: Mapping[str, Any] | None = None
+    rate: float | None = None
 
 
 class Exposed(Collector):
@@ -33,10 +34,13 @@ class Exposed(Collector):
     def remember(self, key: Key, status: Mapping[str, Any]) -> None:
         """``status`` as it is written: plain data."""
         cost, conditions = status.get("cost"), status.get("conditions") or ()
+        engine = status.get("engine") or {}
+        watts, throughput = engine.get("powerWatts"), engine.get("throughput")
         self._shown[key] = _Shown(
             conditions=tuple((entry["type"], entry["status"], entry["reason"]) for entry in conditions),
             cost=(cost["currency"], cost["perMillionInferences"]) if cost else None,
             quality=status.get("quality"),
+            rate=throughput / watts if watts and throughput else None,
         )
 
     def forget(self, key: Key) -> None:
@@ -51,7 +55,12 @@ class Exposed(Collector):
                                       labels=(*OBJECT, "bound"))
         answers = GaugeMetricFamily("enginewright_quality_samples", "Sampled requests in the windows of all replicas.",
                                     labels=OBJECT)
+        rates = GaugeMetricFamily("enginewright_engine_inferences_per_joule",
+                                  "Of the build's measured load, idle power included: status.engine.throughput by "
+                                  "powerWatts.", labels=OBJECT)
         for key, shown in self._shown.items():
+            if shown.rate is not None:
+                rates.add_metric((key.namespace, key.name), shown.rate)
             for condition in shown.conditions:
                 conditions.add_metric((key.namespace, key.name, *condition), 1)
             if shown.cost:
@@ -61,4 +70,4 @@ class Exposed(Collector):
                 for bound, name in (("mean", "agreement"), ("low", "low"), ("high", "high"), ("required", "required")):
                     agreement.add_metric((key.namespace, key.name, bound), shown.quality[name])
                 answers.add_metric((key.namespace, key.name), shown.quality["samples"])
-        yield from (conditions, costs, agreement, answers)
+        yield from (conditions, costs, agreement, answers, rates)

@@ -17,7 +17,8 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
     replicas, revisions = {pod.name: pod.ip for pod in ready}, {pod.name: pod.revision for pod in ready}
     spec = parse_spec(view.spec)
     if not isinstance(spec, Spec) or spec.autoscaling is None:
-        return Target(replicas=replicas, current=len(replicas), revisions=revisions, question=plan.question)
+        return Target(replicas=replicas, current=len(replicas), revisions=revisions, question=plan.question,
+                      metered=isinstance(spec, Spec) and _metered(spec))
     serving = [deployment for deployment in observed.deployments if not deployment.deleting]
     scaled = {action.deployment: action.replicas for action in plan.actions if isinstance(action, Scale)}
     alone = serving[0] if len(serving) == 1 else None
@@ -34,7 +35,13 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
         activators={pod.name: pod.ip for pod in observed.activators if pod.ready and pod.ip},
         prometheus=prometheus.url if prometheus else "",
         matchers=prometheus.labels if prometheus else "",
+        metered=_metered(spec),
     )
+
+
+def _metered(spec: Spec) -> bool:
+    """On a MIG slice the counters are of the whole GPU."""
+    return spec.placement.accelerator == "gpu" and spec.placement.mig is None
 
 
 def _wanted(plan: Plan, ready: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 SOURCE: dict[str, Any] = {"source": {"uri": "pvc://models/a"}}
 CPU = {"accelerator": "cpu"}
 H100 = "NVIDIA-H100-80GB-HBM3"
+_SAVES = {"objective": {"minimise": "energy", "latency": {"milliseconds": 20}}}
 MINE = [{"name": "mine", "emptyDir": {}}]
 
 
@@ -169,6 +170,14 @@ BROKEN = (
            "spec.objective.latency.milliseconds", "0.001", "such as 20"),
     Broken("content with an objective that is not there", {**SOURCE, "engine": {"stopWhen": "objectiveMet"}},
            "spec.engine.stopWhen", "objectiveMet", "add spec.objective.latency", "needs spec.objective.latency"),
+    Broken("the least energy within no latency", {**SOURCE, "objective": {"minimise": "energy"}},
+           "spec.objective.minimise", "energy", "add spec.objective.latency", "energy needs spec.objective.latency"),
+    Broken("the least energy of a CPU", {**SOURCE, "placement": CPU, **_SAVES},
+           "spec.objective.minimise", "energy", "write cost", "energy needs whole GPUs"),
+    Broken("the least energy of a slice", {**SOURCE, "placement": {"mig": {"profile": "1g.10gb"}}, **_SAVES},
+           "spec.objective.minimise", "energy", "place the model on whole GPUs", "energy needs whole GPUs"),
+    Broken("the least energy of a class with a CPU", _fleet(**_SAVES),
+           "spec.objective.minimise", "energy", "write cost", "energy needs whole GPUs"),
     Broken("sizes without fixed", {**SOURCE, "batching": {"preferredBatchSizes": [4]}},
            "spec.batching.mode", "auto", "set mode to fixed", "only hold with mode fixed"),
     Broken("fixed without sizes", {**SOURCE, "batching": {"mode": "fixed"}},

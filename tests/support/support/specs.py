@@ -20,6 +20,11 @@ _PRODUCTS = ("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-A30", "NV
 object_names = st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True)
 
 
+# The least energy needs a latency and whole GPUs.
+_SAVES = st.fixed_dictionaries({"minimise": st.just("energy"), "latency": st.just({"milliseconds": 20})})
+_SAVES_UNLESS = {False: _SAVES, True: st.just({"minimise": "cost"})}
+
+
 def _optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Raw]:
     return st.fixed_dictionaries({}, optional=fields)
 
@@ -107,7 +112,8 @@ def valid_specs(draw: st.DrawFn) -> Raw:
         accuracy=_optional(metric=st.sampled_from(["cosine", "top1", "spearman", "relative-error"]),
                            tolerance=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
         objective=_optional(latency=st.fixed_dictionaries({"milliseconds": st.floats(0.05, 1000)}),
-                            throughput=st.integers(0, 10_000), minimise=st.just("cost")),
+                            throughput=st.integers(0, 10_000), minimise=st.just("cost"))
+        | _SAVES_UNLESS[on_cpu or "mig" in placement],
         batching=st.sampled_from([{"mode": "auto"}, {"mode": "fixed", "maxQueueDelayMicroseconds": 0},
                                   {"mode": "fixed", "preferredBatchSizes": [1]}]),
         instances=st.sampled_from([{"mode": "auto"}, {"mode": "fixed", "count": 2}]),

@@ -44,7 +44,8 @@ def artifact(folder: Path, precision: str) -> Artifact:
     return Artifact(rung=Rung(backend="onnxruntime", precision=precision,
                               ranges=(BatchRange(low=1, best=4, high=8),)), files={"model.onnx": path},
                     triton_backend="python", interface=INTERFACE, runtime_version="onnxruntime 1",
-                    parameters={"threads": "2"}, graph=path, graph_seconds=3.0)
+                    parameters={"threads": "2"}, in_python={"buckets": "1,4"} if precision == "fp32" else None,
+                    graph=path, graph_seconds=3.0)
 
 
 def leave(folder: Path, tmp_path: Path) -> Artifact:

@@ -17,7 +17,7 @@ from enginewright_builder.contract import DeviceRequest, Interface, RuntimeReque
 from enginewright_builder.engines import trt_timing_cache as timing_cache
 from enginewright_builder.engines.base import BatchRange, BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.registry import all_engines
-from enginewright_builder.engines.tensorrt import TensorRtEngine
+from enginewright_builder.engines.tensorrt import TensorRtEngine, _in_python
 from enginewright_builder.engines.trt_build import workspace_limits
 from enginewright_builder.engines.trt_device import Gpu, MissingError, gpu, lacking
 from enginewright_builder.engines.trt_inspect import layer_types, silently_precise
@@ -112,6 +112,20 @@ def test_what_could_not_be_joined_with_others_is_tuned_only_as_one_engine_for_al
     native = replace(context, buckets=(1, 8, 32), runtime=RuntimeRequest(backends=("python", "tensorrt")))
     found = TensorRtEngine().specialised(Rung(backend="tensorrt", precision="fp16"), native)
     assert [rung.name for rung in found] == ["tensorrt fp16 @1+8+32"]
+
+
+@pytest.mark.parametrize(("backends", "libraries", "expected"), [
+    (("python", "onnxruntime", "tensorrt"), ("tensorrt",), {"buckets": "1,8"}),
+    (("tensorrt",), ("tensorrt",), None),  # no Python backend
+    (("python", "tensorrt"), ("onnxruntime",), None),  # its Python has no TensorRT
+    (("python",), ("tensorrt",), None),  # Python is the one way
+])
+def test_a_plan_is_run_by_both_backends_where_the_server_has_both(
+    backends: tuple[str, ...], libraries: tuple[str, ...], expected: dict[str, str] | None, context: BuildContext
+) -> None:
+    both = replace(context, runtime=RuntimeRequest(backends=backends, python_runtimes=libraries))
+    model = ExportedModel(path=Path("m.onnx"), interface=IMAGE, opset=17)
+    assert _in_python(rung((1, 1, 1), (2, 8, 8)), model, both, 2) == expected
 
 
 # Profiles

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from enginewright_builder import own_device
+from enginewright_builder.contract import ENERGY, DeviceRequest, ObjectiveRequest
+from enginewright_builder.errors import UserError
 from enginewright_builder.measure.energy import (
     DeviceUse,
     NvmlMeter,
@@ -18,8 +21,10 @@ from enginewright_builder.measure.energy import (
     Reading,
     Sampler,
     inferences_per_joule,
+    inferences_per_joule_drawn,
     open_meter,
     rapl_packages,
+    require_energy,
     summarise,
 )
 
@@ -189,3 +194,39 @@ def test_a_mig_slice_has_no_meter_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
 def test_without_nvmls_bindings_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert open_meter([0]) is None
+
+
+def test_inferences_per_joule_drawn_include_idle_power() -> None:
+    use = DeviceUse(meter="nvml", seconds=2.0, joules=400.0, idle_watts=100.0)
+    assert inferences_per_joule_drawn(use, throughput=1000.0) == 5.0
+    assert inferences_per_joule(use, throughput=1000.0) == 10.0
+    assert inferences_per_joule_drawn(DeviceUse(meter="", seconds=2.0), 1000.0) is None
+
+
+@pytest.mark.parametrize("meter", [None, Scripted(Reading(utilisation=0.5, memory_bytes=7))])
+def test_the_least_energy_is_refused_where_none_is_metered(meter: Scripted | None) -> None:
+    with pytest.raises(UserError) as caught:
+        require_energy(meter)
+    assert (caught.value.reason, caught.value.field, caught.value.value) == (
+        "EnergyNotMetered", "spec.objective.minimise", "energy")
+    assert caught.value.remedy.startswith("write cost, or")
+    require_energy(Scripted(Reading(joules=1.0)))
+
+
+@pytest.mark.parametrize(("minimise", "answers", "refused"), [
+    (ENERGY, {"TotalEnergyConsumption": 2500}, False),
+    (ENERGY, {"MemoryInfo": types.SimpleNamespace(used=7)}, True),  # a GPU without the counter
+    (ENERGY, {"TotalEnergyConsumption": 2500, "MigMode": [1, 1]}, True),
+    ("cost", {}, False),
+])
+def test_a_build_looks_for_the_counter_before_anything_else(
+    monkeypatch: pytest.MonkeyPatch, minimise: str, answers: dict[str, Any], refused: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(**answers))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    asked = ObjectiveRequest(latency_ms=20, minimise=minimise), DeviceRequest(accelerator="gpu", gpu_count=1)
+    if refused:
+        with pytest.raises(UserError, match="energy counter"):
+            own_device.check_meter(*asked)
+    else:
+        own_device.check_meter(*asked)

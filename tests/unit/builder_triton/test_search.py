@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
+from enginewright_builder.measure.energy import DeviceUse, inferences_per_joule_drawn
 from enginewright_builder.sweep import Layers, Point
 from enginewright_builder.sweep.curve import curve_batches
 from enginewright_builder.sweep.objective import met, replicas_needed, score
+from enginewright_builder.sweep.power import LEAST_IDLE, PowerLine, log_rate
 from enginewright_builder.sweep.predict import Predictor
 from enginewright_builder.sweep.queueing import Coordinates, fit, log_throughput, prior_mean
 from enginewright_builder.sweep.reasons import reason
@@ -321,3 +323,87 @@ def test_a_point_with_errors_never_meets_an_objective(make_point: Callable[..., 
 @pytest.mark.parametrize(("largest", "sizes"), [(0, [1]), (1, [1]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12])])
 def test_curve_batches(largest: int, sizes: list[int]) -> None:
     assert curve_batches(largest) == sizes
+
+
+SAVES = ObjectiveRequest(latency_ms=200, minimise="energy")
+
+
+def drawing(point: Point, watts: float) -> Point:
+    return dataclasses.replace(point, use=DeviceUse(meter="nvml", seconds=2.0, joules=2 * watts))
+
+
+def thirsty(serving: ServingChoice, concurrency: int) -> tuple[float, float]:
+    """More than two instances gain a little."""
+    two = dataclasses.replace(serving, instance_count=min(2, serving.instance_count))
+    throughput, latency = ideal(two, concurrency)
+    gain = 1.1 if serving.instance_count > 2 else 1.0
+    return throughput * gain, latency / gain
+
+
+def with_power(model: Model) -> Callable[[Trial, Point | None], Awaitable[Point]]:
+    """100 W for being on, and 60 for each instance."""
+    async def measure(trial: Trial, rival: Point | None) -> Point:
+        return drawing(await measured_by(model)(trial, rival), 100.0 + 60.0 * trial.serving.instance_count)
+
+    return measure
+
+
+def choice(objective: ObjectiveRequest, model: Model = thirsty) -> tuple[Search, Point]:
+    space = Space.of(max_batch_size=8, batching=BatchingRequest(), instances=InstancesRequest(), cores=4, gpus=0)
+    search = Search(space=space, objective=objective)
+    return search, asyncio.run(run_search(search, with_power(model)))
+
+
+def test_the_least_energy_is_another_choice_than_the_most_throughput() -> None:
+    _, fastest = choice(dataclasses.replace(SAVES, minimise="cost"))
+    search, frugal = choice(SAVES)
+    assert fastest.serving.instance_count > 2 >= frugal.serving.instance_count
+    assert fastest.throughput > frugal.throughput
+    rates = [inferences_per_joule_drawn(one.use, one.throughput) or 0.0 for one in (fastest, frugal)]
+    assert rates[1] > 1.1 * rates[0]
+    assert f"It gives {rates[1]:.3g} inferences a joule, idle power included" in reason(search, frugal, SAVES)
+
+
+@given(st.floats(5, 400), st.floats(0.0, 200.0), st.floats(1.0, 40.0))
+@settings(max_examples=30)
+def test_of_what_keeps_the_latency_the_most_frugal_is_chosen(limit: float, each: float, service: float) -> None:
+    objective = dataclasses.replace(SAVES, latency_ms=limit)
+
+    async def measure(trial: Trial, rival: Point | None) -> Point:
+        throughput, latency = ideal(trial.serving, trial.concurrency, service_ms=service)
+        return drawing(await measured_by(lambda serving, load: (throughput, latency))(trial, rival),
+                       50.0 + each * trial.serving.instance_count + 0.1 * throughput)
+
+    space = Space.of(max_batch_size=8, batching=BatchingRequest(), instances=InstancesRequest(), cores=4, gpus=0)
+    search = Search(space=space, objective=objective)
+    best = asyncio.run(run_search(search, measure))
+    kept = [one for one in search.points if met(one, objective)]
+    assert met(best, objective) is bool(kept)
+    if kept:
+        rates = [inferences_per_joule_drawn(one.use, one.throughput) or 0.0 for one in kept]
+        assert score(best, objective)[1] >= EQUAL * max(rates)
+
+
+def test_a_latency_out_of_reach_is_missed_by_the_fastest_whatever_it_draws() -> None:
+    objective = dataclasses.replace(SAVES, latency_ms=1)
+    _, best = choice(objective, ideal)
+    assert not met(best, objective)
+    assert best.concurrency == 1
+
+
+@pytest.mark.parametrize(("measured", "idle", "each"), [
+    ([(100.0, 150.0), (300.0, 250.0)], 100.0, 0.5),
+    ([(100.0, 150.0)], 150.0, 0.0),
+    ([(100.0, 150.0), (100.0, 170.0)], 160.0, 0.0),
+    ([(100.0, 200.0), (300.0, 150.0)], 175.0, 0.0),  # noise: nobody draws less for more work
+    ([(10.0, 1.0), (100.0, 200.0)], LEAST_IDLE * 100.5, 0.95 * 100.5 / 55),  # nor nothing for being on
+])
+def test_what_is_drawn_is_a_line_through_what_was_measured(
+    measured: list[tuple[float, float]], idle: float, each: float, make_point: Callable[..., Point]
+) -> None:
+    points = [drawing(dataclasses.replace(make_point(), throughput=rate), watts) for rate, watts in measured]
+    line = PowerLine.of([*points, make_point()])
+    np.testing.assert_allclose((line.idle, line.each), (idle, each))
+    rate, share = log_rate(np.array([line.idle]), np.array([line.each]), np.log([100.0]))
+    np.testing.assert_allclose(np.exp(rate), 100 / (idle + each * 100))
+    np.testing.assert_allclose(share, idle / (idle + each * 100))

@@ -297,6 +297,11 @@ def test_rows_of_top() -> None:
     (row,) = screen.rows([seen(serving())])
     assert row["READY"] == "True"
     assert (row["ENGINE"], row["REPLICAS"], row["P99"]) == ("onnxruntime int8", "1/1", "9 ms")
+    obj = seen(serving())
+    assert row["INF/J"] == ""
+    (metered,) = screen.rows([{**obj, "status": {**obj["status"], "engine": {
+        **obj["status"]["engine"], "inferencesPerJoule": 12.345}}}])
+    assert metered["INF/J"] == "12.3"
     (empty,) = screen.rows([{"metadata": {"name": "new", "namespace": "a"}}])
     assert (empty["READY"], empty["ENGINE"], empty["REPLICAS"]) == ("Unknown", "", "0/0")
 

@@ -57,3 +57,16 @@ def test_what_has_no_conditions_yet_has_no_series() -> None:
     registry.register(exposed)
     exposed.remember(KEY, {})
     assert [sample for metric in registry.collect() for sample in metric.samples] == []
+
+
+def test_inferences_a_joule_of_the_build_where_its_power_was_measured() -> None:
+    registry, exposed = CollectorRegistry(), Exposed()
+    registry.register(exposed)
+
+    def rate() -> float | None:
+        return registry.get_sample_value("enginewright_engine_inferences_per_joule", OF_IT)
+
+    exposed.remember(KEY, {"engine": {"throughput": 900.0, "powerWatts": 300.0}})
+    assert rate() == 3.0
+    exposed.remember(KEY, {"engine": {"throughput": 900.0}})
+    assert rate() is None

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.health import Health, HealthLimits, Watching
 from enginewright.reconcile.http import health_app, metrics_app, serving
+from enginewright.reconcile.metered import Metered
 from enginewright.reconcile.metrics import Metrics
 
 LIMITS = HealthLimits(loop_lag=10, oldest_pass=300, resync_age=3600, watchers_missing=60)
@@ -110,7 +111,7 @@ def test_every_metric_is_documented() -> None:
     documented = set(re.findall(r"^\| `(enginewright_\w+)`", ours, re.MULTILINE))
     counters = {family.name + "_total" for family in Metrics().registry.collect() if family.type == "counter"}
     others = {family.name for family in Metrics().registry.collect() if family.type != "counter"}
-    others |= {family.name for family in Exposed().collect()}
+    others |= {family.name for family in (*Exposed().collect(), *Metered(dict).collect())}
     runtime = (Path(__file__).parents[3] / "operator" / "enginewright" / "runtime.py").read_text()
     gauges = set(re.findall(r'gauge\("(\w+)"', runtime))
     assert {name for name in counters | others | gauges if name.startswith("enginewright_")} == documented

@@ -20,6 +20,7 @@ from enginewright.core.comparison import Limits, Question
 from enginewright.core.observed import Sample, Traffic
 from enginewright.core.scaling import Capacity, ScaleLimits
 from enginewright.observe.keys import Key
+from enginewright.observe.power import Drawn
 from enginewright.observe.signals import Signals, Target
 from enginewright.observe.window import Window
 
@@ -33,6 +34,7 @@ class Fleet:
 
     queued: dict[str, float | None] = field(default_factory=dict)
     port: int = 0
+    joules: float = 0.0
 
     async def answer(self, request: web.Request) -> web.Response:
         sockname = request.get_extra_info("sockname")
@@ -42,7 +44,9 @@ class Fleet:
         return web.Response(text=f'nv_inference_pending_request_count{{model="m",version="1"}} {depth}\n'
                                  f'nv_inference_request_success{{model="m",version="1"}} {10 * depth}\n'
                                  f'nv_inference_request_duration_us{{model="m",version="1"}} {5000 * depth}\n'
-                                 f'nv_inference_request_failure{{model="m",reason="BACKEND"}} {depth}\n')
+                                 f'nv_inference_request_failure{{model="m",reason="BACKEND"}} {depth}\n'
+                                 f'nv_inference_count{{model="m",version="1"}} {100 * depth}\n'
+                                 f'nv_energy_consumption{{gpu_uuid="GPU-1"}} {self.joules}\n')
 
 
 @pytest.fixture
@@ -103,6 +107,28 @@ async def test_one_round_is_one_sample_of_all_replicas(signals: Signals, fleet: 
         Sample(time=100.0, ready=3, pending={"pod-1": 3.0, "pod-2": 0.0}, missing=1),
     )
     assert heard.scrapes == [("direct", True), ("direct", True), ("direct", False)]
+
+
+async def test_what_gpus_draw_is_read_on_the_same_page_where_it_is_asked_for(
+    signals: Signals, fleet: Fleet, heard: Heard
+) -> None:
+    fleet.queued = {"127.0.0.1": 3}
+    for metered, rate in ((False, None), (True, 2.0)):
+        fleet.queued["127.0.0.1"], fleet.joules = 3.0, 100.0
+        window, asked = Window(0.0), replace(target("127.0.0.1"), metered=metered)
+        await signals.round(KEY, asked, window)
+        fleet.queued["127.0.0.1"], fleet.joules = 4.0, 150.0
+        heard.now += 1
+        await signals.round(KEY, asked, window)
+        assert window.power.drawn(heard.now).inferences_per_joule == rate
+
+
+async def test_only_what_is_watched_and_metered_is_told_of(signals: Signals) -> None:
+    signals.watch(KEY, replace(target(), metered=True))
+    signals.watch(Key("ns", "slice"), target())
+    assert signals.drawn() == {KEY: Drawn()}
+    await signals.forget(KEY)
+    assert signals.drawn() == {}
 
 
 @dataclass

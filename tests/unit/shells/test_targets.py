@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from enginewright.reconcile.targets import target_of
 from support.cluster import SPEC, Cluster, built
@@ -34,3 +37,15 @@ def test_without_a_word_of_status_those_that_are_ready_count() -> None:
     plan = replace(cluster.operate(), status={})
     nobody = replace(cluster.observe(), deployments=())
     assert target_of(cluster.view(), nobody, plan).current == len(cluster.pods) == 2
+
+
+@pytest.mark.parametrize(("placement", "metered"), [
+    ({"accelerator": "gpu"}, True),
+    ({"accelerator": "gpu", "mig": {"profile": "1g.10gb"}}, False),  # the counters are of the whole GPU
+    ({"accelerator": "cpu"}, False),
+])
+@pytest.mark.parametrize("scaling", [{}, {"autoscaling": {"minReplicas": 1, "maxReplicas": 2}}])
+def test_energy_is_read_of_whole_gpus(placement: dict[str, Any], metered: bool, scaling: dict[str, Any]) -> None:
+    cluster = Cluster(spec={**SPEC, "placement": placement, **scaling})
+    plan = cluster.operate()
+    assert target_of(cluster.view(), cluster.observe(), plan).metered is metered

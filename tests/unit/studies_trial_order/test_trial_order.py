@@ -29,9 +29,10 @@ def test_the_page_says_how_many_cells_are_within_the_zone(replays: dict[tuple[st
 
 def test_most_of_what_ships_after_300_seconds_is_within_the_zone_of_the_best(
         replays: dict[tuple[str, int], Replay]) -> None:
-    """The goal is all. What is missing is what no other model tells: PyTorch for ConvNeXt, and for DeepLab at 1."""
+    """The goal is all. What is missing is what no other model tells: PyTorch for ConvNeXt, and for DeepLab at 1. ViT's
+    engine for batch 1 took 3.0 % longer in one run than in another."""
     late = {(model, batch) for model in MODELS for batch in BATCHES if replays[model, 300].regret[batch] > ZONE}
-    assert late <= {("convnext-tiny", 8), ("convnext-tiny", 32), ("deeplabv3-resnet50", 1)}
+    assert late <= {("convnext-tiny", 32), ("deeplabv3-resnet50", 1), ("vit-b16", 1)}
 
 
 def test_300_seconds_buy_nearly_what_900_do_in_nine_of_ten_cells(replays: dict[tuple[str, int], Replay]) -> None:
@@ -43,7 +44,7 @@ def test_300_seconds_buy_nearly_what_900_do_in_nine_of_ten_cells(replays: dict[t
 @pytest.mark.parametrize("model", MODELS)
 def test_no_budget_is_overdrawn_by_more_than_the_last_trial_was_dearer_than_it_is_known_to_be(
         model: str, replays: dict[tuple[str, int], Replay]) -> None:
-    """ResNet-50's engine for batch 1 took 73 s; the other models make it 21."""
+    """Swin's engine for every batch took 131 s without its graph; the other models make it 55."""
     assert replays[model, 300].seconds <= 300 + 55
 
 

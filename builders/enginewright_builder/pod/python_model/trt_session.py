@@ -8,7 +8,9 @@ Inputs go to the engine's own buffers by one copy where that is possible: from t
 the host. Other memory of the host is staged in page-locked memory first.
 
 A CUDA graph holds the addresses and the shapes it was captured with. So inputs and outputs lie in buffers that never
-move, large enough for every profile, and each shape that comes back gets a context and a graph of its own.
+move, large enough for every profile, and each shape has a context and a graph of its own. To make one takes as long as
+hundreds of runs, so a request must not wait for it: batches are filled up to one of few sizes (:func:`steps`), which
+are captured when the session opens.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
 # Shapes whose graphs are kept. A graph takes some MiB at most; past this the least recently used one goes.
 MAX_GRAPHS = 64
+# And shapes that are counted until they get one.
+MAX_COUNTED = 1024
+# A shape that was not captured when the session opened gets its graph when it comes the second time, as long as there
+# are few graphs; then only if it comes often, as texts of any length would have graphs made all the time.
+FEW_GRAPHS, SECOND, OFTEN = 16, 2, 32
 _DLPACK_CUDA = 2
 _DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 6: "bool"}
 
@@ -68,6 +75,23 @@ class Profile:
                          for name, (low, _, high) in self.ranges.items())
 
 
+def steps(low: int, high: int) -> list[int]:
+    """Batches of ``low`` to ``high`` that are run as they are, the powers of two and half way between: 1, 2, 3, 4, 6,
+    8, 12, 16, 24 … and ``high``. A batch between two of them gets at most half as many rows again."""
+    powers = [1 << power for power in range(high.bit_length())]
+    between = [size + size // 2 for size in powers if size > 1]
+    return sorted({size for size in (*powers, *between) if low <= size <= high} | {high})
+
+
+def filled_up(profile: Profile, shapes: Shapes) -> Shapes:
+    """``shapes`` with the rows of the next step that ``profile`` takes."""
+    low = max(low[0] for low, _, _ in profile.ranges.values())
+    high = min(high[0] for _, _, high in profile.ranges.values())
+    rows = next(iter(shapes.values()))[0]
+    wanted = next((step for step in steps(low, high) if step >= rows), rows)
+    return {name: (wanted, *shape[1:]) for name, shape in shapes.items()}
+
+
 def choose(profiles: Sequence[Profile], shapes: Shapes) -> tuple[Profile, Shapes]:
     """The profile that adds the fewest rows, of those the nearest to its best shape, of those the first; with the
     shapes to run at. Raises :class:`ShapeNotCoveredError`."""
@@ -89,12 +113,15 @@ def _text(shapes: Shapes) -> str:
     return ", ".join(f"{name}{list(shape)}" for name, shape in shapes.items())
 
 
+_Key = tuple[Profile, tuple[Shape, ...]]
+
+
 class Session:
     """The plans ``files`` in ``folder`` as one model; all of them have the same inputs and outputs.
 
-    ``buckets`` are batches whose graphs are captured at once where the batch is the only free dimension; other shapes
-    get theirs when they come the second time. Raises ``RuntimeError`` where a plan cannot be loaded, ``ValueError``
-    for one whose outputs depend on values.
+    With ``buckets`` the graphs of all :func:`steps` up to the largest of them are captured at once, at each profile's
+    best sizes where more than the batch is free. Other shapes get theirs when they come back. Raises ``RuntimeError``
+    where a plan cannot be loaded, ``ValueError`` for one whose outputs depend on values.
     """
 
     takes_members = True
@@ -103,13 +130,12 @@ class Session:
         self._gpu = Gpu(device)
         self._engines: list[Any] = []
         self._contexts: dict[Profile, Any] = {}
-        self._graphs: collections.OrderedDict[tuple[Profile, tuple[Shape, ...]], Launch | None]
-        self._graphs = collections.OrderedDict()
+        self._graphs = collections.OrderedDict[_Key, Launch]()
+        self._counts = collections.OrderedDict[_Key, int]()
         self._bound: list[Launch] = []
         try:
             self._open([Path(folder) / name for name in files])
-            for batch in buckets:
-                self._capture_ahead(batch)
+            self._capture_ahead(max(buckets, default=0))
         except BaseException:
             self.close()
             raise
@@ -135,7 +161,7 @@ class Session:
         profile, shapes = choose(self._profiles, wanted)
         for name in self.input_names:
             self._gpu.fill(self._memory[name], name, [tensors[name] for tensors in members])
-        launch = self._launch(profile, shapes)
+        launch = self._launch(profile, filled_up(profile, shapes))
         launch()
         outputs, parts, begin = self._fetch(launch.outputs), [], 0
         for count in rows:
@@ -174,8 +200,7 @@ class Session:
     def close(self) -> None:
         """Frees all memory of the GPU; a session that is closed already stays so."""
         for launch in (*self._bound, *self._graphs.values()):
-            if launch is not None:
-                launch.close()
+            launch.close()
         self._bound.clear()
         self._graphs.clear()
         self._contexts.clear()
@@ -228,20 +253,21 @@ class Session:
         context.set_device_memory(*self._scratch)
         return context
 
-    def _launch(self, profile: Profile, shapes: Shapes) -> Launch:
-        """With a graph from the second time on: one that never comes back is not worth a capture."""
+    def _launch(self, profile: Profile, shapes: Shapes, *, ahead: bool = False) -> Launch:
+        """With a graph once it has come back, or ``ahead``: one that never comes back is not worth a capture."""
         key = profile, tuple(shapes[name] for name in self.input_names)
-        seen = key in self._graphs
-        launch = self._graphs.get(key)
-        if launch is None:
-            context = self._context(profile) if seen else self._contexts[profile]
-            launch = self._made(context, shapes, self._memory, graph=seen)
-            self._graphs[key] = launch if seen else None
-        self._graphs.move_to_end(key)
+        if key in self._graphs:
+            self._graphs.move_to_end(key)
+            return self._graphs[key]
+        count = self._counts.pop(key, 0) + 1
+        if not ahead and count < (SECOND if len(self._graphs) < FEW_GRAPHS else OFTEN):
+            self._counts[key] = count
+            if len(self._counts) > MAX_COUNTED:
+                self._counts.popitem(last=False)
+            return self._made(self._contexts[profile], shapes, self._memory, graph=False)
+        launch = self._graphs[key] = self._made(self._context(profile), shapes, self._memory, graph=True)
         if len(self._graphs) > MAX_GRAPHS:
-            oldest = self._graphs.popitem(last=False)[1]
-            if oldest is not None:
-                oldest.close()
+            self._graphs.popitem(last=False)[1].close()
         return launch
 
     def _made(self, context: Any, shapes: Shapes, addresses: Mapping[str, int], *, graph: bool) -> Launch:
@@ -251,14 +277,14 @@ class Session:
                 raise RuntimeError(f"output {name!r} is larger for {_text(shapes)} than for the largest inputs")
         return Launch(self._gpu, context, addresses, outputs, graph=graph)
 
-    def _capture_ahead(self, batch: int) -> None:
-        """Where an input has another free dimension, nobody knows which size to capture."""
-        ranges = self._profiles[0].ranges
-        if any(low[1:] != high[1:] for profile in self._profiles for low, _, high in profile.ranges.values()):
-            return
-        profile, shapes = choose(self._profiles, {name: (batch, *best[1:]) for name, (_, best, _) in ranges.items()})
-        for _ in range(2):
-            self._launch(profile, shapes)
+    def _capture_ahead(self, largest: int) -> None:
+        """All that batches up to ``largest`` are filled up to. The best sizes of a profile are those of the evaluation
+        data, and so the likeliest."""
+        for batch in range(1, largest + 1):
+            for one in self._profiles:
+                likely = {name: (batch, *best[1:]) for name, (_, best, _) in one.ranges.items()}
+                profile, shapes = choose(self._profiles, likely)
+                self._launch(profile, filled_up(profile, shapes), ahead=True)
 
     def _tensor(self, name: str, inputs: Mapping[str, Any]) -> HostTensor | DeviceTensor:
         if name not in inputs:

@@ -68,6 +68,7 @@ def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | N
         bound=summary.bound or None,
         gpu_utilisation=legible(summary.gpu_utilisation),
         inferences_per_joule=legible(summary.inferences_per_joule),
+        power_watts=legible(summary.power_watts),
         built=outcome.built or None,
         build_seconds=outcome.build_seconds,
         manifest_digest=outcome.manifest_digest or None,

@@ -90,5 +90,7 @@ class ObjectiveSpec(SpecModel):
     throughput: float = Field(default=0.0, ge=0, le=1e7)
     """Inferences a second that all replicas together should serve; the report says how many replicas that takes.
     0 asks for none."""
-    minimise: Literal["cost"] = "cost"
-    """What to minimise among configurations that meet the objective: cost, by the most inferences a second."""
+    minimise: Literal["cost", "energy"] = "cost"
+    """What to minimise among configurations that meet the objective: cost, by the most inferences a second; or energy,
+    by the most inferences for each joule that the GPU draws. energy needs spec.objective.latency and whole GPUs, whose
+    energy counters the build can read."""

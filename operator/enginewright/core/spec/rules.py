@@ -102,6 +102,15 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="self.engine.stopWhen != 'objectiveMet' || has(self.objective.latency)",
              message="spec.engine.stopWhen objectiveMet needs spec.objective.latency, by which a candidate is enough; "
                      "add that, or write budgetSpent", field=".engine.stopWhen"),
+        Rule(rule="self.objective.minimise != 'energy' || has(self.objective.latency)",
+             message="spec.objective.minimise energy needs spec.objective.latency: it chooses among configurations "
+                     "that keep a latency; add that, or write cost", field=".objective.minimise"),
+        Rule(rule="self.objective.minimise != 'energy' || !(self.placement.accelerator == 'cpu' || "
+                  "has(self.placement.mig) || (has(self.placement.classes) && "
+                  "self.placement.classes.exists(one, one.accelerator == 'cpu' || has(one.mig))))",
+             message="spec.objective.minimise energy needs whole GPUs: neither a CPU nor a MIG slice has an energy "
+                     "counter of its own that a build can read; write cost, or place the model on whole GPUs",
+             field=".objective.minimise"),
         Rule(rule="!has(self.engine.calibration) || !has(self.accuracy.evaluation) || "
                   "self.engine.calibration.uri != self.accuracy.evaluation.uri",
              message="spec.engine.calibration and spec.accuracy.evaluation are the same data; accuracy must be "

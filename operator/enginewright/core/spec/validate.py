@@ -19,7 +19,7 @@ from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
-from enginewright_builder.contract import OBJECTIVE_MET, SIGNING_SECRET
+from enginewright_builder.contract import ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
 CPU_PRECISIONS = ("auto", "fp32", "int8")
 CALIBRATED = ("int8", "fp8")
@@ -154,6 +154,18 @@ def _objective(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.engine.stopWhen", spec.engine.stop_when,
                        "needs spec.objective.latency, by which a candidate is enough",
                        "add spec.objective.latency, or write budgetSpent")
+
+
+def _energy(spec: Spec) -> Iterator[Problem]:
+    if spec.objective.minimise != ENERGY:
+        return
+    if spec.objective.latency is None:
+        yield _problem("spec.objective.minimise", ENERGY, "needs spec.objective.latency: it chooses among "
+                       "configurations that keep a latency", "add spec.objective.latency, or write cost")
+    if spec.placement.accelerator == "cpu" or spec.placement.mig is not None:
+        yield _problem("spec.objective.minimise", ENERGY, "needs whole GPUs: neither a CPU nor a MIG slice has an "
+                       "energy counter of its own that a build can read",
+                       "write cost, or place the model on whole GPUs")
 
 
 def _batching(spec: Spec) -> Iterator[Problem]:
@@ -319,6 +331,6 @@ def _secrets(spec: Spec) -> Iterator[Problem]:
 
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
-    _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _batching, _placement, _mig, _rollout,
+    _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _energy, _batching, _placement, _mig, _rollout,
     _gateway, _interface, _uris, _resources, reach_problems, _signature, _store, quality_problems,
 )
