@@ -122,7 +122,8 @@ def _start(found: _Pass) -> tuple[Action, ...]:
     # Stated again, since server-side apply takes away what is stated no more.
     manifest = deployment(ctx.owner, ctx.spec, engine.record, engine.placement, ctx.config,
                           replicas=seen.spec_replicas if seen else found.desired.replicas[revision], again=bool(seen))
-    why = "its replicas look for an engine that has been built again since" if seen else found.desired.why
+    why = "its replicas look for an engine that has been built again since" if seen else (
+        found.desired.why_started or found.desired.why)
     return (*claim(ctx, engine.placement), Apply(manifest=manifest, why=why, force=bool(seen)))
 
 
@@ -135,12 +136,14 @@ def _replicas(found: _Pass) -> tuple[Action, ...]:
             continue
         if replicas == 0 and not _left(found, view):
             continue
-        scale = (Scale(deployment=view.name, replicas=replicas, why=found.desired.why),)
+        why = found.desired.why_scaled or found.desired.why
+        scale = (Scale(deployment=view.name, replicas=replicas, why=why),)
         if replicas > view.spec_replicas:
             grows += scale
         else:
             shrinks += scale
-    stops = tuple(remove(view, found.desired.why) for view in found.ctx.serving.alive if _may_stop(found, view))
+    stopped = found.desired.why_stopped or found.desired.why
+    stops = tuple(remove(view, stopped) for view in found.ctx.serving.alive if _may_stop(found, view))
     return grows + shrinks + stops if found.ctx.spec.rollout.max_surge else shrinks + stops + grows
 
 

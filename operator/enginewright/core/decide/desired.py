@@ -46,7 +46,7 @@ class Desired:
     the revision that the Service selects, :data:`EVERY`, or None to leave that as it is; ``weights`` split what comes
     through a Gateway, and leave that as it is where they are empty. ``holds`` says who takes requests while no replica
     answers, ``mirrored`` the candidate that gets live requests as well. ``watch`` asks for the replicas to be scraped:
-    ``question`` is what is to be found out."""
+    ``question`` is what is to be found out. The log says ``why`` of each write, or what is more exact of its kind."""
 
     progress: Finding
     memory: RolloutStatus
@@ -60,6 +60,9 @@ class Desired:
     holds: Way = Way.DIRECT
     mirrored: str = ""
     why: str = ""
+    why_started: str = ""
+    why_scaled: str = ""
+    why_stopped: str = ""
     requeue: float | None = None
     watch: bool = False
     question: Question | None = None

@@ -163,8 +163,10 @@ def _create(build: _Build, memory: BuildStatus) -> BuildResult:
         actions=(
             *lease.hold(ctx, build.fingerprint, f"Job {build.name} is to build it"),
             *device_claim(ctx, build.placement),
-            MakeKey(manifest=signing_secret(ctx.obj.namespace), entry=SIGNING_KEY, why="build Jobs sign with it"),
-            Create(manifest=request_configmap(ctx.owner, build.name, build.request), why="what the build Job reads"),
+            MakeKey(manifest=signing_secret(ctx.obj.namespace), entry=SIGNING_KEY,
+                    why="build Jobs sign engines with it"),
+            Create(manifest=request_configmap(ctx.owner, build.name, build.request),
+                   why="the request of the build Job"),
             Create(manifest=_job(build), why=f"no engine {build.fingerprint[:8]} in the store"),
         ),
     )

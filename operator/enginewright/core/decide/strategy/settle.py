@@ -13,6 +13,7 @@ from enginewright.core.decide.strategy.recreate import wait_for_room
 from enginewright.core.decide.target import Target
 from enginewright.core.decide.trouble import starting, starting_trouble
 from enginewright.core.observed import DeploymentView
+from enginewright.core.quantity import count
 from enginewright.core.reasons import Reason
 from enginewright.core.routing import WHOLE
 from enginewright.core.serving import pods_of
@@ -30,11 +31,14 @@ def settle(target: Target, wanted: int, memory: RolloutStatus, *, alone: bool) -
         return waiting
     revision, until = target.revision, _stays_until(target, wanted, memory)
     progress, remembered, requeue = _judge(target, wanted, memory, until)
+    took_over = _taken_over_since(target, memory) is not None
     return Desired(
         progress=progress, memory=remembered, requeue=requeue, replicas={revision: wanted}, starts=wanted > 0,
         protected=True, selected=revision, weights={revision: WHOLE}, kept=frozenset({revision}),
         stops=Stops.NEVER if until else Stops.SPARING if alone else Stops.DRAINED,
-        why=f"revision {revision} is what is asked for")
+        why=f"traffic goes to revision {revision}", why_started=f"revision {revision} is wanted",
+        why_scaled=f"{count(wanted, 'replica')} wanted",
+        why_stopped=f"revision {revision} {'has taken over' if took_over else 'is what is asked for'}")
 
 
 def _judge(target: Target, wanted: int, memory: RolloutStatus,

@@ -65,6 +65,7 @@ def _go_on(state: RolloutState, at: Position) -> Desired:
         replicas={target: mine, stable: theirs}, starts=mine > 0, protected=True,
         selected=_selected(state, at), weights=_shares(state, at, theirs),
         kept=frozenset({stable, target}), stops=Stops.SPARING, why=f"rollout step {step}",
+        why_started=f"revision {target} is to replace {stable}", why_stopped="superseded before it was proven",
         watch=watched, question=state.question(at.number) if watched else None, requeue=PROGRESS_CHECK,
     )
 
