@@ -21,7 +21,7 @@ from enginewright.clients.credentials import load_configuration
 from enginewright.clients.errors import ConflictError, NotFoundError, TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import DEPLOYMENT, LEASE
-from enginewright.core.decide.children import remove
+from enginewright.core.decide.converge import remove
 from enginewright.observe.views import deployment_view
 from enginewright.reconcile.leadership import Leadership, LeadershipLostError, Terms
 from support.apiserver import Models, eventually, manifest, model

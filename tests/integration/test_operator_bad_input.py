@@ -58,7 +58,7 @@ async def test_a_missing_volume_is_named_and_its_appearance_noticed_at_once(
     operator: Operator, models: Models, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once: there is no pass that would look again by itself."""
-    for step in ("source_step", "engine_step", "build", "report"):
+    for step in ("source", "engine.obtain", "engine.build", "report"):
         # By name, because in the package a step's function hides its module.
         monkeypatch.setattr(sys.modules[f"enginewright.core.decide.{step}"], "LOOK_AGAIN", 3600.0)
     await models.delete_claim("models")

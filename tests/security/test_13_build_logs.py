@@ -179,7 +179,7 @@ async def test_a_log_that_cannot_be_read_is_tried_less_and_less_often() -> None:
         assert reader._queue._failures["u"] == number
     assert kube.asked == ["p"] * 3
     assert woken == []
-    assert BACKOFF.delay(3, lambda: 1.0) > BACKOFF.delay(1, lambda: 1.0) >= 5.0
+    assert BACKOFF.jittered(3, lambda: 1.0) > BACKOFF.jittered(1, lambda: 1.0) >= 5.0
     reader.follow(Key("prod", "m"), {})
     assert (reader._queue._failures, reader._queue.delayed) == ({}, 0)
     reader._queue.close()

@@ -12,7 +12,8 @@ from structlog.typing import FilteringBoundLogger
 from enginewright.clients.errors import ClientError, NotFoundError, RefusedError, UnexpectedError
 from enginewright.clients.events import EventRecorder, Subject
 from enginewright.clients.kube import KubeClient
-from enginewright.core.conditions import bad, find, merge
+from enginewright.core import conditions
+from enginewright.core.conditions import bad, find
 from enginewright.core.observed import ObjectView
 from enginewright.core.plan import Event
 from enginewright.core.reasons import Condition, Reason
@@ -85,16 +86,8 @@ def refused(
 ) -> Mapping[str, Any]:
     """``status`` with ``Ready=False``, because an action of this pass could not be done. What else it says was
     observed, and stays true."""
-    conditions = list(status.get("conditions") or ())
-    old = view.status.get("conditions")
     verdict = bad(Condition.READY, reason, message)
-    ready = merge(old, [verdict], view.generation, now)[0]
-    others = [entry for entry in conditions if entry.get("type") != Condition.READY]
-    position = next((i for i, entry in enumerate(conditions) if entry.get("type") == Condition.READY), 0)
-    changed = {**status, "conditions": [*others[:position], ready, *others[position:]]}
-    if "summary" in status:
-        changed["summary"] = {**status["summary"], "reason": str(reason)}
-    return changed
+    return conditions.refused(view.status, status, (verdict,), view.generation, now)
 
 
 def was_refused(view: ObjectView, reason: Reason) -> bool:

@@ -4,9 +4,9 @@ status."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from enginewright.core.reasons import Condition
 
@@ -16,10 +16,10 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What one step says about one condition; ``reason`` is a :class:`Reason` or one of the builder's."""
+class Finding:
+    """What a stage found; which condition says it is said where all is reported. ``reason`` is a :class:`Reason` or one
+    of the builder's."""
 
-    type: Condition
     status: ConditionStatus
     reason: str
     message: str
@@ -27,6 +27,32 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return self.status == "True"
+
+    def about(self, kind: Condition) -> Verdict:
+        return Verdict(type=kind, status=self.status, reason=self.reason, message=self.message)
+
+    def adding(self, message: str) -> Self:
+        """The same, with a sentence more."""
+        return replace(self, message=" ".join(filter(None, (self.message, message))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Finding):
+    """What one condition says."""
+
+    type: Condition
+
+
+def yes(reason: str, message: str) -> Finding:
+    return Finding(status="True", reason=reason, message=message)
+
+
+def no(reason: str, message: str) -> Finding:
+    return Finding(status="False", reason=reason, message=message)
+
+
+def open_question(reason: str, message: str) -> Finding:
+    return Finding(status="Unknown", reason=reason, message=message)
 
 
 def good(kind: Condition, reason: str, message: str) -> Verdict:
@@ -87,3 +113,19 @@ def _entry(before: Mapping[str, Any], verdict: Verdict, generation: int, now: da
         "observedGeneration": generation,
         "lastTransitionTime": kept if parse_timestamp(kept) else timestamp(now),
     }
+
+
+def refused(
+    before: Mapping[str, Any], status: Mapping[str, Any], verdicts: tuple[Verdict, ...], generation: int, now: datetime
+) -> dict[str, Any]:
+    """``status`` where nothing is done, or something could not be: ``verdicts`` in place of what it says of them, the
+    reason of the first in the summary, where there is one. ``before`` is what status said when the pass began."""
+    spoken, said = {verdict.type for verdict in verdicts}, status.get("conditions")
+    entries = said if isinstance(said, list) else []
+    place = next((index for index, entry in enumerate(entries) if entry.get("type") in spoken), 0)
+    kept = [entry for entry in entries if entry.get("type") not in spoken]
+    now_said = merge(before.get("conditions"), verdicts, generation, now)
+    found = {**status, "conditions": [*kept[:place], *now_said, *kept[place:]]}
+    if "summary" in status:
+        found["summary"] = {**(status["summary"] or {}), "reason": str(verdicts[0].reason)}
+    return found

@@ -106,6 +106,11 @@ class JobView:
     outcome: Outcome | None = None
     progress: Progress | None = None
 
+    @property
+    def live(self) -> bool:
+        """Whether its pods run or will."""
+        return not (self.succeeded or self.failed or self.deleting)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentView:

@@ -18,3 +18,8 @@ def parse_quantity(text: str | int) -> Decimal:
         raise ValueError(f"{text!r} is not a quantity such as 500m or 2Gi")
     number = Decimal(match[1])
     return number * Decimal(10) ** int(match[3]) if match[3] else number * _SUFFIX[match[2] or ""]
+
+
+def count(number: int, noun: str) -> str:
+    """``1 replica``, ``2 replicas``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

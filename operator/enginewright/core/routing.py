@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+API_VERSION = "gateway.networking.k8s.io/v1"
+HTTP_ROUTE, GRPC_ROUTE = "HTTPRoute", "GRPCRoute"
 Weights = Mapping[str, int]
 WHOLE = 100
 

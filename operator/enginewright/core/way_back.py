@@ -5,10 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from enginewright.core import labels
+from enginewright.core.observed import ObjectView
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import RevisionStatus, Status
 
 Revisions = tuple[RevisionStatus, ...]
+# What goes on being the current spec's after a way back. All else makes a revision, or its engine.
+LIVE = ("replicas", "autoscaling", "rollout", "suspend", "revisionHistoryLimit")
+
+
+def needs_kept(obj: ObjectView) -> bool:
+    """Whether a pass may ask for what was kept of earlier revisions. The spec may be any rubbish."""
+    rollout, quality = obj.spec.get("rollout"), obj.spec.get("quality")
+    rollout = rollout if isinstance(rollout, dict) else {}
+    recreate, asks = rollout.get("strategy") == "Recreate", rollout.get("autoPromote") is False
+    drifting = isinstance(quality, dict) and quality.get("rollback") is True
+    if labels.ROLLBACK_TO in obj.annotations or (recreate and asks):
+        return True
+    return (recreate or drifting) and bool(obj.status.get("revisions"))
 
 
 def good_ones(revisions: Iterable[RevisionStatus], left: str) -> Revisions:

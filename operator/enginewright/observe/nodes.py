@@ -75,9 +75,8 @@ class NodeReader:
 
 
 def wanted(spec: Spec | None, view: ObjectView, seen: Observed) -> bool:
-    """Whether a pass has a use for nodes: a pod waits for a device that nodes count, a build is about to begin for a
-    server image that asks for a driver, or the engine that the object wants is built and its Deployment is about to be
-    made."""
+    """Whether a pass has a use for nodes: a pod waits for a device that nodes count, or a build is about to begin for a
+    server image that asks for a driver."""
     if spec is None or spec.placement.accelerator == "cpu" or (spec.placement.mig and spec.placement.mig.dra):
         return False
     if any(pod.unschedulable for pods in (seen.pods, *(job.pods for job in seen.jobs)) for pod in pods):
@@ -85,9 +84,7 @@ def wanted(spec: Spec | None, view: ObjectView, seen: Observed) -> bool:
     fingerprint = str(view.status.get("fingerprint") or "")
     built = {*seen.records, *(job.fingerprint for job in seen.jobs if job.outcome and job.outcome.ok)}
     known = built | {job.fingerprint for job in seen.jobs if job.fingerprint}
-    if fingerprint not in known and _asks_for_a_driver(view, seen):
-        return True
-    return fingerprint in built and all(one.fingerprint != fingerprint for one in seen.deployments)
+    return fingerprint not in known and _asks_for_a_driver(view, seen)
 
 
 def _asks_for_a_driver(view: ObjectView, seen: Observed) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from enginewright.core.backoff import Backoff
+
 
 @dataclass
 class _Failing:
@@ -21,7 +23,7 @@ class Pauses:
     """``first`` and ``longest`` are seconds: of the pause after a second failure in a row, and of any pause."""
 
     def __init__(self, *, first: float = 2.0, longest: float = 30.0) -> None:
-        self._first, self._longest = first, longest
+        self._backoff = Backoff(first, longest)
         self._failing: dict[str, _Failing] = {}
 
     def due(self, sources: Iterable[str], now: float) -> list[str]:
@@ -36,6 +38,5 @@ class Pauses:
             self._failing.pop(source, None)
             return
         times = self._failing[source].times + 1 if source in self._failing else 1
-        # 2 to the power of a large number is no float.
-        pause = 0.0 if times == 1 else min(self._longest, self._first * 2.0 ** min(times - 2, 32))
+        pause = 0.0 if times == 1 else self._backoff.delay(times - 1)
         self._failing[source] = _Failing(times, now + pause)

@@ -17,7 +17,6 @@ from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, O
 from enginewright.core import labels
 from enginewright.core.access import access_of
 from enginewright.core.collect import Access, CollectorJob, Shelves, named
-from enginewright.core.decide.jobs import live
 from enginewright.core.manifests import record_mark
 from enginewright.core.spec import StoreSpec
 from enginewright.core.spec.base import in_bucket
@@ -145,6 +144,6 @@ def collector_job(raw: Raw) -> CollectorJob | None:
         uid=uid_of(raw),
         store_uri=str(annotations_of(raw).get(labels.STORE_URI) or ""),
         engines=tuple(filter(None, str(annotations_of(raw).get(labels.ENGINES) or "").split(","))),
-        live=live(view),
+        live=view.live,
         succeeded=view.succeeded,
     )

@@ -29,8 +29,6 @@ from enginewright.clients.resources import (
 )
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.fall_back import needs_kept
-from enginewright.core.decide.jobs import live
 from enginewright.core.decide.needed import needed_answer, needed_records
 from enginewright.core.decide.server_step import Unanswered
 from enginewright.core.manifests import read_revision
@@ -48,6 +46,7 @@ from enginewright.core.request import needed_claims
 from enginewright.core.routing import GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.fleet import is_fleet
+from enginewright.core.way_back import needs_kept
 from enginewright.observe.fields import (
     Raw,
     annotations_of,
@@ -276,7 +275,7 @@ async def _builds(reads: Reads, namespace: str, fingerprint: str, store_uri: str
     wanted = {labels.STEP: labels.COMPONENT_BUILD, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
     jobs = await reads.list_all(JOB, namespace, labels=labels.as_selector(wanted))
     here = [raw for raw in jobs if annotations_of(raw).get(labels.STORE_URI) == store_uri]
-    return any(live(job_view(raw, (), None, None)) for raw in here)
+    return any(job_view(raw, (), None, None).live for raw in here)
 
 
 async def _claims(reads: Reads, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:

@@ -11,9 +11,10 @@ import structlog
 
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
+from enginewright.core.backoff import Backoff
 from enginewright.observe.keys import Key
 from enginewright.observe.reports import PodLog, Said, newest
-from enginewright.reconcile.queue import Backoff, WorkQueue
+from enginewright.reconcile.queue import WorkQueue
 from enginewright_builder.contract import Outcome, Progress
 
 LINES: Final = 40

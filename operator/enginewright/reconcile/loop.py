@@ -9,10 +9,11 @@ from typing import Final
 import structlog
 
 from enginewright.clients.errors import ClientError, ConflictError, Family, TransientError, family_of
+from enginewright.core.backoff import Backoff
 from enginewright.observe.keys import Key
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Reconciler
-from enginewright.reconcile.queue import Backoff, WorkQueue
+from enginewright.reconcile.queue import WorkQueue
 
 # What time heals is tried again soon; what a person must mend, or we must, is looked at now and then in case they did.
 BACKOFF: Final = {

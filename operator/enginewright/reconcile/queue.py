@@ -10,24 +10,11 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from enginewright.core.backoff import Backoff
+
 K = TypeVar("K", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class Backoff:
-    """Exponential, seconds, with jitter: between half of the delay and all of it, so that what failed together does not
-    come back together."""
-
-    first: float
-    most: float
-
-    def delay(self, failures: int, chance: Callable[[], float]) -> float:
-        """``failures`` counts from 1; ``chance`` gives 0 to 1."""
-        whole = min(self.most, self.first * 2.0 ** min(failures - 1, 32))
-        return whole * (0.5 + 0.5 * chance())
 
 
 class WorkQueue(Generic[K]):
@@ -75,7 +62,7 @@ class WorkQueue(Generic[K]):
         """Work on ``key`` again after a delay that grows with its failures in a row; returns the delay. ``at_least`` is
         what the server asked for."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay = max(at_least, backoff.delay(failures, self._chance))
+        delay = max(at_least, backoff.jittered(failures, self._chance))
         self.add_after(key, delay)
         return delay
 

@@ -10,9 +10,9 @@ from typing import Final
 import structlog
 
 from enginewright.clients.errors import ClientError
+from enginewright.core.backoff import Backoff
 from enginewright.observe.memory import Memory
 from enginewright.reconcile.metrics import Metrics
-from enginewright.reconcile.queue import Backoff
 
 RETRY: Final = Backoff(first=1.0, most=30.0)
 # Seconds after the first list. kopf makes a list of its own at about that time, and tells of no deletion between them.
@@ -39,7 +39,7 @@ class Healer:
                 vanished = await self._memory.heal()
             except ClientError as error:
                 failures += 1
-                wait = RETRY.delay(failures, self._chance)
+                wait = RETRY.jittered(failures, self._chance)
                 log.warning("could not compare the memory with the cluster", error=str(error), retry_in=round(wait, 1))
             else:
                 self._metrics.missed.labels("vanished").inc(vanished)

@@ -16,10 +16,11 @@ import structlog
 from enginewright.clients.errors import ClientError, RefusedError, TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
+from enginewright.core.backoff import Backoff
 from enginewright.observe.keys import Key
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.metrics import Metrics
-from enginewright.reconcile.queue import Backoff, WorkQueue
+from enginewright.reconcile.queue import WorkQueue
 
 RETRY: Final = Backoff(first=1.0, most=30.0)
 # Of the period, over which a resync spreads its passes, so that a thousand objects are no burst.
@@ -52,7 +53,7 @@ class Resync:
             except ClientError as error:
                 failures += 1
                 asked = error.retry_after if isinstance(error, TransientError) else None
-                delay = max(asked or 0.0, RETRY.delay(failures, self._chance))
+                delay = max(asked or 0.0, RETRY.jittered(failures, self._chance))
                 self._metrics.resyncs.labels("failed").inc()
                 log.warning("resync failed", error=str(error), retry_in=round(delay, 1))
             else:

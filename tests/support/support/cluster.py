@@ -15,15 +15,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.conditional import ROUTING
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
-from enginewright.core.decide.conditional import ROUTING
-from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.decide.needed import needed_answer, needed_records
 from enginewright.core.decide.server_step import answer
 from enginewright.core.manifests import (
-    GRPC_ROUTE,
-    HTTP_ROUTE,
     activator_name,
     ask_key,
     backend_name,
@@ -67,9 +64,10 @@ from enginewright.core.plan import (
     Replace,
     Scale,
 )
-from enginewright.core.routing import GatewayView
+from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE, GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.status import ServerStatus
+from enginewright.core.way_back import needs_kept
 from enginewright.observe.routes import route_weights
 from enginewright_builder.contract import (
     EXIT_USER,

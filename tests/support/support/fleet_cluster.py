@@ -10,10 +10,9 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
-from enginewright.core.manifests import GRPC_ROUTE, HTTP_ROUTE
 from enginewright.core.observed import EndpointView, FleetView, MemberView, ObjectView, Observed, ServiceView
 from enginewright.core.plan import Action, Apply, Delete, Plan
-from enginewright.core.routing import GatewayView
+from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE, GatewayView
 from enginewright.observe.routes import route_weights
 from support.cluster import START, Cluster, built, resolved, writes_of
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from enginewright.core.decide.evidence import least_similarity
-from enginewright.core.decide.steps import Split, splits
+from enginewright.core.decide.strategy.analysis import least_similarity
+from enginewright.core.decide.strategy.splits import Split, splits
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.rollout import RolloutSpec
 from support.cluster import SPEC, Cluster, built

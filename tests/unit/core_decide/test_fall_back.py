@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from enginewright.core.decide.fall_back import needs_kept
+from enginewright.core.way_back import needs_kept
 from support.cluster import SPEC, Cluster
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))

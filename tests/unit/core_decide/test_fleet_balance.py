@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.decide.fleet.balance import balance
-from enginewright.core.decide.fleet.standing import Member
+from enginewright.core.fleet.shares import balance
+from enginewright.core.fleet.standing import Member
 from enginewright.core.observed import MemberView
 from enginewright.core.spec import PlacementClassSpec
 from support.fleet_cluster import FLEET, unequal
@@ -40,7 +40,7 @@ def test_the_least_capable_replica_is_what_counts(
     found = balance([member(*one) for one in classes])
     assert found is not None
     assert (found.name, found.carried, found.whole) == ("cpu", carried, whole)
-    assert bool(found.said) == (carried < 0.8 * whole)
+    assert bool(found.message) == (carried < 0.8 * whole)
 
 
 @pytest.mark.parametrize("classes", [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig, Prices
-from enginewright.core.decide.fleet.handover import _grow, _Heir
+from enginewright.core.fleet.departure import _grow, _Remaining
 from support.cluster import Cluster, built, deeds, resolved
 from support.fleet_cluster import FLEET, FleetCluster
 
@@ -326,21 +326,21 @@ def test_an_object_of_no_fleet_has_its_own_limits() -> None:
     assert sum(alone.replicas().values()) == 1
 
 
-heirs = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50), st.floats(0.01, 1e5)), min_size=1, max_size=8)
+remaining = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50), st.floats(0.01, 1e5)), min_size=1, max_size=8)
 
 
-@given(heirs, st.floats(0, 1e6))
+@given(remaining, st.floats(0, 1e6))
 def test_no_more_than_is_needed_and_all_that_may_be(found: list[tuple[int, int, float]], load: float) -> None:
-    everyone = [_Heir(name=str(index), before=before, replicas=before, most=before + room, each=each)
+    everyone = [_Remaining(name=str(index), before=before, replicas=before, most=before + room, each=each)
                 for index, (before, room, each) in enumerate(found)]
     lack = _grow(everyone, load)
-    carried = sum(heir.replicas * heir.each for heir in everyone)
-    assert all(heir.before <= heir.replicas <= heir.most for heir in everyone)
+    carried = sum(one.replicas * one.each for one in everyone)
+    assert all(one.before <= one.replicas <= one.most for one in everyone)
     if lack:
-        assert all(heir.replicas == heir.most for heir in everyone)
+        assert all(one.replicas == one.most for one in everyone)
         assert lack == pytest.approx(load - carried, rel=1e-4, abs=1e-4)
         return
     assert carried >= load * (1 - 1e-4) - 1e-4
-    grown = [heir for heir in everyone if heir.replicas > heir.before]
+    grown = [one for one in everyone if one.replicas > one.before]
     # The last one that was added was needed.
-    assert not grown or any(carried - heir.each < load * (1 + 1e-4) + 1e-4 for heir in grown)
+    assert not grown or any(carried - one.each < load * (1 + 1e-4) + 1e-4 for one in grown)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.decide.fleet.shares import shares
-from enginewright.core.manifests import GRPC_ROUTE, HTTP_ROUTE
+from enginewright.core.fleet.shares import shares
+from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE
 from support.cluster import deeds
 from support.fleet_cluster import FLEET, FleetCluster, unequal
 

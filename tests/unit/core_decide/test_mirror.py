@@ -8,8 +8,8 @@ import pytest
 
 from enginewright.core import labels
 from enginewright.core.comparison.mirrored import Mirrored
-from enginewright.core.decide.mirror import mirrored
-from enginewright.core.decide.world import Memory, World
+from enginewright.core.context import Memory, PassContext
+from enginewright.core.decide.strategy.analysis import mirrored
 from enginewright.core.manifests import Owner
 from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.plan import Delete
@@ -165,9 +165,9 @@ def verdict_on(samples: int, total: float, mirrored_requests: int, agreed: float
     cluster.told = {stable.name: QualityReport(metric="cosine", tolerance=0.01, samples=samples, total=total,
                                                mirrored=mirrored_requests, agreed=agreed, targets=targets)}
     view = cluster.view()
-    world = World(obj=view, observed=cluster.observe(), config=cluster.config, spec=good_spec(dict(cluster.spec)),
+    ctx = PassContext(obj=view, observed=cluster.observe(), config=cluster.config, spec=good_spec(dict(cluster.spec)),
                   memory=Memory.of(view.status))
-    found = mirrored(world, stable.revision, new)
+    found = mirrored(ctx, stable.revision, new)
     assert found is not None
     return found
 

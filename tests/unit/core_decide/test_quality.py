@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from enginewright.core.decide.fall_back import needs_kept
-from enginewright.core.decide.quality_step import REFRESH_SECONDS
+from enginewright.core.decide.quality import REFRESH_SECONDS
+from enginewright.core.way_back import needs_kept
 from enginewright_builder.contract import QualityReport
 from support.cluster import SPEC, Cluster
 

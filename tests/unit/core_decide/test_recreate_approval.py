@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from enginewright.core.decide.fall_back import needs_kept
 from enginewright.core.observed import ObjectView
+from enginewright.core.way_back import needs_kept
 from enginewright.plugin import wishes
 from enginewright.plugin.words import explain
 from support.cluster import SPEC, Cluster, built, deeds, refused

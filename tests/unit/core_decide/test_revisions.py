@@ -10,7 +10,7 @@ import pytest
 from enginewright.core import labels
 from enginewright.core.collect import named
 from enginewright.core.config import Images, OperatorConfig
-from enginewright.core.decide.pin import _served_key
+from enginewright.core.decide.target.pinned import _served_key
 from enginewright.core.manifests import read_revision, revision_configmap
 from enginewright.core.plan import Apply, Create
 from enginewright.core.spec import BatchingSpec, Spec

@@ -17,7 +17,7 @@ from datetime import timedelta
 import pytest
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.activation import Way
+from enginewright.core.decide.desired import Way
 from enginewright.core.observed import PodView, Sample, SignalWindow
 from support.cluster import SPEC, Cluster
 
@@ -174,7 +174,7 @@ def test_nothing_is_lost_to_zero_and_back(cycles: int) -> None:
 
 def test_the_network_loses_what_nobody_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """That nothing is lost is no property of this network."""
-    monkeypatch.setattr("enginewright.core.decide.activation._way", lambda *_: Way.DIRECT)
+    monkeypatch.setattr("enginewright.core.decide.traffic._way", lambda *_: Way.DIRECT)
     net = Net(seed=6)
     for _ in range(5):
         net.cycle()

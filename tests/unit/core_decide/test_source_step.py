@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from enginewright.core import labels
-from enginewright.core.decide.build import FOLLOW
+from enginewright.core.context import LOOK_AGAIN
+from enginewright.core.decide.engine.build import FOLLOW
 from enginewright.core.decide.jobs import PODLESS_SECONDS
-from enginewright.core.decide.world import LOOK_AGAIN
 from enginewright.core.observed import PodView
 from support.cluster import Cluster, deeds, refused, resolved
 

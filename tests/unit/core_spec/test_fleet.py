@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.spec_step import read_spec
+from enginewright.core.context import read_spec
 from enginewright.core.observed import ObjectView
 from enginewright.core.problems import summarise
 from enginewright.core.spec import Spec, parse_spec, validate

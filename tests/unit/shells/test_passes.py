@@ -14,7 +14,7 @@ import pytest
 
 from enginewright.clients.errors import ClientError, ConflictError, TransientError
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.children import remove
+from enginewright.core.decide.converge import remove
 from enginewright.core.observed import ObjectView
 from enginewright.core.plan import Action, Create, Delete, Event, Plan, Scale
 from enginewright.core.reasons import Reason

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from enginewright.reconcile.queue import Backoff, WorkQueue
+from enginewright.core.backoff import Backoff
+from enginewright.reconcile.queue import WorkQueue
 
 BACKOFF = Backoff(first=1.0, most=60.0)
 
@@ -102,7 +103,7 @@ async def test_a_forgotten_key_leaves_nothing(queue: WorkQueue[str]) -> None:
 
 @given(failures=st.integers(1, 10_000), chance=st.floats(0, 1))
 def test_backoff_stays_between_half_and_whole_and_under_the_most(failures: int, chance: float) -> None:
-    delay = BACKOFF.delay(failures, lambda: chance)
+    delay = BACKOFF.jittered(failures, lambda: chance)
     whole = min(60.0, 2.0 ** min(failures - 1, 10))
     assert whole / 2 <= delay <= whole
 

@@ -14,9 +14,11 @@ The default is what the build proved, and all else is on trial:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from enginewright.core.backoff import Backoff
 from enginewright.core.batching.mix import Candidate, Mix, candidate
 from enginewright.core.batching.safe import SafeSet, Setting
 from enginewright.core.observed import Spent
@@ -37,6 +39,7 @@ DWELL, DWELL_LOADS = 15.0, 20.0
 SHARE, CREDIT_TRIALS = 0.5, 3
 # Seconds without a trial after a load that failed.
 REFUSED = 3600.0
+LOST = Backoff(first=REFUSED, most=math.inf)
 
 NOTHING = Spent()
 Phase = Literal["default", "trial", "kept"]
@@ -99,7 +102,7 @@ def loaded(state: State, time: float, safe: SafeSet) -> State:
 def refused(state: State, time: float, why: str, safe: SafeSet) -> State:
     """Where ``state.setting`` could not be loaded: the default, and for :data:`REFUSED` seconds nothing else, or as
     long as after the server that was lost last."""
-    closed = max(state.closed, time + REFUSED * 2 ** max(0, state.lost - 1))
+    closed = max(state.closed, time + LOST.delay(state.lost))
     return _back(replace(state, time=time, closed=closed), why, safe)
 
 

@@ -1,40 +1,33 @@
-"""The heart: from the object and the observed world to a plan. Pure, and walked anew from the start in every pass:
+"""The heart: from the object and what was observed to a plan. Pure, and walked from the start in every pass:
 
-spec → server image → source → engine → serving → scale → goal → rollout → history → report
+spec → server image → source → engine → scale → quality → target → desired → converge → report
 
-A fleet, which asks for several classes of devices, goes a shorter way: see :mod:`~enginewright.core.decide.fleet`.
+Each stage takes what those before it found, and returns data. What is desired stands apart from how to get there:
+:mod:`~enginewright.core.decide.target` says which revision is rolled out and why,
+:mod:`~enginewright.core.decide.strategy` what is to serve meanwhile, and
+:mod:`~enginewright.core.decide.converge` alone makes the writes. Each condition is set in one module:
+``SourceResolved``, ``EngineBuilt``, ``ScalingActive`` and ``QualityHeld`` in the stage that finds them, the rest in
+:mod:`~enginewright.core.decide.conditions`.
 
-Each step is a file, takes what the steps before it found, and returns data; each condition is set in one place only.
+A fleet, which asks for several classes of devices, has a pass of its own: :mod:`enginewright.core.fleet`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from enginewright.core.conditional import conditional
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.activation import with_activator
-from enginewright.core.decide.approval import ask, with_approval
-from enginewright.core.decide.conditional import conditional
-from enginewright.core.decide.contest import hold_back
-from enginewright.core.decide.drift_back import drift_back
-from enginewright.core.decide.engine_step import engine_step
-from enginewright.core.decide.evidence import steady
-from enginewright.core.decide.fall_back import fall_back
-from enginewright.core.decide.fleet import decide_fleet
-from enginewright.core.decide.gateway import with_routes
-from enginewright.core.decide.history import history_step
-from enginewright.core.decide.mirror_step import with_mirror
-from enginewright.core.decide.pin import choose_goal, say
-from enginewright.core.decide.quality_step import quality_step
+from enginewright.core.context import PassContext, read_spec
+from enginewright.core.decide import target as targets
+from enginewright.core.decide.conditions.rollout import conclude
+from enginewright.core.decide.converge import converge
+from enginewright.core.decide.engine.obtain import obtain
+from enginewright.core.decide.quality import live_quality
 from enginewright.core.decide.report import Findings, refuse, report
-from enginewright.core.decide.rollout import with_source
-from enginewright.core.decide.rollout_step import rollout_step
-from enginewright.core.decide.scale_step import scale_step
+from enginewright.core.decide.scale import contested, replicas
 from enginewright.core.decide.server_step import informed, server_step
-from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.source_step import source_step
-from enginewright.core.decide.spec_step import read_spec
-from enginewright.core.decide.world import Memory, World
+from enginewright.core.decide.source import resolve
+from enginewright.core.decide.strategy import desire
+from enginewright.core.fleet import decide_fleet
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
 from enginewright.core.spec import Spec
@@ -55,28 +48,21 @@ def _decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan
     spec = read_spec(obj, config)
     if not isinstance(spec, Spec):
         return refuse(obj, observed, spec)
-    world = World(obj=obj, observed=observed, config=config, spec=spec, memory=Memory.of(obj.status))
-    server = server_step(world)
-    world = informed(world, server)
-    source = source_step(world)
-    engine = engine_step(world, source, server)
-    serving = Serving.of(observed, world.memory.rollout)
-    scale = scale_step(world, serving)
-    quality = quality_step(world, serving)
-    wish = choose_goal(world, engine)
-    goal = drift_back(ask(fall_back(wish, serving), serving), serving, quality)
-    rollout = rollout_step(goal.world, goal.engine, serving, scale.wanted)
-    rollout = say(goal, with_approval(goal, serving, scale.wanted, rollout))
-    scale, rollout, contest = hold_back(world, scale, rollout)
-    rollout = with_mirror(world, with_activator(world, serving, scale.wanted, with_routes(world, serving, rollout)))
-    rollout = steady(world, rollout)
-    digest = source.memory.digest if goal.world is world else None
-    rollout = replace(rollout, memory=with_source(world.memory.rollout, rollout.memory, digest))
-    return report(world, Findings(server=server, source=source, engine=engine, serving=serving, scale=scale,
-                                  rollout=rollout,
-                                  history=history_step(goal.world, goal.engine, wish.engine, rollout),
-                                  quality=quality,
-                                  pin=goal.memory, contest=contest))
+    ctx = PassContext.of(obj, observed, config, spec)
+    server = server_step(ctx)
+    ctx = informed(ctx, server)
+    source = resolve(ctx)
+    engine = obtain(ctx, source, server)
+    scale = replicas(ctx)
+    quality = live_quality(ctx)
+    target = targets.choose(ctx, engine, quality)
+    desired = desire(target, scale.wanted)
+    rollout = conclude(target, desired, scale.wanted)
+    contest = contested(ctx, desired, rollout.memory)
+    converged = converge(target, desired, contest)
+    return report(ctx, Findings(
+        server=server, source=source, engine=engine, scale=scale, quality=quality, target=target, desired=desired,
+        rollout=rollout, contest=contest, converged=converged))
 
 
 __all__ = ["decide"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enginewright.core.conditions import find, timestamp
-from enginewright.core.decide import backoff
-from enginewright.core.decide.jobs import PENDING_REASONS, JobFailure
-from enginewright.core.decide.world import World
+from enginewright.core.conditions import timestamp
+from enginewright.core.context import PassContext
+from enginewright.core.decide.jobs import PENDING_REASONS, JobFailure, forgiven, next_attempt
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_key
 from enginewright.core.status import BuildStatus, FailureStatus
@@ -14,60 +13,55 @@ from enginewright.core.status import BuildStatus, FailureStatus
 DISRUPTIONS = (Reason.EVICTED, Reason.NODE_LOST)
 
 
-def forgive(world: World, memory: BuildStatus) -> BuildStatus:
+def forgive(ctx: PassContext, memory: BuildStatus) -> BuildStatus:
     """A new retry annotation forgets every failure; a new spec those that another spec might cure although it asks for
     the same engine (more time, more memory), but for what concerns replicas alone. The number of attempts stays, for it
     names Jobs."""
-    if memory.retry in (None, world.retry) and memory.spec_key in (None, build_key(world.spec)):
+    if not forgiven(ctx, memory):
         return memory
     return memory.model_copy(update=dict.fromkeys(("failure", "failures", "disruptions", "retry", "spec_key")))
 
 
-def catch_up(world: World, memory: BuildStatus) -> BuildStatus:
+def catch_up(ctx: PassContext, memory: BuildStatus) -> BuildStatus:
     """The newest Job that is there is the current attempt, should status have lost count."""
-    numbers = [job.name.rpartition("-")[2] for job in world.observed.jobs if job.fingerprint == memory.fingerprint]
+    numbers = [job.name.rpartition("-")[2] for job in ctx.observed.jobs if job.fingerprint == memory.fingerprint]
     newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
     if newest <= (memory.attempts or 0) + 1:
         return memory
     return memory.model_copy(update={"attempts": newest - 1})
 
 
-def count(world: World, memory: BuildStatus, failure: JobFailure) -> BuildStatus:
+def count(ctx: PassContext, memory: BuildStatus, failure: JobFailure) -> BuildStatus:
     """One failed attempt more; what another would only repeat becomes a ``failure``, which waits for a change."""
     failures = (memory.failures or 0) + 1
     disruptions = (memory.disruptions or 0) + (failure.reason in DISRUPTIONS)
-    many = failures - disruptions >= backoff.LIMIT
-    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and many)
-    told = FailureStatus(reason=failure.reason, message=failure.message, device=failure.device or None)
+    final = failure.final(failures - disruptions)
+    status = FailureStatus(reason=failure.reason, message=failure.message, device=failure.device or None)
     return memory.model_copy(
         update={
             "attempts": (memory.attempts or 0) + 1,
             "failures": failures,
             "disruptions": disruptions or None,
-            "last_failure_time": timestamp(world.now),
-            "last_failure": told,
-            "failure": told if final else None,
-            "retry": world.retry,
+            "last_failure_time": timestamp(ctx.now),
+            "last_failure": status,
+            "failure": status if final else None,
+            "retry": ctx.retry,
             "step": None,
             "percent": None,
             # What the builder refused stays refused until the fingerprint changes; any new spec may cure the rest.
-            "spec_key": None if failure.retry == "never" else build_key(world.spec),
+            "spec_key": None if failure.retry == "never" else build_key(ctx.spec),
         }
     )
 
 
 def retrying(memory: BuildStatus) -> str:
     failures = memory.failures or 0
-    why = (
-        f"{memory.last_failure.reason}: {memory.last_failure.message}"
-        if memory.last_failure
-        else "The last build failed."
-    )
-    when = backoff.next_attempt(memory.last_failure_time, failures)
+    why = f"{memory.last_failure.reason}: {memory.last_failure.message}" if memory.last_failure else (
+        "The last build failed.")
+    when = next_attempt(memory.last_failure_time, failures)
     return f"{why} Attempt {(memory.attempts or 0) + 1} starts {when}."
 
 
-def never_started(world: World, memory: BuildStatus) -> bool:
+def never_started(ctx: PassContext, memory: BuildStatus) -> bool:
     """Whether the pod of the current attempt was last seen waiting."""
-    told = find(world.obj.status.get("conditions"), Condition.ENGINE_BUILT).get("reason", "")
-    return memory.step is None and told in PENDING_REASONS
+    return memory.step is None and ctx.condition(Condition.ENGINE_BUILT).get("reason", "") in PENDING_REASONS

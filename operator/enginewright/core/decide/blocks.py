@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from enginewright.core.context import PassContext
 from enginewright.core.cost import replica_cost
-from enginewright.core.decide.engine_step import EngineResult
-from enginewright.core.decide.serving import Serving
-from enginewright.core.decide.world import World
+from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.status import (
@@ -30,23 +29,22 @@ MAX_NAME: Final = 128
 MAX_WORDS: Final = 256
 
 
-def shown_record(world: World, engine: EngineResult, serving: Serving) -> EngineRecord | None:
+def shown_record(ctx: PassContext, engine: EngineResult) -> EngineRecord | None:
     """The engine that serves; the one of the spec while nobody serves. None when its record is not at hand."""
-    if serving.stable is None or serving.stable.revision == engine.revision:
+    stable = ctx.serving.stable
+    if stable is None or stable.revision == engine.revision:
         return engine.record
-    return world.observed.records.get(serving.stable.fingerprint)
+    return ctx.observed.records.get(stable.fingerprint)
 
 
-def engine_block(
-    world: World, engine: EngineResult, shown: EngineRecord | None, serving: Serving
-) -> EngineStatus | None:
+def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | None) -> EngineStatus | None:
     """What serves goes on being shown when its record has gone (a rebuild, another store)."""
-    told = world.memory.engine
+    before = ctx.memory.engine
     if shown is None or shown.outcome.engine is None:
-        return told if serving.stable else None
+        return before if ctx.serving.stable else None
     outcome, summary = shown.outcome, shown.outcome.engine
     mine = engine.record is not None and engine.record.fingerprint == shown.fingerprint
-    remembered = told.cache_hit if told and told.fingerprint == shown.fingerprint else None
+    remembered = before.cache_hit if before and before.fingerprint == shown.fingerprint else None
     return EngineStatus(
         fingerprint=shown.fingerprint,
         backend=summary.backend,
@@ -83,9 +81,9 @@ def legible(measured: float | None) -> float | None:
     return None if measured is None else float(f"{measured:.5g}")
 
 
-def cost_block(world: World, shown: EngineRecord | None) -> CostStatus | None:
+def cost_block(ctx: PassContext, shown: EngineRecord | None) -> CostStatus | None:
     """Of the engine that is shown, at today's prices."""
-    return replica_cost(shown.outcome.engine, world.config.prices) if shown and shown.outcome.engine else None
+    return replica_cost(shown.outcome.engine, ctx.config.prices) if shown and shown.outcome.engine else None
 
 
 def batching_block(shown: EngineRecord | None) -> BatchingStatus | None:
@@ -138,11 +136,11 @@ def shipped_words(candidates: Iterable[CandidateSummary]) -> str | None:
 
 
 def placement_block(
-    world: World, placement: Placement | None, tried: tuple[TriedProfileStatus, ...] = ()
+    ctx: PassContext, placement: Placement | None, tried: tuple[TriedProfileStatus, ...] = ()
 ) -> PlacementStatus | None:
     """While a source is resolved nothing is chosen: what was stays said, and with it which profiles do not do."""
     if placement is None:
-        return world.memory.placement
+        return ctx.memory.placement
     device = placement.device
     return PlacementStatus(
         accelerator=device.accelerator,

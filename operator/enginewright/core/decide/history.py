@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from enginewright.core.conditions import timestamp
+from enginewright.core.context import PassContext
 from enginewright.core.decide.blocks import legible
-from enginewright.core.decide.engine_step import EngineResult
-from enginewright.core.decide.rollout import RolloutResult
-from enginewright.core.decide.world import World
+from enginewright.core.decide.engine.obtain import EngineResult
+from enginewright.core.decide.target import Target
 from enginewright.core.manifests import deployment_name, revision_configmap
 from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.request import server_image
 from enginewright.core.status import AnalysisStatus, RevisionStatus, RolledBackStatus, RolloutStatus
+from enginewright.core.step import Step
 from enginewright.core.way_back import served
 
 Revisions = tuple[RevisionStatus, ...]
@@ -30,38 +31,37 @@ class HistoryResult:
     actions: tuple[Action, ...] = ()
 
 
-def history_step(world: World, goal: EngineResult, tried: EngineResult, rollout: RolloutResult) -> HistoryResult:
-    """``goal`` is what was rolled out: what the spec asks for, what is pinned, or the last good one in place of what
-    was ``tried``; ``world`` has its spec."""
-    entries, actions = world.memory.revisions, tuple[Action, ...]()
-    memory = rollout.memory
-    complete = memory.step in ("Complete", "RolledBack") and memory.stable == goal.revision
+def remember(target: Target, memory: RolloutStatus) -> HistoryResult:
+    """``memory`` is what is remembered of the target's rollout."""
+    ctx, goal = target.ctx, target.engine
+    entries, actions = ctx.memory.revisions, tuple[Action, ...]()
+    complete = memory.step in (Step.COMPLETE, Step.ROLLED_BACK) and memory.stable == goal.revision
     if complete and served(entries) != goal.revision and goal.record and goal.placement:
-        entries = _promote(world, entries, goal, goal.record, _figures(memory, "Complete"))
-        actions = _keep(world, goal.revision, goal.placement, goal.record)
+        entries = _promote(ctx, entries, goal, goal.record, _figures(memory, Step.COMPLETE))
+        actions = _keep(ctx, goal.revision, goal.placement, goal.record)
     if memory.rolled_back:
-        entries = _roll_back(entries, tried, memory.rolled_back, _figures(memory, "RolledBack"))
-    bounded = _bound(entries, world, {memory.stable, memory.candidate, goal.revision})
-    return HistoryResult(memory=bounded, actions=actions + _forget(world, entries, bounded))
+        entries = _roll_back(entries, target.asked, memory.rolled_back, _figures(memory, Step.ROLLED_BACK))
+    bounded = _bound(entries, ctx, {memory.stable, memory.candidate, goal.revision})
+    return HistoryResult(memory=bounded, actions=actions + _forget(ctx, entries, bounded))
 
 
-def _figures(memory: RolloutStatus, step: str) -> AnalysisStatus | None:
+def _figures(memory: RolloutStatus, step: Step) -> AnalysisStatus | None:
     """Those of the revision that took over, or of the one that was given up."""
     return memory.analysis if memory.step == step else None
 
 
-def _keep(world: World, revision: str, placement: Placement, record: EngineRecord) -> tuple[Action, ...]:
+def _keep(ctx: PassContext, revision: str, placement: Placement, record: EngineRecord) -> tuple[Action, ...]:
     """One that served before is kept already, as it was made then."""
-    if any(entry.revision == revision and entry.promotion_time for entry in world.memory.revisions):
+    if any(entry.revision == revision and entry.promotion_time for entry in ctx.memory.revisions):
         return ()
-    kept = KeptRevision(revision=revision, spec=world.obj.spec, image=server_image(world.spec, world.config),
+    kept = KeptRevision(revision=revision, spec=ctx.obj.spec, image=server_image(ctx.spec, ctx.config),
                         placement=placement, outcome=replace(record.outcome, candidates=()))
-    return (Create(manifest=revision_configmap(world.owner, kept), why="going back to it is to need no build"),)
+    return (Create(manifest=revision_configmap(ctx.owner, kept), why="going back to it is to need no build"),)
 
 
-def _promote(world: World, entries: Revisions, goal: EngineResult, record: EngineRecord,
+def _promote(ctx: PassContext, entries: Revisions, goal: EngineResult, record: EngineRecord,
              analysis: AnalysisStatus | None) -> Revisions:
-    now = timestamp(world.now)
+    now = timestamp(ctx.now)
     known = next((entry for entry in entries if entry.revision == goal.revision), None) or _entry(goal, record)
     newest = known.model_copy(update={"promotion_time": now, "outcome": "Serving", "reason": None, "message": None,
                                       "analysis": analysis or known.analysis, "end_time": None})
@@ -84,9 +84,9 @@ def _roll_back(entries: Revisions, tried: EngineResult, given_up: RolledBackStat
         found = _entry(tried, tried.record)
     if found is None or found.outcome == "Serving":
         return entries
-    told = found.model_copy(update={"outcome": "RolledBack", "reason": given_up.reason, "message": given_up.message,
-                                    "analysis": analysis or found.analysis, "end_time": given_up.time})
-    return (told, *(entry for entry in entries if entry.revision != given_up.revision))
+    entry = found.model_copy(update={"outcome": "RolledBack", "reason": given_up.reason, "message": given_up.message,
+                                     "analysis": analysis or found.analysis, "end_time": given_up.time})
+    return (entry, *(other for other in entries if other.revision != given_up.revision))
 
 
 def _entry(goal: EngineResult, record: EngineRecord) -> RevisionStatus:
@@ -100,9 +100,9 @@ def _entry(goal: EngineResult, record: EngineRecord) -> RevisionStatus:
         "p99_milliseconds": legible(engine.p99_ms), "accuracy_low": legible(engine.accuracy_low)})
 
 
-def _bound(entries: Revisions, world: World, needed: set[str | None]) -> Revisions:
+def _bound(entries: Revisions, ctx: PassContext, needed: set[str | None]) -> Revisions:
     """The limit counts old revisions: what serves or is on its way stays whatever it says."""
-    left, kept = world.spec.revision_history_limit, []
+    left, kept = ctx.spec.revision_history_limit, []
     for entry in entries:
         old = entry.outcome != "Serving" and entry.revision not in needed
         if not old or left > 0:
@@ -111,10 +111,10 @@ def _bound(entries: Revisions, world: World, needed: set[str | None]) -> Revisio
     return tuple(kept)
 
 
-def _forget(world: World, before: Revisions, after: Revisions) -> tuple[Action, ...]:
+def _forget(ctx: PassContext, before: Revisions, after: Revisions) -> tuple[Action, ...]:
     stay = {entry.revision for entry in after}
     return tuple(
-        Delete(api_version="v1", kind="ConfigMap", name=deployment_name(world.obj.name, entry.revision),
+        Delete(api_version="v1", kind="ConfigMap", name=deployment_name(ctx.obj.name, entry.revision),
                why=f"revision {entry.revision} leaves the history")
         for entry in before if entry.revision not in stay and entry.promotion_time
     )

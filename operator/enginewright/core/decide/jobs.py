@@ -1,39 +1,36 @@
-"""What a Job and its pods tell: why nothing happens yet, and why it ended without a result."""
+"""What a Job and its pods tell: why nothing happens yet, why it ended without a result, when another one follows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Protocol
 
 from enginewright.core import labels
+from enginewright.core.backoff import Backoff
 from enginewright.core.commands import kubectl
+from enginewright.core.conditions import parse_timestamp, timestamp
+from enginewright.core.context import PassContext
 from enginewright.core.observed import JobView, PodView
 from enginewright.core.placement import Placement
+from enginewright.core.plan import Action, Delete
 from enginewright.core.reasons import Reason
+from enginewright.core.request import build_key
 from enginewright_builder.contract import EXIT_USER, ErrorReport
 
-IMAGE_REASONS = frozenset(
-    {
-        "ImagePullBackOff",
-        "ErrImagePull",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "RegistryUnavailable",
-        "ImageInspectError",
-    }
-)
-PENDING_REASONS = frozenset(
-    {
-        Reason.UNSCHEDULABLE,
-        Reason.IMAGE_PULL_FAILED,
-        Reason.POD_CANNOT_START,
-        Reason.BUILD_PENDING,
-        Reason.WAITING_FOR_QUEUE,
-    }
-)
+BACKOFF = Backoff(first=10.0, most=300.0)
+# Failures that the same attempt may well repeat (out of memory, a bug) end after so many in a row.
+LIMIT = 3
+IMAGE_REASONS = frozenset({
+    "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
+    "ImageInspectError",
+})
+PENDING_REASONS = frozenset({
+    Reason.UNSCHEDULABLE, Reason.IMAGE_PULL_FAILED, Reason.POD_CANNOT_START, Reason.BUILD_PENDING,
+    Reason.WAITING_FOR_QUEUE,
+})
 # So long after a Job its pod is there, unless somebody refuses it.
 PODLESS_SECONDS = 20.0
 # What may come after a failure: wait for a change, wait for a change of the spec (not only of the engine's part of it),
@@ -65,10 +62,59 @@ class JobFailure:
     retry: Retry
     device: bool = False
 
+    def final(self, failures: int) -> bool:
+        """Whether no attempt follows before somebody changes something, after so many ``failures`` in a row."""
+        return self.retry in ("never", "spec") or (self.retry == "limited" and failures >= LIMIT)
 
-def live(job: JobView) -> bool:
-    """Whether its pods run or will."""
-    return not (job.succeeded or job.failed or job.deleting)
+
+class Remembered(Protocol):
+    """What status says of failures: under which retry annotation and which spec they happened."""
+
+    @property
+    def retry(self) -> str | None: ...
+
+    @property
+    def spec_key(self) -> str | None: ...
+
+
+def forgiven(ctx: PassContext, failures: Remembered) -> bool:
+    """Whether they count no more: by a new retry annotation, or a spec that might cure them."""
+    return failures.retry not in (None, ctx.retry) or failures.spec_key not in (None, build_key(ctx.spec))
+
+
+def remaining(last_failure: str | None, failures: int, now: datetime) -> float:
+    """Seconds until the next attempt may start; 0 when it may."""
+    last = parse_timestamp(last_failure)
+    if last is None or failures < 1:
+        return 0.0
+    return max(0.0, (last + timedelta(seconds=BACKOFF.delay(failures)) - now).total_seconds())
+
+
+def next_attempt(last_failure: str | None, failures: int) -> str:
+    """When, as words that stay the same from pass to pass."""
+    last = parse_timestamp(last_failure)
+    return f"at {timestamp(last + timedelta(seconds=BACKOFF.delay(failures)))}" if last else "now"
+
+
+def delete_job(job: JobView, why: str) -> Delete:
+    return Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why=why)
+
+
+def spent(name: str, why: str) -> Delete:
+    """The request of a Job that nobody will read again."""
+    return Delete(api_version="v1", kind="ConfigMap", name=name, why=why, spent=True)
+
+
+def taken_away(job: JobView, why: str, what: str) -> tuple[str, tuple[Action, ...]]:
+    """A Job in the way of the one that is wanted goes, and its request with it: what is said, and done."""
+    actions = (spent(job.name, f"the request of a Job that goes: {why}"), delete_job(job, why))
+    return f"Waits for Job {job.name} to go, {what}.", actions
+
+
+def renewed(job: JobView) -> tuple[str, tuple[Action, ...]]:
+    """As :func:`taken_away`, for one that is :func:`outdated`."""
+    return taken_away(job, "it has not begun, and would be made otherwise now",
+                      "which had not begun, and is made anew as it is wanted now")
 
 
 def outdated(job: JobView, manifest: Mapping[str, Any]) -> bool:
@@ -76,7 +122,7 @@ def outdated(job: JobView, manifest: Mapping[str, Any]) -> bool:
     queue. One that has begun is let finish, for what it makes does not depend on that."""
     begun = job.progress or job.outcome or any(pod.phase != "Pending" for pod in job.pods)
     wanted = manifest["metadata"]["annotations"][labels.MANIFEST_HASH]
-    return live(job) and not begun and job.manifest_hash not in ("", wanted)
+    return job.live and not begun and job.manifest_hash not in ("", wanted)
 
 
 def explain(error: ErrorReport) -> str:
@@ -162,57 +208,46 @@ def pod_end(pods: Iterable[PodView], too_slow: str, namespace: str) -> JobFailur
     if not ended:
         return None
     pod = newest(ended)
+    return _out_of_memory(pod) or _taken_back(pod) or _ended(pod, too_slow, namespace)
+
+
+def _out_of_memory(pod: PodView) -> JobFailure | None:
     if pod.server_end == "OOMKilled":
-        return _server_out_of_memory(pod)
-    if pod.terminated_reason == "OOMKilled":
-        return JobFailure(
-            reason=Reason.OUT_OF_MEMORY,
-            retry="limited",
-            message=f"Pod {pod.name} ran out of memory; raise spec.engine.resources.limits.memory or lower "
-            f"spec.engine.maxBatchSize.",
-        )
+        who = f"The server that proves the engine in pod {pod.name}"
+    elif pod.terminated_reason == "OOMKilled":
+        who = f"Pod {pod.name}"
+    else:
+        return None
+    return _failure(Reason.OUT_OF_MEMORY, "limited", f"{who} ran out of memory; raise "
+                    f"spec.engine.resources.limits.memory or lower spec.engine.maxBatchSize.")
+
+
+def _taken_back(pod: PodView) -> JobFailure | None:
+    """By its node, or from it."""
     if pod.reason == "NodeLost":
-        return JobFailure(
-            reason=Reason.NODE_LOST, retry="always", message=f"Node {pod.node} of pod {pod.name} is gone."
-        )
+        return _failure(Reason.NODE_LOST, "always", f"Node {pod.node} of pod {pod.name} is gone.")
     why = f": {pod.message.rstrip('.')}" if pod.message else ""
-    if pod.reason == "Evicted" and not pod.disrupted:
-        # The kubelet has the condition DisruptionTarget for every eviction but that of a pod over its own limits.
-        return JobFailure(
-            reason=Reason.BUILD_FAILED,
-            retry="limited",
-            message=f"Pod {pod.name} was evicted for what it stored itself{why}; raise "
-            f"spec.engine.resources.limits.ephemeral-storage.",
-        )
     if pod.disrupted:
-        return JobFailure(reason=Reason.EVICTED, retry="always", message=f"Pod {pod.name} was evicted{why}.")
+        return _failure(Reason.EVICTED, "always", f"Pod {pod.name} was evicted{why}.")
+    if pod.reason == "Evicted":
+        # The kubelet has the condition DisruptionTarget for every eviction but that of a pod over its own limits.
+        return _failure(Reason.BUILD_FAILED, "limited", f"Pod {pod.name} was evicted for what it stored itself{why}; "
+                        f"raise spec.engine.resources.limits.ephemeral-storage.")
+    return None
+
+
+def _ended(pod: PodView, too_slow: str, namespace: str) -> JobFailure:
     if pod.reason == "DeadlineExceeded":
-        return JobFailure(
-            reason=Reason.BUILD_DEADLINE_EXCEEDED,
-            retry="spec",
-            message=f"Pod {pod.name} did not finish in time; {too_slow}.",
-        )
+        return _failure(Reason.BUILD_DEADLINE_EXCEEDED, "spec", f"Pod {pod.name} did not finish in time; {too_slow}.")
     log = kubectl(f"logs {pod.name}", namespace)
     if pod.exit_code == EXIT_USER:
-        return JobFailure(
-            reason=Reason.BUILD_FAILED,
-            retry="never",
-            message=f"Pod {pod.name} refused its input; {log} says why.",
-        )
-    return JobFailure(
-        reason=Reason.BUILD_FAILED,
-        retry="limited",
-        message=f"Pod {pod.name} ended with exit code {pod.exit_code}; {log} says why.",
-    )
+        return _failure(Reason.BUILD_FAILED, "never", f"Pod {pod.name} refused its input; {log} says why.")
+    return _failure(Reason.BUILD_FAILED, "limited",
+                    f"Pod {pod.name} ended with exit code {pod.exit_code}; {log} says why.")
 
 
-def _server_out_of_memory(pod: PodView) -> JobFailure:
-    return JobFailure(
-        reason=Reason.OUT_OF_MEMORY,
-        retry="limited",
-        message=f"The server that proves the engine in pod {pod.name} ran out of memory; raise "
-        f"spec.engine.resources.limits.memory or lower spec.engine.maxBatchSize.",
-    )
+def _failure(reason: str, retry: Retry, message: str) -> JobFailure:
+    return JobFailure(reason=reason, retry=retry, message=message)
 
 
 def _of_the_server(job: JobView) -> PodView | None:
@@ -229,14 +264,12 @@ def server_gave_up(job: JobView) -> JobFailure | None:
     if pod is None or not pod.server_end or pod.server_restarts < SERVER_RESTARTS:
         return None
     if pod.server_end == "OOMKilled":
-        return _server_out_of_memory(pod)
-    return JobFailure(
-        reason=Reason.SERVER_DID_NOT_START,
-        retry="spec",
-        message=f"spec.serving.image: the server that proves the engine in pod {pod.name} ends as soon as it is "
-        f"started ({pod.server_restarts + 1} times); use an image with tritonserver and /bin/sh, for this "
-        f"architecture and device.{_last_line(pod)}",
-    )
+        return _out_of_memory(pod)
+    return _failure(
+        Reason.SERVER_DID_NOT_START, "spec",
+        f"spec.serving.image: the server that proves the engine in pod {pod.name} ends as soon as it is started "
+        f"({pod.server_restarts + 1} times); use an image with tritonserver and /bin/sh, for this architecture and "
+        f"device.{_last_line(pod)}")
 
 
 def _last_line(pod: PodView | None) -> str:
@@ -253,14 +286,6 @@ def ran_out(job: JobView, too_slow: str, namespace: str) -> JobFailure | None:
     return end if end and end.reason == Reason.BUILD_DEADLINE_EXCEEDED else None
 
 
-def _no_start(job: JobView) -> JobFailure:
-    return JobFailure(
-        reason=Reason.BUILD_DEADLINE_EXCEEDED,
-        retry="always",
-        message=f"Job {job.name} could not start before its deadline.",
-    )
-
-
 def job_failure(job: JobView, namespace: str, *, never_started: bool, too_slow: str) -> JobFailure:
     """Why a Job has no result. ``never_started`` says that its pod was last seen waiting, ``too_slow`` what to do about
     one that ran out of time."""
@@ -271,23 +296,26 @@ def job_failure(job: JobView, namespace: str, *, never_started: bool, too_slow: 
         ran = job.outcome is not None or any(pod.exit_code is not None for pod in job.pods)
         return late if ran or not never_started else _no_start(job)
     error, server = job.outcome.error if job.outcome else None, _of_the_server(job)
-    if server and server.server_end == "OOMKilled":
-        return _server_out_of_memory(server)
+    if server and server.server_end == "OOMKilled" and (short := _out_of_memory(server)):
+        return short
     if error and error.family == "user":
-        return JobFailure(reason=error.reason, message=explain(error) + _last_line(server), retry="never")
+        return _failure(error.reason, "never", explain(error) + _last_line(server))
     if job.failure_reason == "DeadlineExceeded":
-        if never_started:
-            return _no_start(job)
-        return JobFailure(
-            reason=Reason.BUILD_DEADLINE_EXCEEDED,
-            retry="spec",
-            message=f"Job {job.name} did not finish in time; {too_slow}.",
-        )
+        return _no_start(job) if never_started else _failure(
+            Reason.BUILD_DEADLINE_EXCEEDED, "spec", f"Job {job.name} did not finish in time; {too_slow}.")
     if error:
-        again: Retry = "always" if error.family == "transient" and error.reason != Reason.OUT_OF_MEMORY else "limited"
-        device = error.reason == Reason.OUT_OF_MEMORY and bool(_DEVICE.search(error.message))
-        return JobFailure(reason=error.reason, message=explain(error), retry=again, device=device)
+        return _reported(error)
     if end := pod_end(job.pods, too_slow, namespace):
         return end
-    said = job.failure_message or "it left no result"
-    return JobFailure(reason=Reason.BUILD_FAILED, retry="limited", message=f"Job {job.name} failed: {said}.")
+    message = job.failure_message or "it left no result"
+    return _failure(Reason.BUILD_FAILED, "limited", f"Job {job.name} failed: {message}.")
+
+
+def _no_start(job: JobView) -> JobFailure:
+    return _failure(Reason.BUILD_DEADLINE_EXCEEDED, "always", f"Job {job.name} could not start before its deadline.")
+
+
+def _reported(error: ErrorReport) -> JobFailure:
+    again: Retry = "always" if error.family == "transient" and error.reason != Reason.OUT_OF_MEMORY else "limited"
+    device = error.reason == Reason.OUT_OF_MEMORY and bool(_DEVICE.search(error.message))
+    return JobFailure(reason=error.reason, message=explain(error), retry=again, device=device)

@@ -1,4 +1,4 @@
-"""Last step: everything that was found, as status, events and one plan."""
+"""The last stage: everything that was found, as status, events and one plan."""
 
 from __future__ import annotations
 
@@ -6,163 +6,134 @@ from dataclasses import dataclass
 from typing import Any
 
 from enginewright.core import labels
-from enginewright.core.conditions import Verdict, bad, merge
-from enginewright.core.decide import blocks
-from enginewright.core.decide.activation import held_verdict
-from enginewright.core.decide.ailing import ailing, ailing_stable, explained
-from enginewright.core.decide.batching_step import batching_verdict
-from enginewright.core.decide.engine_step import EngineResult
-from enginewright.core.decide.history import HistoryResult
-from enginewright.core.decide.proof import accuracy_verdict, objective_verdict
-from enginewright.core.decide.quality_step import QualityResult
-from enginewright.core.decide.readiness import available_verdict, ready_verdict
-from enginewright.core.decide.rollout import RolloutResult
-from enginewright.core.decide.scale_step import ScaleResult
+from enginewright.core.conditions import Verdict, merge
+from enginewright.core.context import LOOK_AGAIN, Memory, PassContext, earliest
+from enginewright.core.decide import blocks, scale
+from enginewright.core.decide.conditions import readiness
+from enginewright.core.decide.conditions import rollout as rollout_condition
+from enginewright.core.decide.conditions.evidence import accuracy, batching, objective
+from enginewright.core.decide.conditions.readiness import Readiness
+from enginewright.core.decide.conditions.rollout import Rollout
+from enginewright.core.decide.converge import Converged
+from enginewright.core.decide.desired import Desired
+from enginewright.core.decide.engine.obtain import EngineResult
+from enginewright.core.decide.history import HistoryResult, remember
+from enginewright.core.decide.quality import QualityResult
+from enginewright.core.decide.scale import Contest, ScaleResult
 from enginewright.core.decide.server_step import ServerResult
-from enginewright.core.decide.serving import Serving, unwatched
-from enginewright.core.decide.source_step import SourceResult
-from enginewright.core.decide.world import LOOK_AGAIN, Memory, World, earliest
+from enginewright.core.decide.source import SourceResult
+from enginewright.core.decide.target import Target
 from enginewright.core.events import decision_event, transitions
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan
-from enginewright.core.problems import Problem, summarise
-from enginewright.core.reasons import Condition, Reason
-from enginewright.core.status import ContestStatus, PinStatus, StatusModel
+from enginewright.core.problems import Problem
+from enginewright.core.reasons import Reason
+from enginewright.core.refusal import refused
+from enginewright.core.serving import Serving
+from enginewright.core.status import RolloutStatus, StatusModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What the steps found, in the order of the walk."""
+    """What the stages found, in the order of the walk."""
 
     server: ServerResult
     source: SourceResult
     engine: EngineResult
-    serving: Serving
     scale: ScaleResult
-    rollout: RolloutResult
-    history: HistoryResult
     quality: QualityResult
-    pin: PinStatus | None = None
-    contest: ContestStatus | None = None
+    target: Target
+    desired: Desired
+    rollout: Rollout
+    contest: Contest
+    converged: Converged
 
 
-def report(world: World, found: Findings) -> Plan:
-    accuracy = accuracy_verdict(world.spec, found.engine)
-    first = (found.source.verdict, found.engine.verdict, accuracy, found.rollout.verdict)
-    ready = ready_verdict(world.observed, found.serving, found.engine.revision, found.scale.wanted, first,
-                          scaled=world.spec.autoscaling is not None and not world.spec.suspend)
-    short = ready.reason == Reason.REPLICAS_NOT_READY
-    missing = ailing(world, found.engine, found.engine.revision) if short else None
-    available = available_verdict(world.obj, found.serving, found.engine.revision)
-    relied = ailing_stable(world, found.engine, found.serving, available)
+def report(ctx: PassContext, found: Findings) -> Plan:
+    engine, target = found.engine, found.target
+    digest = found.source.memory.digest if target.ctx is ctx else None
+    rollout, memory = rollout_condition.verdict(ctx, found.rollout, found.converged, digest)
+    proven = accuracy(ctx.spec, engine)
+    ready = readiness.readiness(ctx, engine, found.scale.wanted, (
+        found.source.verdict, engine.verdict, proven, rollout))
     verdicts = (
-        explained(ready, missing),
-        held_verdict(world, found.serving, found.engine.revision, found.scale.wanted)
-        or explained(available, relied),
-        found.source.verdict,
-        found.engine.verdict,
-        accuracy,
-        objective_verdict(world.spec, found.engine),
-        found.rollout.verdict,
-        found.scale.verdict,
-        *filter(None, (found.quality.verdict, batching_verdict(world, found.engine, found.serving))),
+        ready.ready, ready.available, found.source.verdict, engine.verdict, proven,
+        objective(ctx.spec, engine), rollout, scale.verdict(found.scale, found.contest),
+        *filter(None, (found.quality.verdict, batching(ctx, engine))),
     )
-    old = world.obj.status.get("conditions")
+    history, old = remember(target, memory), ctx.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
     return Plan(
-        building=found.server.actions + found.source.actions + found.engine.actions,
-        keeping=found.history.actions,
-        serving=found.rollout.actions,
+        building=found.server.actions + found.source.actions + engine.actions,
+        keeping=history.actions,
+        serving=found.converged.actions,
         events=transitions(old, verdicts) + decided,
         status={
-            "observedGeneration": world.obj.generation,
-            "conditions": merge(old, verdicts, world.obj.generation, world.now),
-            **_blocks(world, found, ready),
+            "observedGeneration": ctx.obj.generation,
+            "conditions": merge(old, verdicts, ctx.obj.generation, ctx.now),
+            **_blocks(ctx, found, memory, history, ready.ready),
         },
         # How often an engine was given up is counted when it has gone.
-        deeds_of_building=("build",) if found.engine.verdict.reason == Reason.ENGINE_LOST else (),
+        deeds_of_building=("build",) if engine.verdict.reason == Reason.ENGINE_LOST else (),
         deeds_of_serving=("contest",),
-        requeue_after=earliest(found.server.requeue, found.source.requeue, found.engine.requeue, found.rollout.requeue,
-                               found.scale.requeue, found.quality.requeue,
-                               # Room comes and goes on nodes, which nobody watches.
-                               LOOK_AGAIN if any(one and one.reason == Reason.UNSCHEDULABLE
-                                                 for one in (missing, relied)) else None),
+        requeue_after=_requeue(found, ready),
         recommendation=found.scale.recommendation,
-        watch_queue=found.scale.watch or found.rollout.watch,
-        question=found.rollout.question,
+        watch_queue=found.scale.watch or found.desired.watch,
+        question=found.desired.question,
         limits=found.scale.limits,
     )
 
 
-def _blocks(world: World, found: Findings, ready: Verdict) -> dict[str, Any]:
-    serving, observed = found.serving, world.observed
-    shown = blocks.shown_record(world, found.engine, serving)
-    engine = blocks.engine_block(world, found.engine, shown, serving)
-    cost = blocks.cost_block(world, shown)
+def _requeue(found: Findings, ready: Readiness) -> float | None:
+    return earliest(found.server.requeue, found.source.requeue, found.engine.requeue, found.converged.requeue,
+                    found.scale.requeue, found.quality.requeue, LOOK_AGAIN if ready.unplaced else None)
+
+
+def _blocks(ctx: PassContext, found: Findings, memory: RolloutStatus, history: HistoryResult,
+            ready: Verdict) -> dict[str, Any]:
+    observed, engine = ctx.observed, found.engine
+    shown = blocks.shown_record(ctx, engine)
+    block, cost = blocks.engine_block(ctx, engine, shown), blocks.cost_block(ctx, shown)
     replicas_ready = sum(deployment.ready for deployment in observed.deployments)
     parts: dict[str, StatusModel | None] = {
         "source": found.source.memory,
         "server": found.server.memory,
-        "build": found.engine.memory,
-        "engine": engine,
-        "placement": blocks.placement_block(world, found.engine.placement, found.engine.tried),
-        "rollout": found.rollout.memory,
-        "pin": found.pin,
-        "contest": found.contest,
+        "build": engine.memory,
+        "engine": block,
+        "placement": blocks.placement_block(ctx, engine.placement, engine.tried),
+        "rollout": memory,
+        "pin": found.target.pin.memory,
+        "contest": found.contest.memory,
         "autoscaling": found.scale.memory,
         "quality": found.quality.memory,
         "cost": cost,
         "batching": blocks.batching_block(shown),
         "summary": blocks.summary_block(
-            engine, cost, found.scale.memory, found.engine.placement, replicas_ready, found.scale.wanted, ready.reason
-        ),
+            block, cost, found.scale.memory, engine.placement, replicas_ready, found.scale.wanted, ready.reason),
     }
-    status: dict[str, Any] = {name: block.as_json() for name, block in parts.items() if block is not None}
-    if found.history.memory:
-        status["revisions"] = [entry.as_json() for entry in found.history.memory]
-    if candidates := _candidates(world, found):
+    status: dict[str, Any] = {name: part.as_json() for name, part in parts.items() if part is not None}
+    if history.memory:
+        status["revisions"] = [entry.as_json() for entry in history.memory]
+    if candidates := _candidates(ctx, engine):
         status["candidates"] = candidates
-    if found.engine.fingerprint:
-        status["fingerprint"] = found.engine.fingerprint
+    if engine.fingerprint:
+        status["fingerprint"] = engine.fingerprint
     status["replicas"] = sum(deployment.replicas for deployment in observed.deployments)
     status["readyReplicas"] = replicas_ready
-    status["selector"] = labels.as_selector(labels.model_selector(world.obj.name))
+    status["selector"] = labels.as_selector(labels.model_selector(ctx.obj.name))
     return status
 
 
-def _candidates(world: World, found: Findings) -> list[Any]:
+def _candidates(ctx: PassContext, engine: EngineResult) -> list[Any]:
     """Of the newest build that measured any; they stay until another one did."""
-    outcome = found.engine.record.outcome if found.engine.record else None
-    measured = found.engine.candidates or (outcome.candidates if outcome else ())
+    measured = engine.candidates or (engine.record.outcome.candidates if engine.record else ())
     if measured:
         return [candidate.as_json() for candidate in blocks.candidate_blocks(measured)]
-    told = world.obj.status.get("candidates")
-    return list(told) if isinstance(told, list) else []
+    before = ctx.obj.status.get("candidates")
+    return list(before) if isinstance(before, list) else []
 
 
 def refuse(obj: ObjectView, observed: Observed, problems: tuple[Problem, ...]) -> Plan:
-    """A spec that makes no sense changes nothing but what is said: what serves goes on serving, and a revision that is
-    half rolled out keeps its share."""
+    """A spec that makes no sense changes nothing but what is said."""
     serving = Serving.of(observed, Memory.of(obj.status).rollout)
-    served = serving.stable.revision if serving.stable else ""
-    held = unwatched(observed, serving)
-    said = f"{summarise(problems)}.{held}" if held else summarise(problems)
-    verdicts = (bad(Condition.READY, Reason.INVALID_SPEC, said), available_verdict(obj, serving, served))
-    return refused(obj, observed, verdicts)
-
-
-def refused(obj: ObjectView, observed: Observed, verdicts: tuple[Verdict, ...]) -> Plan:
-    """Nothing is done; all that was said stands but for ``verdicts`` on the spec that makes no sense."""
-    old = obj.status.get("conditions")
-    spoken = {verdict.type for verdict in verdicts}
-    kept = [entry for entry in old if entry.get("type") not in spoken] if isinstance(old, list) else []
-    summary = {**(obj.status.get("summary") or {}), "reason": str(Reason.INVALID_SPEC)}
-    return Plan(
-        events=transitions(old, verdicts),
-        status={
-            **obj.status,
-            "observedGeneration": obj.generation,
-            "summary": summary,
-            "conditions": merge(old, verdicts, obj.generation, observed.now) + kept,
-        },
-    )
+    return refused(obj, observed, readiness.refused(obj, serving, problems))

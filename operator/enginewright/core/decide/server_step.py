@@ -10,29 +10,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from enginewright.core import labels, status
-from enginewright.core.conditions import Verdict, bad, parse_timestamp, timestamp, unknown
-from enginewright.core.decide import backoff
+from enginewright.core.conditions import Finding, no, open_question, parse_timestamp, timestamp
+from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
+from enginewright.core.decide import jobs
+from enginewright.core.decide.fit import field
 from enginewright.core.decide.jobs import (
     JobFailure,
     Trouble,
     job_failure,
-    live,
     newest,
     outdated,
     pod_trouble,
     podless,
     podless_in,
 )
-from enginewright.core.decide.server_fit import field
-from enginewright.core.decide.slice_choice import fingerprints
-from enginewright.core.decide.source_step import known as known_source
-from enginewright.core.decide.world import LOOK_AGAIN, World, earliest
+from enginewright.core.decide.slice import fingerprints
+from enginewright.core.decide.source import known as known_source
 from enginewright.core.manifests import ask_job, ask_job_name, ask_key, shared_ask_job_name
 from enginewright.core.manifests.common import UID
 from enginewright.core.observed import Elsewhere, JobView
 from enginewright.core.placement import Placement, place
 from enginewright.core.plan import Action, Create, Delete
-from enginewright.core.reasons import Condition, Reason
+from enginewright.core.reasons import Reason
 from enginewright.core.request import build_key, server_image
 from enginewright.core.server_image import MACHINES, as_before, runtime_of
 from enginewright.core.status import FailureStatus, LibraryStatus, RuntimeStatus, ServerStatus
@@ -56,7 +55,7 @@ class ServerResult:
 
     memory: ServerStatus | None
     runtime: RuntimeRequest | None = None
-    verdict: Verdict | None = None
+    verdict: Finding | None = None
     actions: tuple[Action, ...] = ()
     requeue: float | None = None
 
@@ -76,7 +75,7 @@ class Unanswered:
     machine: str
 
 
-def unanswered(world: World) -> Unanswered | None:
+def unanswered(world: PassContext) -> Unanswered | None:
     """None where the answer is in status."""
     told = _asked_for(world)
     key = _key(world, told)
@@ -88,7 +87,7 @@ def unanswered(world: World) -> Unanswered | None:
                       machine=MACHINES.get(architecture, architecture))
 
 
-def server_step(world: World) -> ServerResult:
+def server_step(world: PassContext) -> ServerResult:
     told = _asked_for(world)
     key = _key(world, told)
     before = _runtime(told) or _before(world)
@@ -110,13 +109,13 @@ def server_step(world: World) -> ServerResult:
     return replace(result, runtime=known, actions=superseded + result.actions)
 
 
-def informed(world: World, server: ServerResult) -> World:
+def informed(world: PassContext, server: ServerResult) -> PassContext:
     """``world`` with what is known of the server image now."""
     return replace(world, runtime=server.runtime, asking=server.asking,
                    memory=replace(world.memory, server=server.memory))
 
 
-def _asked_for(world: World) -> ServerStatus:
+def _asked_for(world: PassContext) -> ServerStatus:
     """What is remembered of the image of today, with the digest that a replica was seen with, should it be another."""
     image, builder = server_image(world.spec, world.config), world.config.images.builder
     told = world.memory.server
@@ -128,11 +127,12 @@ def _asked_for(world: World) -> ServerStatus:
     return told.model_copy(update={"digests": (*(told.digests or ()), seen[0])[-MAX_DIGESTS:]}) if seen else told
 
 
-def _key(world: World, told: ServerStatus) -> str:
+def _key(world: PassContext, told: ServerStatus) -> str:
     return ask_key(world.spec, world.config, (told.digests or ("",))[-1])
 
 
-def _elsewhere(world: World, told: ServerStatus, key: str, before: RuntimeRequest | None) -> ServerStatus | None:
+def _elsewhere(world: PassContext, told: ServerStatus, key: str,
+               before: RuntimeRequest | None) -> ServerStatus | None:
     """The answer that another object of the namespace has, or its Job."""
     other = world.observed.elsewhere
     if other is None:
@@ -163,7 +163,7 @@ def _runtime(told: ServerStatus | None) -> RuntimeRequest | None:
                           python_runtimes=told.runtime.python_runtimes)
 
 
-def _before(world: World) -> RuntimeRequest | None:
+def _before(world: PassContext) -> RuntimeRequest | None:
     """What an engine was built for by an operator that was told of it by settings: what serves goes on being what is
     wanted, while the image is asked. The fingerprint proves that it is that very engine."""
     wanted, stable = str(world.obj.status.get("fingerprint") or ""), serves(world.memory.revisions)
@@ -179,17 +179,17 @@ def _before(world: World) -> RuntimeRequest | None:
     return None
 
 
-def _forgive(world: World, told: ServerStatus) -> ServerStatus:
+def _forgive(world: PassContext, told: ServerStatus) -> ServerStatus:
     """As with the source: a new retry annotation, and a spec that might cure it, forget old errors."""
     if told.retry in (None, world.retry) and told.spec_key in (None, build_key(world.spec)):
         return told
     return told.model_copy(update=dict.fromkeys(("failure", "last_failure", "attempts", "retry", "spec_key")))
 
 
-def _ask(world: World, name: str, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
+def _ask(world: PassContext, name: str, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
     job = world.observed.job(name)
     last = parse_timestamp(told.last_failure_time)
-    counted = job is not None and last is not None and job.created <= last and not live(job)
+    counted = job is not None and last is not None and job.created <= last and not job.live
     if job and not job.deleting and not counted:
         return _watch(world, job, key, before, told)
     if told.failure:
@@ -197,19 +197,19 @@ def _ask(world: World, name: str, key: str, before: RuntimeRequest | None, told:
     return _start(world, name, key, job, told)
 
 
-def _start(world: World, name: str, key: str, old: JobView | None, told: ServerStatus) -> ServerResult:
+def _start(world: PassContext, name: str, key: str, old: JobView | None, told: ServerStatus) -> ServerResult:
     attempts = told.attempts or 0
     if world.spec.suspend:
         return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.")
-    if wait := backoff.remaining(told.last_failure_time, attempts, world.now):
+    if wait := jobs.remaining(told.last_failure_time, attempts, world.now):
         why = told.last_failure.message if told.last_failure else "The last attempt failed."
-        when = backoff.next_attempt(told.last_failure_time, attempts)
+        when = jobs.next_attempt(told.last_failure_time, attempts)
         return _says(told, Reason.ASKING_SERVER_IMAGE, f"{why} Attempt {attempts + 1} starts {when}.", requeue=wait)
     if old:
         clear = () if old.deleting else (_delete(old, "an earlier attempt, in the way of the next"),)
         return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), clear, requeue=1.0)
     other = world.observed.elsewhere
-    if other and other.job and other.model and live(other.job):
+    if other and other.job and other.model and other.job.live:
         return _wait(world, other, other.job, told)
     make = Create(manifest=ask_job(world.owner, world.spec, world.config, name),
                   why="it is not known what the server image has")
@@ -217,7 +217,7 @@ def _start(world: World, name: str, key: str, old: JobView | None, told: ServerS
     return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), (make,), requeue=LOOK_AGAIN)
 
 
-def _wait(world: World, other: Elsewhere, job: JobView, told: ServerStatus) -> ServerResult:
+def _wait(world: PassContext, other: Elsewhere, job: JobView, told: ServerStatus) -> ServerResult:
     """For a Job of another object, which has a deadline."""
     trouble = _trouble(world, job, told)
     reason, message = (trouble.reason, trouble.message) if trouble else (
@@ -225,7 +225,7 @@ def _wait(world: World, other: Elsewhere, job: JobView, told: ServerStatus) -> S
     return _says(told, reason, message, requeue=LOOK_AGAIN)
 
 
-def _trouble(world: World, job: JobView, told: ServerStatus) -> Trouble | None:
+def _trouble(world: PassContext, job: JobView, told: ServerStatus) -> Trouble | None:
     images = f"server image {told.image} or builder image {told.builder_image}"
     return pod_trouble(job.pods, None, images) or podless(job, world.now, world.obj.namespace)
 
@@ -234,12 +234,13 @@ def _asks(name: str, told: ServerStatus) -> str:
     return f"Job {name} asks server image {told.image} which backends and libraries it has."
 
 
-def _watch(world: World, job: JobView, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
+def _watch(world: PassContext, job: JobView, key: str, before: RuntimeRequest | None,
+           told: ServerStatus) -> ServerResult:
     outcome = job.outcome
     if outcome and outcome.ok and outcome.facts:
         return ServerResult(memory=answer(told, key, _digest(job), outcome.facts, before,
                                           proves=world.config.prove_in_server_image))
-    if not live(job):
+    if not job.live:
         return _count(world, job, key, told)
     if world.spec.suspend:
         return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.",
@@ -272,10 +273,10 @@ def _libraries(facts: ImageFacts) -> tuple[LibraryStatus, ...]:
     return tuple(LibraryStatus(name=name, version=version) for name, version in facts.libraries.items())
 
 
-def _count(world: World, job: JobView, key: str, told: ServerStatus) -> ServerResult:
+def _count(world: PassContext, job: JobView, key: str, told: ServerStatus) -> ServerResult:
     failure = _failure(world, job, told)
     attempts = (told.attempts or 0) + 1
-    final = failure.retry in ("never", "spec") or (failure.retry == "limited" and attempts >= backoff.LIMIT)
+    final = failure.final(attempts)
     said = FailureStatus(reason=failure.reason, message=failure.message)
     told = told.model_copy(update={
         "attempts": attempts, "last_failure_time": timestamp(world.now), "last_failure": said,
@@ -285,7 +286,7 @@ def _count(world: World, job: JobView, key: str, told: ServerStatus) -> ServerRe
     return _start(world, job.name, key, job, told)
 
 
-def _failure(world: World, job: JobView, told: ServerStatus) -> JobFailure:
+def _failure(world: PassContext, job: JobView, told: ServerStatus) -> JobFailure:
     """What the container of the server's image said in its own words, if it was that one which failed."""
     ended = [pod for pod in job.pods if pod.failed_container == labels.CONTAINER_EXAMINE]
     if not ended or newest(ended).exit_code in KILLED:
@@ -304,8 +305,8 @@ def _failure(world: World, job: JobView, told: ServerStatus) -> JobFailure:
 
 def _says(told: ServerStatus, reason: str, message: str, actions: tuple[Action, ...] = (), *,
           requeue: float | None = None) -> ServerResult:
-    make = unknown if reason == Reason.ASKING_SERVER_IMAGE else bad
-    return ServerResult(memory=told, verdict=make(Condition.ENGINE_BUILT, reason, message), actions=actions,
+    make = open_question if reason == Reason.ASKING_SERVER_IMAGE else no
+    return ServerResult(memory=told, verdict=make(reason, message), actions=actions,
                         requeue=requeue)
 
 

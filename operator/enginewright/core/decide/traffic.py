@@ -1,41 +1,88 @@
-"""Shares of the traffic through a Gateway while one revision takes over from another: exact, whatever the replicas."""
+"""Who gets requests, as data: shares of what comes through a Gateway, and who takes them while no replica answers.
+
+The weights in the routes follow the rollout, and the rollout waits for them. Revisions' Services come first, then the
+routes, then what the rollout does; a revision is stopped only in a pass that sees no route send it traffic any more.
+The other way round, what is not asked for any more goes: routes, and once they are gone, the Services.
+
+Where ``minReplicas`` is 0 replicas take the requests, or the activator while none answers. On the way down the Service
+leaves the replicas first, and the activator still passes requests on to them; when nothing leads to them any more but
+through it, that way is closed and they are stopped. On the way up both ways open together, in the pass that sees a
+replica ready. Until there is an activator that answers nothing of this happens, and one replica at least runs.
+"""
 
 from __future__ import annotations
 
-from enginewright.core.decide.position import ANALYSING, EXPANDING, SWITCHING, WAITING, Position, Shift
-from enginewright.core.decide.steps import Split
-from enginewright.core.routing import WHOLE, Weights, part, split
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from enginewright.core.context import PassContext
+from enginewright.core.decide.desired import Desired, Way
+from enginewright.core.observed import Observed
+from enginewright.core.routing import HTTP_ROUTE, WHOLE, Weights, answerable
 
 
-def shares(moving: Shift, at: Position, staying: int) -> Weights:
-    """``staying`` is how many replicas the stable revision keeps after this pass.
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """``weights`` are to be written, empty for nothing. ``backends`` are the revisions that are to have a Service of
+    their own, ``used`` those whose Service stays as well. Some route still sends traffic to those that are
+    ``leaving``; ``unclear`` says that routes had better stay as they are for now."""
 
-    On its way to a step's share the candidate gets no more than its part of the replicas; afterwards that part and no
-    less than the last step's share, since the stable revision shrinks.
-    """
-    target, stable = moving.target.revision, moving.stable.revision
-    if at.step == SWITCHING:
-        return split(target, stable, WHOLE)
-    if not moving.canary:
-        lent = moving.lent and target in moving.world.observed.gateway.routed
-        return split(target, stable, _part(moving, moving.serving.answering.get(stable, 0)) if lent else 0)
-    wanted, held = _share(moving.splits[at.number]), _part(moving, staying)
-    if at.step in (ANALYSING, WAITING):
-        return split(target, stable, wanted)
-    if at.step == EXPANDING:
-        return split(target, stable, max(wanted, held) if staying else WHOLE)
-    reached = _share(moving.splits[at.number - 1]) if at.number else 0
-    return split(target, stable, max(reached, min(wanted, held)))
+    weights: Weights = field(default_factory=dict)
+    backends: tuple[str, ...] = ()
+    used: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
+    unclear: bool = False
 
 
-def _share(step: Split) -> int:
-    """What was asked for; where nothing was, the candidate's part of the replicas."""
-    return step.share if step.weight is None else step.weight
+def routing(ctx: PassContext, desired: Desired, made: tuple[str, ...], *, complete: bool) -> Routing:
+    """``made`` are revisions whose Deployment is about to be made. What is ``complete`` has its Service even while it
+    has no replica, and so no Deployment. Without a Gateway in the spec nothing is used."""
+    seen, serving = ctx.observed.gateway, ctx.serving
+    if ctx.spec.rollout.gateway is None:
+        return Routing()
+    proven = tuple(desired.weights) if complete else ()
+    backends = tuple(dict.fromkeys((*(view.revision for view in serving.alive), *made, *proven)))
+    wanted = desired.weights or _as_before(ctx)
+    weights = answerable(wanted, seen.ready)
+    unclear = _unclear(ctx, wanted, weights.keys() - set(backends))
+    if unclear:
+        weights = {}
+    used = seen.routed.union(weights, backends, (view.revision for view in ctx.observed.deployments))
+    return Routing(weights=weights, backends=backends, used=used, leaving=seen.routed - weights.keys(),
+                   unclear=unclear)
 
 
-def _part(moving: Shift, staying: int) -> int:
-    """Per cent of the replicas that are the candidate's and can answer."""
-    candidate = moving.candidate
-    answering = moving.serving.answering.get(moving.target.revision, 0)
-    mine = min(candidate.available, answering) if candidate else 0
-    return part(mine, staying)
+def _unclear(ctx: PassContext, wanted: Weights, stopped: Set[str]) -> bool:
+    """A Service that was just made has nothing behind it yet, which says nothing of its replicas; and of revisions that
+    are ``stopped`` the Service may be gone."""
+    made = any(ctx.serving.answering.get(name) and name not in ctx.observed.gateway.ready for name in wanted)
+    return made or not all(map(ctx.has_backend, stopped))
+
+
+def _as_before(ctx: PassContext) -> Weights:
+    """Where nothing is said, traffic stays where it is."""
+    if before := ctx.observed.gateway.weights.get(HTTP_ROUTE):
+        return before
+    return {ctx.serving.stable.revision: WHOLE} if ctx.serving.stable else {}
+
+
+def way(ctx: PassContext, wanted: int) -> Way:
+    return _way(ctx, wanted) if to_zero(ctx) and ctx.observed.holds else Way.DIRECT
+
+
+def _way(ctx: PassContext, wanted: int) -> Way:
+    if wanted:
+        return Way.DIRECT if ctx.serving.answering else Way.HELD
+    return Way.LEAVING if ctx.serving.answering and not taken_over(ctx.observed) else Way.HELD
+
+
+def to_zero(ctx: PassContext) -> bool:
+    """Whether the last replica may go, so that somebody has to hold requests."""
+    return ctx.spec.autoscaling is not None and ctx.spec.autoscaling.min_replicas == 0
+
+
+def taken_over(observed: Observed) -> bool:
+    """Whether everything that comes through the Service comes to the activator."""
+    ready = [entry for entry in observed.endpoints if entry.ready and not entry.terminating]
+    selected = observed.service is not None and observed.service.activator
+    return selected and bool(ready) and all(entry.activator for entry in ready)

@@ -15,8 +15,7 @@ from enginewright.core.manifests.record import engine_record, read_record, recor
 from enginewright.core.manifests.request_configmap import request_configmap
 from enginewright.core.manifests.resolve_job import resolve_job, resolve_job_name
 from enginewright.core.manifests.revision import read_revision, revision_configmap
-from enginewright.core.manifests.routes import API_VERSION as ROUTE_API_VERSION
-from enginewright.core.manifests.routes import GRPC_ROUTE, HTTP_ROUTE, grpc_route, http_route, routes
+from enginewright.core.manifests.routes import grpc_route, http_route, routes
 from enginewright.core.manifests.service import (
     NOBODY,
     activator_service,
@@ -28,7 +27,7 @@ from enginewright.core.manifests.service import (
 from enginewright.core.manifests.signing import signing_secret
 
 __all__ = [
-    "GRPC_ROUTE", "HTTP_ROUTE", "LEASE_SECONDS", "NOBODY", "ROUTE_API_VERSION", "Owner", "activator", "activator_name",
+    "LEASE_SECONDS", "NOBODY", "Owner", "activator", "activator_name",
     "activator_service", "adaptive", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
     "build_deadline", "build_job", "build_job_name", "build_lease",
     "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",

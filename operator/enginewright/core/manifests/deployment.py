@@ -3,7 +3,7 @@ changes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from enginewright.core import labels
@@ -20,7 +20,6 @@ from enginewright.core.manifests.common import (
     metadata,
     node_placement,
     pod_security,
-    prefer,
     pull_secrets,
     resources,
     scratch_volumes,
@@ -83,9 +82,9 @@ def deployment_name(owner_name: str, revision: str) -> str:
 
 
 def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig, *,
-               replicas: int | None = None, preferred: Sequence[str] = (), again: bool = False) -> JSON:
-    """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``preferred`` are
-    host names of nodes, the best first. ``again``: of one that is there, with replicas that will never start."""
+               replicas: int | None = None, again: bool = False) -> JSON:
+    """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``again``: of one
+    that is there, with replicas that will never start."""
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
     placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
@@ -96,7 +95,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     template = {
         "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
                      "annotations": {labels.FINGERPRINT_FULL: fingerprint}},
-        "spec": prefer(_pod(owner, spec, record, placement, config, revision), preferred),
+        "spec": _pod(owner, spec, record, placement, config, revision),
     }
     return sealed({
         "apiVersion": "apps/v1",

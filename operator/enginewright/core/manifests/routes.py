@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from enginewright.core import labels
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed
 from enginewright.core.manifests.service import revision_service_name
+from enginewright.core.routing import API_VERSION, GRPC_ROUTE, HTTP_ROUTE
 from enginewright.core.spec.gateway import GatewaySpec, ParentRefSpec
-
-API_VERSION = "gateway.networking.k8s.io/v1"
-HTTP_ROUTE, GRPC_ROUTE = "HTTPRoute", "GRPCRoute"
 
 WHOLE = 100
 # The Open Inference Protocol's, in either form: https://github.com/kserve/open-inference-protocol

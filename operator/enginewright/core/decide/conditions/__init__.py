@@ -1,0 +1,1 @@
+"""What is said: each condition is set in one module, from what the stages found."""

@@ -1,0 +1,126 @@
+"""Rollouts that wait: for their Gateway, their engine, a replica to prove them with, or their turn.
+
+Whoever scales to zero overnight and finds another revision in the morning wants it proven then, as ever. So what is
+not proven yet waits, and what was proven stays the one to go back to. With Recreate, which proves nothing beside the
+old revision, and where nothing was proven before, the wanted revision takes the place at once; where a person promotes,
+it comes here when it has been approved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from enginewright.core.conditions import Finding, no, open_question
+from enginewright.core.context import LOOK_AGAIN
+from enginewright.core.decide.desired import PROGRESS_CHECK, Desired, Stops
+from enginewright.core.decide.strategy.back import alone, as_it_is, give_share_back, shares_traffic, wrong
+from enginewright.core.decide.target import Target
+from enginewright.core.reasons import Reason
+from enginewright.core.routing import API_VERSION, HTTP_ROUTE
+from enginewright.core.status import RolloutStatus
+from enginewright.core.step import Step
+
+
+def without_gateway(target: Target, wanted: int) -> Desired | None:
+    """None unless the spec asks for kinds that the cluster lacks. What serves goes on alone, and no rollout to the
+    target starts; one under way runs backwards, so that nobody's share is dropped before others can take it."""
+    ctx, stable, memory = target.ctx, target.ctx.serving.stable, target.ctx.rollout
+    missing = ctx.observed.gateway.missing
+    if ctx.spec.rollout.gateway is None or not missing:
+        return None
+
+    def says(meanwhile: str = "") -> Finding:
+        field = "spec.rollout.gateway" if HTTP_ROUTE in missing else "spec.rollout.gateway.grpcHostnames"
+        return no(Reason.GATEWAY_NOT_INSTALLED, (
+            f"spec.rollout.gateway needs {' and '.join(missing)} of {API_VERSION}, which this cluster does not "
+            f"have: install the Gateway API's CustomResourceDefinitions (standard channel, 1.1 or newer), or remove "
+            f"{field}. No rollout starts before that{meanwhile}."))
+
+    if stable is None:
+        return Desired(progress=says(), memory=memory, requeue=LOOK_AGAIN)
+    if (memory.stable, memory.step) != (target.revision, Step.COMPLETE):
+        memory = RolloutStatus(stable=stable.revision, rolled_back=memory.rolled_back)
+    why = "the Gateway API, which the spec asks for, is missing"
+    serves = f"; revision {stable.revision} goes on serving behind Service {ctx.obj.name}"
+    for half in ctx.serving.alive:
+        if half.revision != stable.revision and shares_traffic(ctx, half):
+            message = says(f"{serves}, and until it has all its replicas revision {half.revision} keeps a part of the "
+                        f"traffic")
+            if found := give_share_back(ctx, half, wanted, why, message, memory, wrong=wrong(ctx, half)):
+                return replace(found, requeue=LOOK_AGAIN)
+    return alone(ctx, stable, wanted, why, says(serves), memory, requeue=LOOK_AGAIN)
+
+
+def without_engine(target: Target, wanted: int) -> Desired | None:
+    """None where the target's engine is there, and it is known what to run it with. Until then the stable revision goes
+    on alone, at full strength."""
+    ctx, stable, engine = target.ctx, target.ctx.serving.stable, target.engine
+    if engine.record is not None and engine.placement is not None:
+        return None
+    memory = RolloutStatus(stable=stable.revision if stable else None, rolled_back=ctx.rollout.rolled_back)
+    message = "Rolls out when the engine is built."
+    if stable is None:
+        stops = Stops.SPARING if engine.revision else Stops.NEVER
+        return Desired(progress=open_question(Reason.WAITING_FOR_ENGINE, message), memory=memory, stops=stops,
+                       kept=frozenset({engine.revision}), why="superseded before it was ready",
+                       protected=as_it_is(target))
+    state = "goes on serving" if ctx.serving.answers(stable) else "has no ready replica"
+    progress = open_question(Reason.WAITING_FOR_ENGINE, f"{message} Revision {stable.revision} {state}.")
+    return replace(alone(ctx, stable, wanted, "the engine of the current spec is not built", progress, memory),
+                   protected=as_it_is(target))
+
+
+def without_replicas(target: Target, wanted: int) -> Desired | None:
+    """None unless no replica is wanted and the target is yet to be proven beside a stable revision. Its Deployment
+    goes, should it be there: the rollout begins anew when replicas are wanted again."""
+    ctx, serving, stable = target.ctx, target.ctx.serving, target.ctx.serving.stable
+    if wanted or ctx.recreates or stable is None or stable.revision == target.revision:
+        return None
+    if target.rejection(target.revision) or taken_over(target):
+        return None
+    service = ctx.observed.service
+    routed = service is not None and not service.activator and service.revision == stable.revision
+    there = routed and len(serving.alive) == 1 and not stable.spec_replicas
+    return alone(
+        ctx, stable, 0, "no replica is wanted, and nothing else is proven",
+        no(Reason.WAITING_FOR_REPLICAS, (
+            f"No replica is wanted, so that nothing can be proven: revision {stable.revision} stays the stable one, "
+            f"and the rollout of revision {target.revision} begins when there are replicas.")),
+        RolloutStatus(stable=stable.revision, rolled_back=ctx.rollout.rolled_back),
+        requeue=None if there else PROGRESS_CHECK)
+
+
+def without_turn(target: Target, wanted: int) -> Desired | None:
+    """None where the fleet asks for nothing of the kind, or there is nothing to lose: the new revision has begun, or
+    the one before it does not answer."""
+    ctx, serving, stable = target.ctx, target.ctx.serving, target.ctx.serving.stable
+    begun = serving.deployment(target.revision) or target.rejection(target.revision)
+    if not ctx.wishes.after or stable is None or begun or not serving.answers(stable):
+        return None
+    who = ctx.wishes.after
+    when = f"when fleet {who} says so" if who == ctx.obj.fleet else f"after that of OptimisedModel {who}"
+    why = "with strategy Recreate" if ctx.recreates else "without a replica to spare"
+    return alone(
+        ctx, stable, wanted, "it waits for its turn",
+        no(Reason.WAITING_FOR_CLASSES, (
+            f"Revision {target.revision} starts {when}: {why} the classes of a fleet take turns. Revision "
+            f"{stable.revision} goes on serving.")),
+        RolloutStatus(stable=stable.revision, rolled_back=ctx.rollout.rolled_back), requeue=PROGRESS_CHECK)
+
+
+def nobody_serves(target: Target, wanted: int) -> bool:
+    """No replica is wanted and none answers: there is no traffic to shift and nothing to analyse, so that the wanted
+    revision takes the place at once. One that was given up does not."""
+    given_up = target.ctx.rollout.rolled_back
+    rejected = given_up is not None and given_up.revision == target.revision
+    return wanted == 0 and not target.ctx.serving.answering and not rejected
+
+
+def taken_over(target: Target) -> bool:
+    """Whether the target has passed its analysis beside another revision that is still there: it expands, or the
+    Service has left that one already."""
+    ctx, stable, memory = target.ctx, target.ctx.serving.stable, target.ctx.rollout
+    if stable is None or stable.revision == target.revision:
+        return False
+    known = memory.candidate == target.revision and memory.step in (Step.EXPANDING, Step.SWITCHING)
+    return known or (ctx.observed.service is not None and ctx.observed.service.revision == target.revision)
