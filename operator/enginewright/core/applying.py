@@ -48,7 +48,7 @@ def apply_if_changed(
 
 
 def applied(ctx: PassContext, manifest: Mapping[str, Any], why: str) -> tuple[Apply, ...]:
-    """Of a child that is ours once it is there, and before that may belong to another owner."""
+    """Of a child that is ours once it is there, and before that may have another owner."""
     found = applied_as(ctx.observed, manifest)
     return apply_if_changed(manifest, found, why, force=found is not None)
 
