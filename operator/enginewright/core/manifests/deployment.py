@@ -1,4 +1,4 @@
-"""The Deployment of one revision. Its ``replicas`` are those that are wanted when it is made; then only the scaler
+"""The Deployment of one revision. Its ``replicas`` are the number at the time it is made; then only the scaler
 changes them."""
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _store_volume(spec: Spec, record: EngineRecord) -> list[JSON]:
 
 
 def _engine_volume(spec: Spec, record: EngineRecord) -> JSON:
-    """The pod's own copy of the engine, which nobody changes after it was checked. The node evicts a pod that takes
+    """The pod's own copy of the engine, which nothing changes after it was checked. The node evicts a pod that takes
     more than it said it would: so the limit is for what has gone wrong, and there is room beside the engine for its
     reports and its reference."""
     engine, source = record.outcome.engine, record.outcome.source

@@ -18,5 +18,5 @@ def batching_problems(spec: Spec) -> Iterator[Problem]:
                                                              "begin from",
                       remedy="set spec.batching.mode to auto, or remove adaptive")
     if spec.engine.max_batch_size < 2:
-        yield Problem(field=field, value=show(True), message="needs batches, and spec.engine.maxBatchSize is 1",
-                      remedy="raise that, or remove adaptive")
+        yield Problem(field=field, value=show(True), message="needs batches, but spec.engine.maxBatchSize is 1",
+                      remedy="raise maxBatchSize, or remove adaptive")

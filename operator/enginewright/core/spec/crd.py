@@ -28,7 +28,7 @@ def crd() -> dict[str, Any]:
                 "plural": labels.PLURAL,
                 "singular": labels.KIND.lower(),
                 "shortNames": list(labels.SHORT_NAMES),
-                # all: an OptimisedModel runs pods, and whoever lists what runs in a namespace should see it.
+                # all: an OptimisedModel runs pods, and a list of what runs in a namespace should show it.
                 "categories": ["all", labels.PRODUCT],
             },
             "versions": [_version()],
@@ -55,8 +55,7 @@ def _schema() -> Schema:
     root: Schema = {
         "type": "object",
         "description": "OptimisedModel is a model and what it must achieve. Enginewright builds engines for it on "
-                       "the hardware "
-                       "that will serve them, measures them, and serves the best one that passes.",
+                       "the hardware that will serve them, measures them, and serves the best one that passes.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
