@@ -142,8 +142,8 @@ def _asked(found: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m enginewright_builder.ask", description=__doc__)
     chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--leave", type=Path, metavar="DIR", help="leave the program that looks in this folder")
-    chosen.add_argument("--facts", type=Path, metavar="FILE", help="what that program found in the server's image")
+    chosen.add_argument("--leave", type=Path, metavar="DIR", help="write the examining program into this folder")
+    chosen.add_argument("--facts", type=Path, metavar="FILE", help="output of that program in the server's image")
     options = parser.parse_args(arguments)
     if options.leave:
         leave(options.leave)

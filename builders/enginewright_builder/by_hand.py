@@ -135,8 +135,8 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
                "mend, 3 worth another try, 1 a bug.")
     parser.add_argument("--model", required=True, metavar="URI",
                         help="folder, file, or address of the model: https://, hf://, oci://, s3:// or gs://")
-    parser.add_argument("--output", required=True, metavar="DIR", help="engine store; made if absent")
-    parser.add_argument("--name", metavar="NAME", help="name Triton serves the model under (default: the source's)")
+    parser.add_argument("--output", required=True, metavar="DIR", help="engine store; created if absent")
+    parser.add_argument("--name", metavar="NAME", help="model name on Triton (default: the source's)")
     parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript (default "
                         "auto)")
     parser.add_argument("--evaluation", metavar="FILE", help=".npz or .jsonl that candidates are held against the "
@@ -158,6 +158,6 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
                         help="time for building and measuring (default 300 on a GPU, 1800 on a CPU)")
     parser.add_argument("--stop-when", choices=("budgetSpent", "objectiveMet"), default=EngineRequest.stop_when,
                         help="objectiveMet: try no more once one meets --latency-ms (default %(default)s)")
-    parser.add_argument("--interface", metavar="JSON", help='where the source cannot tell: {"inputs": [{"name": …}]}')
+    parser.add_argument("--interface", metavar="JSON", help='unless the source states it: {"inputs": [{"name": …}]}')
     parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job")
     return parser.parse_args(words)

@@ -126,10 +126,10 @@ def _job_parser(kind: str) -> argparse.ArgumentParser:
 def _build_parser() -> argparse.ArgumentParser:
     parser = _job_parser("build")
     parser.add_argument("--hand-over", type=Path, metavar="DIR",
-                        help="only build, and leave there what `enginewright-build prove` goes on with")
+                        help="only build, and leave the input of `enginewright-build prove` there")
     parser.add_argument("--key-file", type=Path, metavar="FILE",
                         help="make a key for the model control of the server that comes after, and write it there")
-    parser.add_argument("--repository", type=Path, metavar="DIR", help="make the folder of that server's models")
+    parser.add_argument("--repository", type=Path, metavar="DIR", help="create the folder of that server's models")
     return parser
 
 
@@ -138,18 +138,19 @@ def _prove_parser() -> argparse.ArgumentParser:
         prog="enginewright-build prove",
         description="Serve, measure and publish what a build left, on a tritonserver that runs with "
                     "--model-control-mode=explicit.")
-    parser.add_argument("--hand-over", required=True, type=Path, metavar="DIR", help="what the build left")
+    parser.add_argument("--hand-over", required=True, type=Path, metavar="DIR", help="folder that the build left")
     parser.add_argument("--repository", required=True, type=Path, metavar="DIR",
                         help="the server's model repository, as this program sees it; this program writes there")
     for name, port in (("http", 8000), ("grpc", 8001), ("metrics", 8002)):
         parser.add_argument(f"--{name}", default=f"127.0.0.1:{port}", metavar="HOST:PORT",
-                            help="where the server answers (default %(default)s)")
+                            help="address of the server (default %(default)s)")
     parser.add_argument("--key-file", type=Path, metavar="FILE", help="key of the server's model control")
     parser.add_argument("--key-header", default="enginewright-model-control", metavar="NAME",
                         help="header that carries the key (default %(default)s)")
-    parser.add_argument("--witness", type=Path, metavar="DIR", help="where the server's container tells of itself")
+    parser.add_argument("--witness", type=Path, metavar="DIR", help="folder where the server's container writes its "
+                                                                    "state")
     parser.add_argument("--ready-seconds", type=_seconds, default=180.0, metavar="S",
-                        help="how long to wait for the server (default %(default)g)")
+                        help="seconds to wait for the server (default %(default)g)")
     return parser
 
 
@@ -158,11 +159,11 @@ def _gc_parser() -> argparse.ArgumentParser:
                                      description="Remove engines that no model uses, and what dead builds left behind.")
     parser.add_argument("--store", required=True, metavar="DIR", help="engine store: a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX")
     parser.add_argument("--grace", required=True, type=_seconds, metavar="SECONDS",
-                        help="spare what was published or wanted within this time")
+                        help="seconds; keep engines published or used within this time")
     parser.add_argument("--keep", nargs="*", default=(), type=_fingerprint, metavar="FINGERPRINT",
-                        help="in use: never removed")
+                        help="fingerprints in use, never removed")
     parser.add_argument("--remove", nargs="*", type=_fingerprint, metavar="FINGERPRINT",
-                        help="look at these alone (default: at all)")
+                        help="only these (default: all)")
     return parser
 
 

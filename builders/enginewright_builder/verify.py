@@ -79,7 +79,7 @@ def needs(manifest: Manifest) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m enginewright_builder.verify", description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the engine is, or is to be")
+    parser.add_argument("directory", type=Path, help="folder of the engine")
     parser.add_argument("--fingerprint", default="", help="refuse an engine of another fingerprint")
     parser.add_argument("--manifest-digest", default="", help="refuse a manifest of another digest, sha256:<hex>")
     parser.add_argument("--smoke-test", type=Path, help="leave the server's smoke test in this folder")

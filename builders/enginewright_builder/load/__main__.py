@@ -136,9 +136,10 @@ def _parser() -> argparse.ArgumentParser:
     mode.add_argument("--rate", type=_positive_number, default=0.0, metavar="R",
                       help="send R requests a second, whatever happens")
     parser.add_argument("--arrivals", choices=("poisson", "constant"), default="poisson", help="with --rate")
-    parser.add_argument("--seed", type=int, default=0, help="of Poisson arrivals")
+    parser.add_argument("--seed", type=int, default=0, help="seed of Poisson arrivals")
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--warmup-seconds", type=float, default=0.0, help="before the window; counted, not measured")
+    parser.add_argument("--warmup-seconds", type=float, default=0.0, help="warm-up before the window; counted, not "
+                                                                          "measured")
     parser.add_argument("--max-requests", type=int, default=0, help="end a closed loop after so many (0: no limit)")
     parser.add_argument("--min-requests", type=int, default=0,
                         help="with --rate: asked to stop (SIGTERM), go on until so many were sent; asked twice, stop")
@@ -146,8 +147,8 @@ def _parser() -> argparse.ArgumentParser:
     data = parser.add_mutually_exclusive_group()
     data.add_argument("--inputs", metavar="FILE.npz", help="arrays by input name, samples in the leading dimension")
     data.add_argument("--jsonl", metavar="FILE", help="one sample a line: {\"input\": [values]}")
-    parser.add_argument("--shape", action="append", default=[], metavar="NAME:N[,N]", help="of made-up inputs")
-    parser.add_argument("--channels", type=_positive, default=4, help="connections")
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME:N[,N]", help="shape of made-up inputs")
+    parser.add_argument("--channels", type=_positive, default=4, help="number of connections")
     parser.add_argument("--reconnect-seconds", type=float, default=0.0,
                         help="renew every connection this often, so that new replicas behind a Service get traffic")
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one request")

@@ -52,11 +52,11 @@ class FailureStatus(StatusModel):
     message: str
     """What went wrong, with the field, its value and the remedy."""
     device: bool | None = None
-    """Whether it was the device's memory that ran out, not the pod's."""
+    """True when the device's memory ran out, not the pod's."""
 
 
 class SourceStatus(StatusModel):
-    """What the source was found to be."""
+    """What the resolve Job found the source to be."""
 
     key: str
     """Identifies what was resolved: URIs, format and declared digests."""
@@ -130,7 +130,7 @@ class ServerStatus(StatusModel):
     drivers: tuple[str, ...] | None = None
     """Branches of drivers that run it although their CUDA is older."""
     builder_image: str | None = None
-    """The builder image that was asked beside it."""
+    """The builder image, asked at the same time."""
     builder_backends: tuple[str, ...] | None = None
     """Triton's backends in the builder image, which proves engines unless the server image does."""
     builder_libraries: tuple[LibraryStatus, ...] | None = None
@@ -161,11 +161,11 @@ class BuildStatus(StatusModel):
     step: str | None = None
     """What the build is doing."""
     percent: int | None = None
-    """How far it was when this step began, 0 to 100."""
+    """Progress when this step began, 0 to 100."""
     attempts: int | None = None
     """Jobs of this fingerprint that ended without an engine."""
     failures: int | None = None
-    """Failures in a row, which the delay before the next attempt grows with."""
+    """Failures in a row; the delay before the next attempt grows with them."""
     disruptions: int | None = None
     """Of these, pods that lost their place or their node, which says nothing of the build."""
     repairs: int | None = None
@@ -190,7 +190,7 @@ class CandidateStatus(StatusModel):
     precision: str
     """Its numeric precision."""
     name: str | None = None
-    """Tells it apart from others of its backend and precision: for which batches it was tuned (@1+8), and whether
+    """Distinguishes it from others of its backend and precision: for which batches it was tuned (@1+8), and whether
     layers were kept in higher precision."""
     serves: tuple[int, ...] | None = None
     """Batch buckets that it ships for, each by its largest batch; absent where it does not ship."""
@@ -302,14 +302,14 @@ class BatchingStatus(StatusModel):
 
 
 class TriedProfileStatus(StatusModel):
-    """A MIG profile that profile auto has passed over."""
+    """A MIG profile that profile auto has skipped."""
 
     profile: str
     """The profile."""
     fingerprint: str
     """Of the engine that was built, or was to be built, on it."""
     reason: str
-    """Why it does not do: NotMet or OutOfMemory."""
+    """Why it does not suit: NotMet or OutOfMemory."""
     message: str
     """With the measured figures."""
     retry: str | None = None
@@ -332,9 +332,9 @@ class PlacementStatus(StatusModel):
     device_class: str | None = None
     """DRA device class of the slice."""
     reason: str | None = None
-    """For people: what a replica runs on."""
+    """What a replica runs on, in words."""
     tried: tuple[TriedProfileStatus, ...] | None = None
-    """With mig.profile auto: smaller profiles that do not do, by what builds on them measured."""
+    """With mig.profile auto: smaller profiles that do not suit, by the measurements of their builds."""
 
 
 class QualityStatus(StatusModel):
@@ -405,7 +405,7 @@ class AnalysisStatus(StatusModel):
 
 
 class RolloutStatus(StatusModel):
-    """Which revisions there are."""
+    """The revisions, and the state of the rollout."""
 
     stable: str | None = None
     """The last revision that was proven to serve."""
@@ -415,20 +415,20 @@ class RolloutStatus(StatusModel):
     """Starting, Analysing, WaitingForPromotion, Expanding, Switching, Draining, Complete or RolledBack; of a fleet
     Starting, WaitingForClasses, WaitingForPromotion, Expanding, Complete or RolledBack."""
     step_start_time: str | None = Field(default=None, json_schema_extra=TIME)
-    """Since when."""
+    """When the step began."""
     weight_step: int | None = None
     """Steps of spec.rollout.steps that the candidate has passed."""
     restarts: int | None = None
     """Restarts of the candidate's pods when its analysis began."""
     falls: int | None = None
-    """How often replicas of the candidate were ready no more while it was analysed, or none of them after all traffic
+    """How often replicas of the candidate lost readiness while it was analysed, or all of them after all traffic
     had moved to it."""
     analysis: AnalysisStatus | None = None
     """Figures of the analysis."""
     stable_source: str | None = None
     """Digest of the source that the stable revision was built from."""
     rolled_back: RolledBackStatus | None = None
-    """The last revision that was given up."""
+    """The last revision that the operator rolled back."""
     approved: str | None = None
     """With strategy Recreate and autoPromote false: the approved revision, until it serves."""
 
@@ -466,7 +466,7 @@ class RevisionStatus(StatusModel):
     accuracy_low: float | None = None
     """Lower 95 % confidence bound of the accuracy."""
     promotion_time: str | None = Field(default=None, json_schema_extra=TIME)
-    """When it last took over. Absent: it never did, and there is no going back to it."""
+    """When it last took over. Absent: it never did, and you cannot go back to it."""
     outcome: Literal["Serving", "Superseded", "RolledBack"]
     """Serving, Superseded by a later one, or RolledBack."""
     reason: str | None = None
@@ -474,7 +474,7 @@ class RevisionStatus(StatusModel):
     message: str | None = None
     """Why it was rolled back, with figures."""
     analysis: AnalysisStatus | None = None
-    """What its last analysis came to, beside the revision that served before it. Absent: nothing served to compare it
+    """The result of its last analysis, beside the revision that served before it. Absent: nothing served to compare it
     with, or the rollout had no analysis."""
     end_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When it was superseded or rolled back."""
@@ -497,9 +497,9 @@ class ContestStatus(StatusModel):
     """Another controller writes the replicas of the object's Deployments."""
 
     manager: str
-    """Their field manager."""
+    """Its field manager."""
     deployment: str
-    """Where their number was put back."""
+    """The Deployment where the operator put the number back."""
     time: str = Field(json_schema_extra=TIME)
     """When."""
     retry: str | None = None
@@ -626,9 +626,9 @@ class Status(StatusModel):
     summary: SummaryStatus | None = None
     """Short texts for kubectl get."""
     source: SourceStatus | None = None
-    """What the source was found to be."""
+    """What the resolve Job found the source to be."""
     server: ServerStatus | None = None
-    """What the server image has."""
+    """Contents of the server image."""
     build: BuildStatus | None = None
     """The build under way or failed."""
     engine: EngineStatus | None = None
@@ -642,11 +642,11 @@ class Status(StatusModel):
     placement: PlacementStatus | None = None
     """The chosen hardware."""
     classes: tuple[ClassStatus, ...] = ()
-    """Of a fleet: how each class of devices stands."""
+    """Of a fleet: the state of each class of devices."""
     handover: HandoverStatus | None = None
     """Of a fleet: what is made up for while a class leaves."""
     rollout: RolloutStatus | None = None
-    """Which revisions there are."""
+    """The revisions, and the state of the rollout."""
     revisions: tuple[RevisionStatus, ...] = ()
     """Revisions that served or were tried, newest first, as many as spec.revisionHistoryLimit says."""
     pin: PinStatus | None = None

@@ -20,7 +20,7 @@ class Spec(SpecModel):
     source: SourceSpec
     """The model: where it is, and what."""
     interface: InterfaceSpec | None = None
-    """Inputs and outputs, where the source does not tell them."""
+    """Inputs and outputs, where the source does not state them."""
     engine: EngineSpec = Field(default_factory=EngineSpec)
     """Which candidates are built."""
     accuracy: AccuracySpec = Field(default_factory=AccuracySpec)

@@ -32,7 +32,7 @@ class GPUSpec(SpecModel):
     """Whole GPUs, or the boards whose MIG slices are used."""
 
     products: Products = Field(default=(), max_length=16)
-    """GPU products that will do, as in the node label nvidia.com/gpu.product, the best first. An engine is built for
+    """Acceptable GPU products, as in the node label nvidia.com/gpu.product, the best first. An engine is built for
     one class of device: it is built on and served by the first. Empty takes any GPU, and then the product that the
     build ran on."""
     count: int = Field(default=1, ge=1, le=16)

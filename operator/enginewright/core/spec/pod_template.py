@@ -19,9 +19,9 @@ class PodMetadataSpec(SpecModel):
     """Labels and annotations added to serving pods."""
 
     labels: Labels = Field(default_factory=dict)
-    """Labels added to serving pods. Keys of app.kubernetes.io/ and enginewright.io/ are the operator's."""
+    """Labels added to serving pods. Keys of app.kubernetes.io/ and enginewright.io/ are reserved for the operator."""
     annotations: Annotations = Field(default_factory=dict)
-    """Annotations added to serving pods. Keys of enginewright.io/ are the operator's."""
+    """Annotations added to serving pods. Keys of enginewright.io/ are reserved for the operator."""
 
 
 class PodTemplateSpec(SpecModel):
@@ -42,9 +42,9 @@ class JobMetadataSpec(SpecModel):
 
     labels: Labels = Field(default_factory=dict)
     """Labels added to the Jobs and to their pods, such as kueue.x-k8s.io/priority-class. Keys of app.kubernetes.io/,
-    enginewright.io/ and batch.kubernetes.io/ are not the user's."""
+    enginewright.io/ and batch.kubernetes.io/ are reserved."""
     annotations: Annotations = Field(default_factory=dict)
-    """Annotations added to the Jobs and to their pods. Keys of enginewright.io/ are the operator's."""
+    """Annotations added to the Jobs and to their pods. Keys of enginewright.io/ are reserved for the operator."""
 
 
 class JobPodTemplateSpec(SpecModel):

@@ -23,4 +23,4 @@ class ResourcesSpec(SpecModel):
     requests: Quantities = Field(default_factory=dict)
     """What the scheduler reserves, such as cpu: 500m or memory: 2Gi."""
     limits: Quantities = Field(default_factory=dict)
-    """What the container may at most use."""
+    """The most that the container may use."""
