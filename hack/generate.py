@@ -82,7 +82,8 @@ def wanted() -> dict[Path, str]:
     """Content by file."""
     chart_values = (CHART / "values.yaml").read_text()
     table = values.render(chart_values, (CHART / "Chart.yaml").read_text())
-    return {CRD: render(), TEMPLATE: render_template(), FIELDS: fields.render(crd()), CHART / "README.md": table,
+    return {CRD: render(), TEMPLATE: render_template(), FIELDS: fields.render(crd(old_names=False)),
+            CHART / "README.md": table,
             DEFAULTS: render_defaults(chart_values, (CHART / "values.schema.json").read_text())}
 
 

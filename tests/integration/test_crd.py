@@ -51,7 +51,7 @@ def test_broken_rules_between_fields(kubectl: Kubectl, broken: Broken) -> None:
     ({**SOURCE, "autoscaling": {"maxReplicas": 2, "schedules": [{"name": "a", "start": "8:00", "end": "0 9 * * *"}]}},
      "write minute, hour, day of month, month and day of week"),
     ({**SOURCE, "placement": {"mig": {"profile": "tiny"}}}, "write auto or a profile such as 1g.10gb"),
-    ({**SOURCE, "placement": {"gpu": {"products": ["H100 80"]}}}, "NVIDIA-H100-80GB-HBM3"),
+    ({**SOURCE, "placement": {"gpu": {"product": "H100 80"}}}, "NVIDIA-H100-80GB-HBM3"),
     ({**SOURCE, "serving": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}, "unknown field"),
     ({**SOURCE, "serving": {"resources": {"limits": {"memory": "2 GB"}}}}, "spec.serving.resources.limits.memory"),
     ({**SOURCE, "store": {"uri": "s3://Bucket"}}, "write pvc://CLAIM or pvc://CLAIM/folder"),

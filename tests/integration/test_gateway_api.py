@@ -114,7 +114,7 @@ async def test_classes_of_a_fleet_get_shares_by_capacity(
 ) -> None:
     """Every engine of these tests is as fast as the other; the routes lead to the classes' own Services."""
     cpu: dict[str, Any] = {"name": "cpu", "accelerator": "cpu", "minReplicas": 3}
-    gpu: dict[str, Any] = {"name": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+    gpu: dict[str, Any] = {"name": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}}
     other = {**cpu, "name": "other", "nodeSelector": {"pool": "other"}, "minReplicas": 1}
     async with embedded(operator_kubeconfig, namespace):
         await models.create(model(placement={"classes": [cpu, gpu]},

@@ -14,7 +14,7 @@ from support.apiserver import Models, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
 
-AUTO = {"gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "auto"}}
+AUTO = {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "auto"}}
 
 
 @pytest.fixture

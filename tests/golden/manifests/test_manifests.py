@@ -55,14 +55,14 @@ GPU: dict[str, Any] = {
                             "volumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}]}
                            for name in ("resolve", "build")],
                    }}},
-    "placement": {"gpu": {"products": [H100, "NVIDIA-H200"], "count": 2},
+    "placement": {"gpu": {"product": H100, "count": 2},
                   "tolerations": [{"key": "spot", "operator": "Exists"}]},
     "rollout": {"strategy": "BlueGreen", "maxSurge": 2},
     "store": {"uri": "pvc://engines/team-a"},
 }
 MIG: dict[str, Any] = {
     "source": {"uri": "pvc://models/bert"},
-    "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "auto"}},
+    "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto"}},
     "rollout": {"strategy": "Recreate"},
     "serving": {"podTemplate": {
         "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "hello"}},
@@ -78,11 +78,11 @@ MIG: dict[str, Any] = {
 }
 DRA: dict[str, Any] = {
     "source": {"uri": "pvc://models/bert"},
-    "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "3g.40gb", "dra": {}}},
+    "placement": {"gpu": {"product": H100}, "mig": {"profile": "3g.40gb", "dra": {}}},
 }
 SPOT: dict[str, Any] = {
     "source": {"uri": "pvc://models/bert"},
-    "placement": {"gpu": {"products": [H100]}, "spot": {"builds": "Prefer", "replicas": "Require"}},
+    "placement": {"gpu": {"product": H100}, "spot": {"builds": "Prefer", "replicas": "Require"}},
 }
 BUCKET: dict[str, Any] = {
     "source": {"uri": "s3://models/all-minilm-l6-v2", "credentialsFrom": {"name": "model-bucket"}},
@@ -155,7 +155,7 @@ FLEET: dict[str, Any] = {
     "placement": {
         "tolerations": [{"key": "spot", "operator": "Exists"}],
         "classes": [
-            {"name": "slice", "gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb"}, "maxReplicas": 6},
+            {"name": "slice", "gpu": {"product": H100}, "mig": {"profile": "1g.10gb"}, "maxReplicas": 6},
             {"name": "cpu", "accelerator": "cpu", "nodeSelector": {"pool": "general"}, "minReplicas": 2},
         ],
     },

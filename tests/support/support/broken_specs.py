@@ -27,7 +27,7 @@ class Broken:
 
 def _fleet(*classes: dict[str, Any], placement: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     """Of a CPU and a GPU class, or ``classes``."""
-    two = [{"name": "cpu", **CPU}, {"name": "h100", "gpu": {"products": [H100]}}]
+    two = [{"name": "cpu", **CPU}, {"name": "h100", "gpu": {"product": H100}}]
     return {**SOURCE, **spec, "placement": {**(placement or {}), "classes": list(classes) or two}}
 
 
@@ -202,12 +202,12 @@ BROKEN = (
     Broken("many slices", {**SOURCE, "placement": {"gpu": {"count": 2}, "mig": {"profile": "1g.10gb"}}},
            "spec.placement.gpu.count", "2", "more replicas", "a replica uses one slice"),
     Broken("auto for no gpu", {**SOURCE, "placement": {"mig": {"profile": "auto"}}},
-           "spec.placement.mig.profile", "auto", "spec.placement.gpu.products", "needs gpu.products"),
+           "spec.placement.mig.profile", "auto", "spec.placement.gpu.product", "needs gpu.product"),
     Broken("auto for an unknown gpu",
-           {**SOURCE, "placement": {"gpu": {"products": ["Tesla-T4"]}, "mig": {"profile": "auto"}}},
+           {**SOURCE, "placement": {"gpu": {"product": "Tesla-T4"}, "mig": {"profile": "auto"}}},
            "spec.placement.mig.profile", "auto", "name a profile"),
     Broken("a profile that the gpu does not have",
-           {**SOURCE, "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "1g.18gb"}}},
+           {**SOURCE, "placement": {"gpu": {"product": H100}, "mig": {"profile": "1g.18gb"}}},
            "spec.placement.mig.profile", "1g.18gb", "1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"),
     Broken("toleration of a value that exists",
            {**SOURCE, "placement": {**CPU, "tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
@@ -346,9 +346,9 @@ BROKEN = (
            _fleet({"name": "a", **CPU}, {"name": "b", "gpu": {"count": 2}, "mig": {"profile": "1g.10gb"}}),
            "spec.placement.classes[1].gpu.count", "2", "more replicas", "class b: with mig a replica uses one slice"),
     Broken("auto for no gpu of a class", _fleet({"name": "a", **CPU}, {"name": "b", "mig": {"profile": "auto"}}),
-           "spec.placement.classes[1].mig.profile", "auto", "products", "class b: mig.profile auto needs gpu.products"),
+           "spec.placement.classes[1].mig.profile", "auto", "product", "class b: mig.profile auto needs gpu.product"),
     Broken("a profile that a class's gpu does not have",
-           _fleet({"name": "a", **CPU}, {"name": "b", "gpu": {"products": [H100]}, "mig": {"profile": "1g.18gb"}}),
+           _fleet({"name": "a", **CPU}, {"name": "b", "gpu": {"product": H100}, "mig": {"profile": "1g.18gb"}}),
            "spec.placement.classes[1].mig.profile", "1g.18gb", "1g.10gb"),
     Broken("a class's toleration of nothing",
            _fleet({"name": "a", "tolerations": [{"operator": "Equal"}]}, {"name": "b"},

@@ -19,7 +19,7 @@ from support.cluster import START, Cluster, built, resolved, writes_of
 FLEET: Mapping[str, Any] = {
     "source": {"uri": "pvc://models/minilm"},
     "placement": {"classes": [
-        {"name": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}, {"name": "cpu", "accelerator": "cpu"}]},
+        {"name": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}}, {"name": "cpu", "accelerator": "cpu"}]},
     "rollout": {"analysisSeconds": 0},
 }
 

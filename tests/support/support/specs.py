@@ -74,13 +74,13 @@ def _placements(draw: st.DrawFn) -> Raw:
                             tolerations=st.lists(_toleration, max_size=2)))
     if draw(st.booleans()):
         return {"accelerator": "cpu", **common}
-    products = draw(st.lists(st.sampled_from(_PRODUCTS), max_size=3, unique=True))
     if draw(st.booleans()):
-        return {"accelerator": "gpu", "gpu": {"products": products, "count": draw(st.integers(1, 8))}, **common}
+        product = draw(st.sampled_from(["", *_PRODUCTS]))
+        return {"accelerator": "gpu", "gpu": {"product": product, "count": draw(st.integers(1, 8))}, **common}
     product = draw(st.sampled_from(_PRODUCTS))
     profile = draw(st.sampled_from(["auto", *(profile.name for profile in mig.profiles(product))]))
     how: Raw = draw(st.sampled_from([{}, {"strategy": "single"}, {"strategy": "mixed"}, {"dra": {}}]))
-    return {"accelerator": "gpu", "gpu": {"products": [product]}, "mig": {"profile": profile, **how}, **common}
+    return {"accelerator": "gpu", "gpu": {"product": product}, "mig": {"profile": profile, **how}, **common}
 
 
 _gateway = st.fixed_dictionaries(

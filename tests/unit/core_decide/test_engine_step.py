@@ -44,7 +44,7 @@ def pod(**fields: Any) -> PodView:
 
 
 GPU = {
-    "placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+    "placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 }
 
 

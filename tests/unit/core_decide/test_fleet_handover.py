@@ -16,7 +16,7 @@ from support.cluster import Cluster, built, deeds, resolved
 from support.fleet_cluster import FLEET, FleetCluster
 
 GPU, CPU = FLEET["placement"]["classes"]
-SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 SCALED = {"autoscaling": {"maxReplicas": 8, "algorithm": "queue"}}
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
 ROUTED = {"analysisSeconds": 0, "gateway": GATEWAY}

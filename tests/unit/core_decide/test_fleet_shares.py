@@ -16,7 +16,7 @@ from support.fleet_cluster import FLEET, FleetCluster, unequal
 
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
 GPU, CPU = FLEET["placement"]["classes"]
-SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 
 
 def status(ready: int, throughput: float | None = None) -> Mapping[str, Any]:

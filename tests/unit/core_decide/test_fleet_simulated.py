@@ -20,7 +20,7 @@ from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
 from support.cluster import refused
 from support.fleet_cluster import FLEET, FleetCluster, MemberCluster
 
-H100 = {"gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+H100 = {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"}}
 ENTRIES: dict[str, dict[str, Any]] = {
     "gpu": {"name": "gpu", **H100},
     "cpu": {"name": "cpu", "accelerator": "cpu", "minReplicas": 2},

@@ -43,9 +43,9 @@ class Fleet(Cluster):
 
 
 def started(nodes: tuple[NodeView, ...] | None, *, device: str = "NVIDIA H100 80GB HBM3", profile: str = "1g.10gb",
-            products: tuple[str, ...] = (H100,), serving: Mapping[str, Any] | None = None,
+            product: str = H100, serving: Mapping[str, Any] | None = None,
             **gpu: Any) -> Fleet:
-    placement = {"accelerator": "gpu", "gpu": {"products": list(products), **gpu},
+    placement = {"accelerator": "gpu", "gpu": {"product": product, **gpu},
                  **({"mig": {"profile": profile}} if profile else {})}
     cluster = Fleet(spec={"source": {"uri": "pvc://models/minilm"}, "placement": placement, "serving": serving or {},
                           "rollout": {"analysisSeconds": 0}},
@@ -80,7 +80,7 @@ def hosts(cluster: Fleet) -> list[str]:
     pytest.param([node("a", H100, count=8, gpu=8), node("b", H100, count=4, gpu=4), node("c", H100, count=2, gpu=2)],
                  {"profile": "", "count": 4}, ["b", "a"], id="several GPUs where they fit best"),
     pytest.param([node("a", "NVIDIA-H200", count=1, gpu=1), node("b", H100, count=1, gpu=1), node("c", H100, gpu=2)],
-                 {"profile": "", "products": ()}, ["b", "c"], id="only what the engine was proven on"),
+                 {"profile": "", "product": ""}, ["b", "c"], id="only what the engine was proven on"),
     pytest.param(seven("a", "p"), {}, [], id="nothing to choose"),
 ])
 def test_the_best_nodes_are_preferred(objects: list[Mapping[str, Any]], wants: dict[str, Any], best: list[str]) -> None:

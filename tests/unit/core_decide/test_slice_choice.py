@@ -17,7 +17,7 @@ PRODUCT = "NVIDIA-H100-80GB-HBM3"
 SPEC: dict[str, Any] = {
     "source": {"uri": "pvc://models/minilm"},
     "objective": {"latency": {"percentile": 99, "milliseconds": 10}},
-    "placement": {"gpu": {"products": [PRODUCT]}, "mig": {"profile": "auto"}},
+    "placement": {"gpu": {"product": PRODUCT}, "mig": {"profile": "auto"}},
     "rollout": {"analysisSeconds": 0},
 }
 NAMES = [profile.name for profile in sorted(mig.profiles(PRODUCT), key=mig.size)]

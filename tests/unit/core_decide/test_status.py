@@ -174,7 +174,7 @@ def test_bad_spec_from_the_start() -> None:
 
 
 def test_hardware_that_does_not_exist_is_refused_before_anything_runs() -> None:
-    placement = {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "9g.99gb"}}
+    placement = {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "9g.99gb"}}
     cluster = Cluster(spec={**SPEC, "placement": placement})
     assert not cluster.operate().actions
     assert cluster.says("Ready") == "False/InvalidSpec"

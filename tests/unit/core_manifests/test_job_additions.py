@@ -59,7 +59,7 @@ def test_a_container_gets_what_is_said_of_it_alone() -> None:
 def test_a_pod_goes_where_both_the_spec_and_the_user_want_it() -> None:
     zone = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": zone}}
-    placement = {"gpu": {"products": ["NVIDIA-H200"]}, "spot": {"builds": "Require"}}
+    placement = {"gpu": {"product": "NVIDIA-H200"}, "spot": {"builds": "Require"}}
     job = jobs({"spec": {"affinity": affinity}}, placement=placement)["build"]
     node = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     terms = node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]

@@ -97,7 +97,7 @@ def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
     ({**SOURCE, "accuracy": {"metric": "python:"}}, "spec.accuracy.metric", '"python:"', "python:NAME"),
     ({**SOURCE, "accuracy": {"metric": "python:os;x"}}, "spec.accuracy.metric", '"python:os;x"', "python:NAME"),
     ({**SOURCE, "objective": {"latency": {"milliseconds": 0}}}, "spec.objective.latency.milliseconds", "0", "than 0"),
-    ({**SOURCE, "placement": {"gpu": {"products": ["H100 80"]}}}, "spec.placement.gpu.products[0]", '"H100 80"',
+    ({**SOURCE, "placement": {"gpu": {"product": "H100 80"}}}, "spec.placement.gpu.product", '"H100 80"',
      "NVIDIA-H100-80GB-HBM3"),
     ({**SOURCE, "placement": {"mig": {"profile": "huge"}}}, "spec.placement.mig.profile", '"huge"', "1g.10gb"),
     ({**SOURCE, "placement": {"nodeSelector": {"zone": 1}}}, "spec.placement.nodeSelector.zone", "1", "a text"),

@@ -7,6 +7,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.model import Spec
+from enginewright.core.spec.renames import with_old_names
 from enginewright.core.spec.rules import RULES
 from enginewright.core.spec.structural import Schema, structural
 from enginewright.core.status import Status
@@ -14,7 +15,8 @@ from enginewright.core.status import Status
 NAME = f"{labels.PLURAL}.{labels.GROUP}"
 
 
-def crd() -> dict[str, Any]:
+def crd(*, old_names: bool = True) -> dict[str, Any]:
+    """``old_names`` leaves in what the apiserver has to keep of older objects, and nobody should write."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -31,17 +33,17 @@ def crd() -> dict[str, Any]:
                 # all: an OptimisedModel runs pods, and whoever lists what runs in a namespace should see it.
                 "categories": ["all", labels.PRODUCT],
             },
-            "versions": [_version()],
+            "versions": [_version(old_names)],
         },
     }
 
 
-def _version() -> dict[str, Any]:
+def _version(old_names: bool) -> dict[str, Any]:
     return {
         "name": labels.VERSION,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": _schema()},
+        "schema": {"openAPIV3Schema": _schema(old_names)},
         "subresources": {
             "status": {},
             "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
@@ -51,7 +53,7 @@ def _version() -> dict[str, Any]:
     }
 
 
-def _schema() -> Schema:
+def _schema(old_names: bool) -> Schema:
     root: Schema = {
         "type": "object",
         "description": "OptimisedModel is a model and what it must achieve. Enginewright builds engines for it on "
@@ -67,6 +69,8 @@ def _schema() -> Schema:
             "status": {**structural(Status), "default": {"observedGeneration": -1}},
         },
     }
+    if old_names:
+        with_old_names(root["properties"]["spec"])
     for path, rules in RULES.items():
         node = root
         for step in filter(None, path.split(".")):

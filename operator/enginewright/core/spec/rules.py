@@ -12,6 +12,7 @@ from typing import Any
 
 from enginewright.core.promql import RESERVED, RESERVED_PATTERN
 from enginewright.core.spec.base import MAX_OBJECT_NAME
+from enginewright.core.spec.renames import RENAMES, uses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,16 @@ class Rule:
         said = {"messageExpression": self.message} if self.expression else {"message": self.message}
         return {"rule": self.rule, **said, **({"fieldPath": self.field} if self.field else {})}
 
+
+# An object from before a rename is held to no more than it was.
+_PRODUCT_FOR_AUTO = ("!has(self.mig) || self.mig.profile != 'auto' || "
+                     "(has(self.gpu) && (has(self.gpu.product) || has(self.gpu.products)))")
+
+# Old names of fields stay in objects that have them, and are added to none.
+_OLD_NAMES = tuple(
+    Rule(rule=f"!({uses(one, 'self')}) || ({uses(one, 'oldSelf')})",
+         message=f"{one.old_path} is the old name of {one.new_path}; write that, or have enginewright migrate do it")
+    for one in RENAMES)
 
 # Of an object with classes of devices. What CEL calls a transition rule is only held against changes.
 _FLEET = (
@@ -125,7 +136,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.rollout.analysis.mirror) || !self.rollout.analysis.mirror || has(self.quality)",
              message="spec.rollout.analysis.mirror needs spec.quality, whose monitor samples live requests; add that, "
                      "or remove mirror", field=".rollout.analysis.mirror"),
-        *_FLEET,
+        *_FLEET, *_OLD_NAMES,
     ),
     "spec.batching": (
         Rule(rule="self.mode == 'fixed' || !(has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds))",
@@ -148,8 +159,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.mig) || !has(self.gpu) || self.gpu.count == 1",
              message="'class ' + self.name + ': with mig a replica uses one slice; set gpu.count to 1 and ask for more "
                      "replicas'", expression=True, field=".gpu.count"),
-        Rule(rule="!has(self.mig) || self.mig.profile != 'auto' || (has(self.gpu) && has(self.gpu.products))",
-             message="'class ' + self.name + ': mig.profile auto needs gpu.products, such as [NVIDIA-H100-80GB-HBM3]; "
+        Rule(rule=_PRODUCT_FOR_AUTO,
+             message="'class ' + self.name + ': mig.profile auto needs gpu.product, such as NVIDIA-H100-80GB-HBM3; "
                      "add it, or name a profile'", expression=True, field=".mig.profile"),
         Rule(rule="!(has(self.minReplicas) && has(self.maxReplicas)) || self.minReplicas <= self.maxReplicas",
              message="'class ' + self.name + ': minReplicas is greater than maxReplicas; raise maxReplicas or lower "
@@ -164,8 +175,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.mig) || !has(self.gpu) || self.gpu.count == 1",
              message="with mig a replica uses one slice; set gpu.count to 1 and ask for more replicas",
              field=".gpu.count"),
-        Rule(rule="!has(self.mig) || self.mig.profile != 'auto' || (has(self.gpu) && has(self.gpu.products))",
-             message="mig.profile auto needs gpu.products, such as [NVIDIA-H100-80GB-HBM3]; add it, or name a profile",
+        Rule(rule=_PRODUCT_FOR_AUTO,
+             message="mig.profile auto needs gpu.product, such as NVIDIA-H100-80GB-HBM3; add it, or name a profile",
              field=".mig.profile"),
     ),
     "spec.interface.inputs[]": (

@@ -207,19 +207,19 @@ def _mig(spec: Spec) -> Iterator[Problem]:
     if gpu is not None and gpu.count != 1:
         yield _problem("spec.placement.gpu.count", gpu.count, "is for whole GPUs: with mig a replica uses one slice",
                        "set it to 1 and ask for more replicas")
-    products = gpu.products if gpu is not None else ()
-    if slices.profile == "auto" and not products:
+    product = gpu.product if gpu is not None else ""
+    if slices.profile == "auto" and not product:
         yield _problem("spec.placement.mig.profile", "auto", "needs to know the GPU",
-                       "add spec.placement.gpu.products, such as [NVIDIA-H100-80GB-HBM3], or name a profile")
-    for product in products:
-        known = mig.profiles(product)
-        if slices.profile == "auto" and not known:
-            yield _problem("spec.placement.mig.profile", "auto", f"cannot be chosen: no MIG profiles of {product} "
-                                                                 f"are known",
-                           "name a profile, as nvidia-smi mig -lgip shows them")
-        elif slices.profile != "auto" and known and mig.profile(product, slices.profile) is None:
-            yield _problem("spec.placement.mig.profile", slices.profile, f"is not a profile of {product}",
-                           f"write auto or one of {', '.join(profile.name for profile in known)}")
+                       "add spec.placement.gpu.product, such as NVIDIA-H100-80GB-HBM3, or name a profile")
+        return
+    known = mig.profiles(product)
+    if slices.profile == "auto" and not known:
+        yield _problem("spec.placement.mig.profile", "auto",
+                       f"cannot be chosen: no MIG profiles of {product} are known",
+                       "name a profile, as nvidia-smi mig -lgip shows them")
+    elif slices.profile != "auto" and known and mig.profile(product, slices.profile) is None:
+        yield _problem("spec.placement.mig.profile", slices.profile, f"is not a profile of {product}",
+                       f"write auto or one of {', '.join(profile.name for profile in known)}")
 
 
 def _rollout(spec: Spec) -> Iterator[Problem]:

@@ -1,0 +1,66 @@
+"""Fields under the names that they had before: what is read of them, and what the apiserver keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginewright.core.spec import Spec
+from enginewright.core.spec.crd import crd
+from enginewright.core.spec.parse import parse_spec
+from enginewright.core.spec.renames import RENAMES, current, old_names
+
+H100, H200 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200"
+SOURCE = {"source": {"uri": "pvc://models/minilm"}}
+
+RENAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"placement": {"gpu": {"products": [H100, H200], "count": 2}}},
+     {"placement": {"gpu": {"count": 2, "product": H100}}}),
+    ({"placement": {"gpu": {"products": []}}}, {"placement": {"gpu": {}}}),
+    ({"placement": {"classes": [{"name": "a", "gpu": {"products": [H200]}}, {"name": "b", "accelerator": "cpu"}]}},
+     {"placement": {"classes": [{"name": "a", "gpu": {"product": H200}}, {"name": "b", "accelerator": "cpu"}]}}),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED)
+def test_old_names_mean_what_they_meant(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert current(old) == new
+    assert current(new) == new
+    assert old_names(old)
+    assert not old_names(new)
+    read = parse_spec({**SOURCE, **old})
+    assert isinstance(read, Spec), read
+    assert read == parse_spec({**SOURCE, **new})
+
+
+def test_every_rename_is_in_the_table() -> None:
+    assert {one.old_path for old, _ in RENAMED for one in old_names(old)} == {one.old_path for one in RENAMES}
+
+
+@pytest.mark.parametrize("rename", RENAMES, ids=lambda one: str(one.old_path))
+def test_an_old_name_is_in_the_schema_and_in_no_page(rename: Any) -> None:
+    """Else the apiserver would drop it from objects that were stored before."""
+    def names(old: bool) -> set[str]:
+        node = crd(old_names=old)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        for step in rename.parent.split("."):
+            node = node["properties"][step.removesuffix("[]")]
+            node = node["items"] if step.endswith("[]") else node
+        return set(node["properties"])
+
+    assert rename.old in names(True)
+    assert rename.old not in names(False)
+
+
+JUNK = st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2) | (
+    st.dictionaries(st.sampled_from([part.removesuffix("[]") for one in RENAMES for part in (
+        *one.parent.split("."), one.old, *one.new.split("."))]), inner, max_size=3)), max_leaves=12)
+
+
+@given(raw=st.dictionaries(st.sampled_from([one.parent.split(".")[0] for one in RENAMES]), JUNK, max_size=3))
+def test_rubbish_is_left_to_the_checks(raw: dict[str, Any]) -> None:
+    once = current(raw)
+    assert current(once) == once
+    parse_spec(raw)
