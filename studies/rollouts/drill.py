@@ -181,7 +181,7 @@ class Drill:
             "accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
             "placement": {"accelerator": "cpu"},
             "replicas": self.replicas,
-            "rollout": {"strategy": self.strategy, "analysisSeconds": self.analysis_seconds,
+            "rollout": {"strategy": self.strategy, "analysis": {"seconds": self.analysis_seconds},
                         "maxSurge": self.max_surge},
             "serving": {"resources": {"requests": {"cpu": "50m", "memory": "256Mi"}}},
             "store": {"uri": STORE_URI},

@@ -46,8 +46,9 @@ def test_broken_rules_between_fields(kubectl: Kubectl, broken: Broken) -> None:
     ({**SOURCE, "accuracy": {"tolerance": 0}}, "should be greater than 0"),
     ({**SOURCE, "autoscaling": {}}, "spec.autoscaling.maxReplicas: Required value"),
     ({**SOURCE, "autoscaling": {"maxReplicas": 2, "costCeilingPerHour": 0}}, "should be greater than 0"),
-    ({**SOURCE, "autoscaling": {"maxReplicas": 2, "scaleUpPolicies": [{"type": "Pods", "value": 1}]}},
-     "spec.autoscaling.scaleUpPolicies[0].periodSeconds: Required value"),
+    ({**SOURCE, "autoscaling": {
+        "maxReplicas": 2, "behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1}]}}}},
+     "spec.autoscaling.behavior.scaleUp.policies[0].periodSeconds: Required value"),
     ({**SOURCE, "autoscaling": {"maxReplicas": 2, "schedules": [{"name": "a", "start": "8:00", "end": "0 9 * * *"}]}},
      "write minute, hour, day of month, month and day of week"),
     ({**SOURCE, "placement": {"mig": {"profile": "tiny"}}}, "write auto or a profile such as 1g.10gb"),

@@ -63,7 +63,7 @@ async def test_from_what_is_missing_to_shares_and_back(
 ) -> None:
     """Asked for and not there, then there, then a canary, then not asked for any more; with the rights of the chart."""
     async with embedded(operator_kubeconfig, namespace, resync=1.0):
-        await models.create(model(rollout={"analysisSeconds": 0}))
+        await models.create(model(rollout={"analysis": {"seconds": 0}}))
         await models.wait("Ready", "True", "Serving")
         await models.patch({"spec": {"rollout": {"gateway": GATEWAY}}})
         said = await models.wait("RolloutComplete", "False", "GatewayNotInstalled")
@@ -118,7 +118,7 @@ async def test_classes_of_a_fleet_get_shares_by_capacity(
     other = {**cpu, "name": "other", "nodeSelector": {"pool": "other"}, "minReplicas": 1}
     async with embedded(operator_kubeconfig, namespace):
         await models.create(model(placement={"classes": [cpu, gpu]},
-                                  rollout={"analysisSeconds": 0, "gateway": GATEWAY}))
+                                  rollout={"analysis": {"seconds": 0}, "gateway": GATEWAY}))
         await models.wait("Ready", "True", "Serving")
 
         async def split(shares: dict[str, int]) -> bool:

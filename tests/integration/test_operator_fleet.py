@@ -30,7 +30,7 @@ H100 = "NVIDIA-H100-80GB-HBM3"
 GPU = {"name": "gpu", "gpu": {"product": H100}}
 CPU = {"name": "cpu", "accelerator": "cpu", "nodeSelector": {"pool": "general"}}
 SLICE = {"name": "slice", "gpu": {"product": H100}, "mig": {"profile": "1g.10gb"}}
-QUICK = {"analysisSeconds": 0}
+QUICK = {"analysis": {"seconds": 0}}
 FLEET = f"{labels.FLEET}=minilm"
 
 

@@ -200,7 +200,7 @@ def test_nobody_waits_for_ever() -> None:
 
 
 def test_a_persons_word_does_not_hold_for_what_another_release_makes() -> None:
-    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet = ready(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     fleet.edit(engine=NEW)
     fleet.run(20)
     fleet.annotations[labels.PROMOTE] = fleet.status["rollout"]["candidate"]
@@ -225,7 +225,7 @@ def test_a_persons_word_does_not_hold_for_what_another_release_makes() -> None:
 
 
 def test_a_person_may_have_the_last_word() -> None:
-    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet = ready(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     old = {name: stable(fleet, name) for name in fleet.members}
     fleet.edit(engine=NEW)
     fleet.run(20)
@@ -240,7 +240,7 @@ def test_a_person_may_have_the_last_word() -> None:
 
 
 def test_a_class_that_is_added_promotes_nobody_without_a_persons_word() -> None:
-    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet = ready(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     old = {name: stable(fleet, name) for name in fleet.members}
     fleet.edit(engine=NEW, placement={"classes": [GPU, CPU, {**SLICE, "minReplicas": 4}]})
     fleet.run(40)
@@ -435,7 +435,7 @@ def test_a_class_that_cannot_go_back_is_not_said_to_have_done_so() -> None:
 
 
 def test_nobody_is_promoted_while_a_fleet_is_suspended() -> None:
-    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet = ready(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     old = {name: stable(fleet, name) for name in fleet.members}
     fleet.edit(engine=NEW)
     fleet.run(20)

@@ -26,7 +26,7 @@ class NoNode(dict[str, Any]):
 
 def ready(*classes: dict[str, Any], **rollout: Any) -> FleetCluster:
     fleet = FleetCluster(spec={**FLEET, "placement": {"classes": list(classes)},
-                               "rollout": {"analysisSeconds": 0, "maxSurge": 0, **rollout}})
+                               "rollout": {"analysis": {"seconds": 0}, "maxSurge": 0, **rollout}})
     fleet.run(20)
     assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
     return fleet

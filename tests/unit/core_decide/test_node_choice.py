@@ -48,7 +48,7 @@ def started(nodes: tuple[NodeView, ...] | None, *, device: str = "NVIDIA H100 80
     placement = {"accelerator": "gpu", "gpu": {"product": product, **gpu},
                  **({"mig": {"profile": profile}} if profile else {})}
     cluster = Fleet(spec={"source": {"uri": "pvc://models/minilm"}, "placement": placement, "serving": serving or {},
-                          "rollout": {"analysisSeconds": 0}},
+                          "rollout": {"analysis": {"seconds": 0}}},
                     config=OperatorConfig(require_mig_config_state=False), nodes=nodes)
     for _ in range(4):
         cluster.operate()

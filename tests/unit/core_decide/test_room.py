@@ -148,7 +148,7 @@ def test_nothing_is_said_of_what_nodes_do_not_count() -> None:
     assert site(placed("3g.40gb"), None, "default") is None
 
 
-SPEC = {"source": {"uri": "pvc://models/minilm"}, "rollout": {"analysisSeconds": 0},
+SPEC = {"source": {"uri": "pvc://models/minilm"}, "rollout": {"analysis": {"seconds": 0}},
         "placement": {"accelerator": "gpu", "gpu": {"product": H100}, "mig": {"profile": "3g.40gb"}}}
 WAITS: dict[str, Any] = {"unschedulable": "0/2 nodes are available: 2 Insufficient nvidia.com/mig-3g.40gb."}
 

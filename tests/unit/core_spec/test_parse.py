@@ -31,7 +31,7 @@ def test_the_smallest_spec_has_all_defaults() -> None:
     assert isinstance(spec, Spec)
     assert (spec.engine.backend, spec.engine.precision, spec.engine.max_batch_size) == ("auto", "auto", 32)
     assert (spec.accuracy.metric, spec.accuracy.tolerance) == ("cosine", 0.01)
-    assert (spec.rollout.strategy, spec.rollout.max_surge, spec.rollout.analysis_seconds) == ("Canary", 1, 60)
+    assert (spec.rollout.strategy, spec.rollout.max_surge, spec.rollout.analysis.seconds) == ("Canary", 1, 60)
     assert spec.store.uri == "pvc://enginewright-store"
     assert spec.replicas is None
     assert spec.autoscaling is None

@@ -14,6 +14,7 @@ from enginewright.core.spec.parse import parse_spec
 from enginewright.core.spec.renames import RENAMES, current, old_names
 
 H100, H200 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200"
+POLICY = {"type": "Pods", "value": 1, "periodSeconds": 60}
 SOURCE = {"source": {"uri": "pvc://models/minilm"}}
 
 RENAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -22,6 +23,16 @@ RENAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"placement": {"gpu": {"products": []}}}, {"placement": {"gpu": {}}}),
     ({"placement": {"classes": [{"name": "a", "gpu": {"products": [H200]}}, {"name": "b", "accelerator": "cpu"}]}},
      {"placement": {"classes": [{"name": "a", "gpu": {"product": H200}}, {"name": "b", "accelerator": "cpu"}]}}),
+    ({"rollout": {"analysisSeconds": 10}}, {"rollout": {"analysis": {"seconds": 10}}}),
+    # As the apiserver has it, with the new field's default beside the old field.
+    ({"rollout": {"analysisSeconds": 10, "analysis": {"seconds": 60, "minRequests": 20}}},
+     {"rollout": {"analysis": {"seconds": 10, "minRequests": 20}}}),
+    ({"rollout": {"analysisSeconds": 10, "analysis": {"seconds": 20}}}, {"rollout": {"analysis": {"seconds": 20}}}),
+    ({"autoscaling": {"maxReplicas": 2, "scaleUpPolicies": [POLICY], "scaleDownPolicies": [POLICY],
+                      "scaleUpStabilizationSeconds": 5, "scaleDownStabilizationSeconds": 7}},
+     {"autoscaling": {"maxReplicas": 2, "behavior": {
+         "scaleUp": {"policies": [POLICY], "stabilizationWindowSeconds": 5},
+         "scaleDown": {"policies": [POLICY], "stabilizationWindowSeconds": 7}}}}),
 ]
 
 

@@ -41,19 +41,35 @@ class Rename:
         return f"spec.{self.parent}.{self.new}"
 
 
-def _to(path: str) -> Change:
-    return lambda value: (path, value)
+def _moved(parent: str, old: str, new: str, schema: Schema, *, default: Any = None) -> Rename:
+    return Rename(parent=parent, old=old, new=new, change=lambda value: (new, value), schema=schema, default=default)
 
 
 def _first(path: str) -> Change:
     return lambda values: (path, values[0]) if isinstance(values, list) and values else None
 
 
+def _seconds(most: int) -> Schema:
+    return {"type": "integer", "format": "int64", "minimum": 0, "maximum": most}
+
+
+_POLICIES: Schema = {"type": "array", "maxItems": 8, "items": {
+    "type": "object", "required": ["type", "value", "periodSeconds"], "properties": {
+        "type": {"type": "string", "enum": ["Pods", "Percent"]},
+        "value": {"type": "integer", "format": "int64", "minimum": 1, "maximum": 10_000},
+        "periodSeconds": {"type": "integer", "format": "int64", "minimum": 1, "maximum": 1800}}}}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string", "maxLength": 63}, "maxItems": 16}
 
 RENAMES: tuple[Rename, ...] = (
     *(Rename(parent=f"{place}.gpu", old="products", new="product", change=_first("product"), schema=_TEXTS)
       for place in ("placement", "placement.classes[]")),
+    _moved("rollout", "analysisSeconds", "analysis.seconds", _seconds(86_400), default=60),
+    _moved("autoscaling", "scaleUpPolicies", "behavior.scaleUp.policies", _POLICIES),
+    _moved("autoscaling", "scaleDownPolicies", "behavior.scaleDown.policies", _POLICIES),
+    _moved("autoscaling", "scaleUpStabilizationSeconds", "behavior.scaleUp.stabilizationWindowSeconds", _seconds(3600),
+           default=0),
+    _moved("autoscaling", "scaleDownStabilizationSeconds", "behavior.scaleDown.stabilizationWindowSeconds",
+           _seconds(86_400)),
 )
 
 
