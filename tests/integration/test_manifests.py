@@ -43,10 +43,10 @@ OBJECTS: dict[str, JSON] = {
     "slice": {**BASE, "rollout": {"strategy": "Recreate"}, "store": {"uri": "pvc://engines/team/a"},
               "placement": {"gpu": {"product": H100}, "mig": {"profile": "1g.10gb+me", "strategy": "mixed"}}},
     "claim": {**BASE, "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto", "dra": {}}}},
-    "watched": {"source": {**BASE["source"], "signature": {"keyFrom": {"name": "keys", "key": "models.pub"}}},
+    "watched": {"source": {**BASE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "models.pub"}}},
                 "placement": {"accelerator": "cpu"}, "quality": {}},
     "sealed": {"source": {**BASE["source"], "signature": {
-        "method": "certificate", "path": "s/a.sig", "keyFrom": {"kind": "Secret", "name": "k", "key": "c.pem"}}},
+        "method": "certificate", "path": "s/a.sig", "secretKeyRef": {"name": "k", "key": "c.pem"}}},
                "placement": {"gpu": {"product": H100}}, "quality": {"resources": {"limits": {"memory": "8Gi"}}}},
     "following": {**BASE, "placement": {"accelerator": "cpu"}, "batching": {"adaptive": True}, "quality": {}},
     "additions": {**BASE, "placement": {"accelerator": "cpu"}, "serving": {"podTemplate": {

@@ -25,9 +25,14 @@ def source_key(spec: Spec) -> str:
     """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts) and the store
     that it tries: status keeps it beside what was resolved, so that a changed source is resolved anew."""
     data = [spec.engine.calibration, spec.accuracy.evaluation]
-    # An object goes on to have the key that it had before a field came that it does not use.
-    later = {"signature", "credentials_from", "service_account_name"}
+    # An object goes on to have the key that it had before a field came that it does not use, or got its name of today.
+    later = {"signature", "secret_ref", "service_account_name"}
     source = spec.source.model_dump(exclude={name for name in later if not getattr(spec.source, name)})
+    if spec.source.secret_ref:
+        source["credentials_from"] = source.pop("secret_ref")
+    if signature := spec.source.signature:
+        source["signature"] = {"method": signature.method, "path": signature.path,
+                               "key_from": {"kind": signature.kind, **signature.key.model_dump()}}
     access = store_access(spec)
     read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data),
             *([access] if access else [])]
@@ -133,10 +138,10 @@ def _signature(spec: Spec) -> contract.SignatureRequest | None:
     signature = spec.source.signature
     if signature is None:
         return None
-    key = signature.key_from
+    key = signature.key
     return contract.SignatureRequest(method=signature.method, path=signature.path,
                                      key_path=f"{SIGNATURE_PATH}/{key.key}",
-                                     key_name=f"{key.kind} {key.name}/{key.key}")
+                                     key_name=f"{signature.kind} {key.name}/{key.key}")
 
 
 def server_image(spec: Spec, config: OperatorConfig) -> str:

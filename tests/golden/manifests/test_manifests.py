@@ -85,9 +85,9 @@ SPOT: dict[str, Any] = {
     "placement": {"gpu": {"product": H100}, "spot": {"builds": "Prefer", "replicas": "Require"}},
 }
 BUCKET: dict[str, Any] = {
-    "source": {"uri": "s3://models/all-minilm-l6-v2", "credentialsFrom": {"name": "model-bucket"}},
+    "source": {"uri": "s3://models/all-minilm-l6-v2", "secretRef": {"name": "model-bucket"}},
     "placement": {"accelerator": "cpu"},
-    "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "engine-bucket"},
+    "store": {"uri": "s3://engines/team-a", "secretRef": {"name": "engine-bucket"},
               "serviceAccountName": "engines"},
 }
 CONFIGS = {
@@ -210,7 +210,7 @@ def test_replicas_whose_batching_follows_the_traffic() -> None:
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
 def test_a_source_that_must_be_signed(kind: str) -> None:
-    signature = {"keyFrom": {"kind": kind, "name": "release-keys", "key": "models.pub"}}
+    signature = {f"{kind[0].lower()}{kind[1:]}KeyRef": {"name": "release-keys", "key": "models.pub"}}
     source = {"uri": "pvc://models/all-minilm-l6-v2", "signature": signature}
     children = children_of("minilm", {**CPU, "source": source}, CONFIGS["cpu"])
     check_golden(HERE / "cpu" / f"resolve_job_signed_{kind.lower()}.yaml", children.all()["resolve_job"])
@@ -219,7 +219,7 @@ def test_a_source_that_must_be_signed(kind: str) -> None:
 
 @pytest.mark.parametrize("step", ["resolve_job", "build_job"])
 def test_a_source_that_wants_credentials(step: str) -> None:
-    source = {"uri": "s3://models/all-minilm-l6-v2", "credentialsFrom": {"name": "models-bucket"},
+    source = {"uri": "s3://models/all-minilm-l6-v2", "secretRef": {"name": "models-bucket"},
               "serviceAccountName": "model-reader"}
     children = children_of("minilm", {**CPU, "source": source}, CONFIGS["cpu"])
     check_golden(HERE / "cpu" / f"{step}_with_credentials.yaml", children.all()[step])

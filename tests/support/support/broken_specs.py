@@ -56,16 +56,21 @@ BROKEN = (
     Broken("min above max", {**SOURCE, "autoscaling": {"minReplicas": 4, "maxReplicas": 2}},
            "spec.autoscaling.minReplicas", "4", "raise maxReplicas", "minReplicas is greater than maxReplicas"),
     Broken("a signature of one file that is fetched", {"source": {"uri": "https://host.example/m.onnx", "signature": {
-        "keyFrom": {"name": "keys", "key": "a.pub"}}}},
+        "configMapKeyRef": {"name": "keys", "key": "a.pub"}}}},
            "spec.source.signature", "keys", "copy the model and its signature"),
     Broken("a signature of a part of a repository", {"source": {"uri": "hf://org/name@main", "signature": {
-        "keyFrom": {"name": "keys", "key": "a.pub"}}}},
+        "configMapKeyRef": {"name": "keys", "key": "a.pub"}}}},
            "spec.source.signature", "keys", "copy the model and its signature"),
     Broken("a signature elsewhere", {"source": {"uri": "pvc://models/a", "signature": {
-        "keyFrom": {"name": "keys", "key": "a.pub"}, "path": "a/../../b.sig"}}},
+        "configMapKeyRef": {"name": "keys", "key": "a.pub"}, "path": "a/../../b.sig"}}},
            "spec.source.signature.path", "a/../../b.sig", "without . and .."),
-    Broken("a volume with credentials", {**SOURCE, "store": {"uri": "pvc://engines", "credentialsFrom": {"name": "a"}}},
-           "spec.store.credentialsFrom", '"a"', "s3://BUCKET/prefix"),
+    Broken("a signature without a key", {"source": {"uri": "pvc://models/a", "signature": {}}},
+           "spec.source.signature", "[]", "configMapKeyRef or secretKeyRef", "needs the key from one place"),
+    Broken("a signature with two keys", {"source": {"uri": "pvc://models/a", "signature": {
+        "configMapKeyRef": {"name": "keys", "key": "a.pub"}, "secretKeyRef": {"name": "more", "key": "b.pub"}}}},
+           "spec.source.signature", "more", "configMapKeyRef or secretKeyRef", "needs the key from one place"),
+    Broken("a volume with credentials", {**SOURCE, "store": {"uri": "pvc://engines", "secretRef": {"name": "a"}}},
+           "spec.store.secretRef", '"a"', "s3://BUCKET/prefix"),
     Broken("a volume with an identity", {**SOURCE, "store": {"uri": "pvc://engines", "serviceAccountName": "a"}},
            "spec.store.serviceAccountName", '"a"', "s3://BUCKET/prefix"),
     Broken("a store that leaves its prefix", {**SOURCE, "store": {"uri": "s3://engines/../others"}},

@@ -573,7 +573,7 @@ def test_lost_engine_is_built_again_and_stuck_replicas_look_again() -> None:
     assert [name[-2:] for name in cluster.jobs if "-build-" in name] == ["-2"], "once"
 
 
-IN_A_BUCKET = {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "keys"}}
+IN_A_BUCKET = {"uri": "s3://engines/team-a", "secretRef": {"name": "keys"}}
 
 
 def test_an_engine_in_a_bucket_needs_no_claim_of_its_own() -> None:

@@ -101,7 +101,7 @@ def test_nothing_of_the_operators_can_be_taken_away() -> None:
 
 def test_every_volume_and_path_of_these_pods_is_reserved() -> None:
     data = {"uri": "pvc://data/x.npz"}
-    spec: JSON = {"source": {**BASE["source"], "signature": {"keyFrom": {"name": "keys", "key": "models.pub"}}},
+    spec: JSON = {"source": {**BASE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "models.pub"}}},
             "engine": {"calibration": {"uri": "pvc://calibration/x.npz"}}, "accuracy": {"evaluation": data}}
     volumes, paths = set(), set()
     for job in jobs(None, OperatorConfig(prove_in_server_image=True), **spec).values():

@@ -221,7 +221,7 @@ def test_room_for_an_engine_that_is_fetched(quality: bool, source_mib: int | Non
 
 
 def test_a_record_of_a_bucket_comes_back() -> None:
-    spec = {**BASE, "store": {"uri": "gs://engines/a", "credentialsFrom": {"name": "keys"}}}
+    spec = {**BASE, "store": {"uri": "gs://engines/a", "secretRef": {"name": "keys"}}}
     made = children_of("m", spec).all()["engine_record"]
     made["metadata"]["resourceVersion"] = "7"
     record, mark = read_record(made), record_mark(made)

@@ -33,6 +33,14 @@ RENAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
      {"autoscaling": {"maxReplicas": 2, "behavior": {
          "scaleUp": {"policies": [POLICY], "stabilizationWindowSeconds": 5},
          "scaleDown": {"policies": [POLICY], "stabilizationWindowSeconds": 7}}}}),
+    ({"source": {"uri": "s3://models/a", "credentialsFrom": {"name": "models"}},
+      "store": {"uri": "s3://engines/a", "credentialsFrom": {"name": "engines"}}},
+     {"source": {"uri": "s3://models/a", "secretRef": {"name": "models"}},
+      "store": {"uri": "s3://engines/a", "secretRef": {"name": "engines"}}}),
+    *(({"source": {"uri": "pvc://models/a", "signature": {"keyFrom": {**kind, "name": "keys", "key": "a.pub"}}}},
+       {"source": {"uri": "pvc://models/a", "signature": {name: {"name": "keys", "key": "a.pub"}}}})
+      for kind, name in (({}, "configMapKeyRef"), ({"kind": "ConfigMap"}, "configMapKeyRef"),
+                         ({"kind": "Secret"}, "secretKeyRef"))),
 ]
 
 

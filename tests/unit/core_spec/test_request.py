@@ -131,7 +131,7 @@ def test_the_builder_reads_what_was_written(raw: Raw) -> None:
 @pytest.mark.parametrize(("change", "other"), [
     ({"source": {"uri": "pvc://models/other"}}, True),
     ({"source": {"uri": "pvc://models/bert", "format": "onnx"}}, True),
-    ({"source": {"uri": "pvc://models/bert", "credentialsFrom": {"name": "a"}}}, True),
+    ({"source": {"uri": "pvc://models/bert", "secretRef": {"name": "a"}}}, True),
     ({"source": {"uri": "pvc://models/bert", "serviceAccountName": "a"}}, True),
     ({"accuracy": {}}, True), ({"engine": {"precision": "fp32"}}, True), ({"replicas": 3}, False),
     ({"objective": {}}, False),
@@ -142,8 +142,8 @@ def test_the_source_key_is_over_what_a_resolve_step_reads(change: dict[str, Any]
 
 
 def test_a_store_in_a_bucket_is_named_and_makes_no_other_engine() -> None:
-    there = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "keys"}}})
-    stranger = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "others"}}})
+    there = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "secretRef": {"name": "keys"}}})
+    stranger = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "secretRef": {"name": "others"}}})
     assert (store_claim(there), store_folder(there)) == ("", "")
     assert needed_claims(there) == set(source_claims(there))
     assert source_key(there) != source_key(stranger), "other credentials may do"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from enginewright.core.spec.base import MAX_NAME
 from enginewright.core.spec.structural import Schema
 
 JSON = dict[str, Any]
@@ -53,11 +54,25 @@ def _seconds(most: int) -> Schema:
     return {"type": "integer", "format": "int64", "minimum": 0, "maximum": most}
 
 
+def _named(*names: str, **more: Schema) -> Schema:
+    texts = {name: {"type": "string", "minLength": 1, "maxLength": MAX_NAME} for name in names}
+    return {"type": "object", "required": list(names), "properties": {**texts, **more}}
+
+
 _POLICIES: Schema = {"type": "array", "maxItems": 8, "items": {
     "type": "object", "required": ["type", "value", "periodSeconds"], "properties": {
         "type": {"type": "string", "enum": ["Pods", "Percent"]},
         "value": {"type": "integer", "format": "int64", "minimum": 1, "maximum": 10_000},
         "periodSeconds": {"type": "integer", "format": "int64", "minimum": 1, "maximum": 1800}}}}
+
+
+def _key(value: Any) -> tuple[str, Any] | None:
+    if not isinstance(value, dict):
+        return "configMapKeyRef", value
+    kept = {name: item for name, item in value.items() if name != "kind"}
+    return "secretKeyRef" if value.get("kind") == "Secret" else "configMapKeyRef", kept
+
+
 _TEXTS: Schema = {"type": "array", "items": {"type": "string", "maxLength": 63}, "maxItems": 16}
 
 RENAMES: tuple[Rename, ...] = (
@@ -70,6 +85,9 @@ RENAMES: tuple[Rename, ...] = (
            default=0),
     _moved("autoscaling", "scaleDownStabilizationSeconds", "behavior.scaleDown.stabilizationWindowSeconds",
            _seconds(86_400)),
+    *(_moved(place, "credentialsFrom", "secretRef", _named("name")) for place in ("source", "store")),
+    Rename(parent="source.signature", old="keyFrom", new="configMapKeyRef or secretKeyRef", change=_key,
+           schema=_named("name", "key", kind={"type": "string", "enum": ["ConfigMap", "Secret"]})),
 )
 
 

@@ -179,6 +179,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="mig.profile auto needs gpu.product, such as NVIDIA-H100-80GB-HBM3; add it, or name a profile",
              field=".mig.profile"),
     ),
+    "spec.source.signature": (
+        Rule(rule="has(self.keyFrom) || has(self.configMapKeyRef) != has(self.secretKeyRef)",
+             message="a signature needs the key from one place; give either configMapKeyRef or secretKeyRef, with name "
+                     "and key"),
+    ),
     "spec.interface.inputs[]": (
         Rule(rule="!has(self.normalise) || self.dtype == 'uint8'",
              message="clients send the bytes that normalise is about; write dtype uint8, or remove normalise",

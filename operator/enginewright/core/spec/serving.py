@@ -9,7 +9,7 @@ from pydantic import Field
 from enginewright.core.spec.base import CLAIM_NAME, MAX_NAME, ImageName, SpecModel, StoreUri
 from enginewright.core.spec.pod_template import PodTemplateSpec
 from enginewright.core.spec.resources import ResourcesSpec
-from enginewright.core.spec.source import CredentialsReference
+from enginewright.core.spec.source import SecretReference
 
 
 class BatchingSpec(SpecModel):
@@ -58,7 +58,7 @@ class StoreSpec(SpecModel):
     """Engine store: pvc://CLAIM or pvc://CLAIM/folder, s3://BUCKET/prefix or gs://BUCKET/prefix. Build Jobs write it
     and servers read it, so that claims on several nodes need ReadWriteMany; from a bucket each replica fetches its
     engine."""
-    credentials_from: CredentialsReference | None = None
+    secret_ref: SecretReference | None = None
     """Who may list, read, write and delete in the bucket: Jobs and replicas have its entries as environment variables,
     such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or GOOGLE_SERVICE_ACCOUNT_KEY."""
     service_account_name: str = Field(default="", max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$")

@@ -120,8 +120,12 @@ def _signature(spec: Spec) -> Iterator[Problem]:
     signature = spec.source.signature
     if signature is None:
         return
+    named = [one.name for one in (signature.config_map_key_ref, signature.secret_key_ref) if one]
+    if len(named) != 1:
+        yield _problem("spec.source.signature", named, "needs the key from one place",
+                       "give either configMapKeyRef or secretKeyRef, with name and key")
     if spec.source.uri.startswith(("https://", "hf://")):
-        yield _problem("spec.source.signature", signature.key_from.name,
+        yield _problem("spec.source.signature", named,
                        "needs a source on a volume, in a bucket or in a registry: by https:// one file is fetched, by "
                        "hf:// what a build reads, and not all that was signed",
                        "copy the model and its signature to a volume, or state spec.source.digest instead")
@@ -133,7 +137,7 @@ def _signature(spec: Spec) -> Iterator[Problem]:
 def _store(spec: Spec) -> Iterator[Problem]:
     store, account = spec.store, spec.source.service_account_name
     if not in_bucket(store.uri):
-        for field, value in (("credentialsFrom", store.credentials_from and store.credentials_from.name),
+        for field, value in (("secretRef", store.secret_ref and store.secret_ref.name),
                              ("serviceAccountName", store.service_account_name)):
             if value:
                 yield _problem(f"spec.store.{field}", value, f"has no meaning with {store.uri}: a volume is mounted by "
@@ -142,7 +146,7 @@ def _store(spec: Spec) -> Iterator[Problem]:
     elif account and store.service_account_name and account != store.service_account_name:
         yield _problem("spec.store.serviceAccountName", store.service_account_name,
                        f"is another than spec.source.serviceAccountName {account}, and a build's pod has one alone",
-                       "write one that may do both, or name a Secret in credentialsFrom for one of them")
+                       "write one that may do both, or name a Secret in secretRef for one of them")
 
 
 def _objective(spec: Spec) -> Iterator[Problem]:
@@ -320,10 +324,9 @@ def reach_problems(spec: Spec) -> Iterator[Problem]:
 def _secrets(spec: Spec) -> Iterator[Problem]:
     """With the Secret that engines are signed with, whoever has it could have any engine served."""
     signature = spec.source.signature
-    key = signature.key_from if signature else None
-    named = {"spec.source.credentialsFrom": spec.source.credentials_from,
-             "spec.store.credentialsFrom": spec.store.credentials_from,
-             "spec.source.signature.keyFrom": key if key and key.kind == "Secret" else None}
+    named = {"spec.source.secretRef": spec.source.secret_ref,
+             "spec.store.secretRef": spec.store.secret_ref,
+             "spec.source.signature.secretKeyRef": signature.secret_key_ref if signature else None}
     for field, reference in named.items():
         if reference is not None and reference.name == SIGNING_SECRET:
             yield _problem(f"{field}.name", reference.name, "is the operator's alone",
