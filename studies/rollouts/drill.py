@@ -178,7 +178,7 @@ class Drill:
             "engine": {"backend": "onnxruntime", "precision": "fp32", "maxBatchSize": self.batch,
                        "buildBudgetSeconds": 20,
                        "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}},
-            "accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
+            "accuracy": {"metric": "cosine", "maxLoss": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
             "placement": {"accelerator": "cpu"},
             "replicas": self.replicas,
             "rollout": {"strategy": self.strategy, "analysis": {"seconds": self.analysis_seconds},

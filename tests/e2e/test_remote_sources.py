@@ -21,7 +21,7 @@ COMMIT = fake_hub.commit_of("one")
 
 def spec(uri: str, data: str, secret: str) -> dict[str, Any]:
     return {"source": {"uri": uri, "secretRef": {"name": secret}},
-            "accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": data}}}
+            "accuracy": {"metric": "cosine", "maxLoss": 0.05, "evaluation": {"uri": data}}}
 
 
 @pytest.mark.timeout(600)

@@ -43,7 +43,7 @@ def test_broken_rules_between_fields(kubectl: Kubectl, broken: Broken) -> None:
     ({**SOURCE, "engine": {"precision": "fp64"}}, 'supported values: "auto", "fp32"'),
     ({**SOURCE, "engine": {"maxBatchSize": -1}}, "spec.engine.maxBatchSize"),
     ({**SOURCE, "engine": {"queueName": "A b"}}, "write the name of a Kueue LocalQueue"),
-    ({**SOURCE, "accuracy": {"tolerance": 0}}, "should be greater than 0"),
+    ({**SOURCE, "accuracy": {"maxLoss": 0}}, "should be greater than 0"),
     ({**SOURCE, "autoscaling": {}}, "spec.autoscaling.maxReplicas: Required value"),
     ({**SOURCE, "autoscaling": {"maxReplicas": 2, "costCeilingPerHour": 0}}, "should be greater than 0"),
     ({**SOURCE, "autoscaling": {

@@ -38,7 +38,7 @@ async def test_the_apiserver_refuses_what_its_rules_can_see(models: Models) -> N
 @pytest.mark.parametrize(
     ("spec", "expected", "cure"),
     [
-        ({"accuracy": {"tolerance": 0.9}}, "spec.accuracy.tolerance", {"accuracy": None}),
+        ({"accuracy": {"maxLoss": 0.9}}, "spec.accuracy.maxLoss", {"accuracy": None}),
         ({"placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-A30"}, "mig": {"profile": "1g.10gb"}}},
          "spec.placement.mig.profile", {"placement": {"mig": None}}),
     ],

@@ -114,7 +114,7 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
             build_budget_seconds=spec.budget_seconds, fallback=spec.engine.fallback, stop_when=spec.engine.stop_when,
             calibration=_data(spec.engine.calibration, resolved.calibration_digest if resolved else "")),
         accuracy=contract.AccuracyRequest(
-            metric=spec.accuracy.metric, tolerance=float(spec.accuracy.tolerance),
+            metric=spec.accuracy.metric, tolerance=float(spec.accuracy.max_loss),
             evaluation=_data(spec.accuracy.evaluation, resolved.evaluation_digest if resolved else "")),
         objective=contract.ObjectiveRequest(
             latency_percentile=float(latency.percentile) if latency else 99.0,

@@ -36,7 +36,7 @@ H100 = "NVIDIA-H100-80GB-HBM3"
 CPU: dict[str, Any] = {
     "source": {"uri": "pvc://models/all-minilm-l6-v2"},
     "engine": {"maxBatchSize": 16, "buildBudgetSeconds": 300, "calibration": {"uri": "pvc://models/c.jsonl"}},
-    "accuracy": {"tolerance": 0.02, "evaluation": {"uri": "pvc://data/e.jsonl"}},
+    "accuracy": {"maxLoss": 0.02, "evaluation": {"uri": "pvc://data/e.jsonl"}},
     "placement": {"accelerator": "cpu"},
     "serving": {"resources": {"requests": {"cpu": "100m", "memory": "512Mi"}}},
     "autoscaling": {"minReplicas": 1, "maxReplicas": 3},

@@ -387,7 +387,7 @@ def test_a_step_of_100_is_what_comes_after_the_analysis() -> None:
     [("cosine", 0.01, 0.9), ("cosine", 0.1, 0.62), ("relative-error", 0.3, 0.82), ("top1", 0.01, 0.8)],
 )
 def test_limit_of_agreement_follows_from_the_accuracy_gate(metric: str, tolerance: float, expected: float) -> None:
-    spec = parse_spec({**SPEC, "accuracy": {"metric": metric, "tolerance": tolerance}})
+    spec = parse_spec({**SPEC, "accuracy": {"metric": metric, "maxLoss": tolerance}})
     assert isinstance(spec, Spec)
     assert least_similarity(spec) == pytest.approx(expected)
 

@@ -187,7 +187,7 @@ NO_ACCURACY = refused(
     "user",
     "AccuracyNotReached",
     "no candidate reaches cosine 0.99; the best has 0.97",
-    field="spec.accuracy.tolerance",
+    field="spec.accuracy.maxLoss",
     value="0.01",
     remedy="allow more, or give better calibration data",
     candidates=(candidate(precision="int8", verdict="AccuracyRefused", accuracy=0.97), candidate(verdict="Offered")),
@@ -245,7 +245,7 @@ def test_who_allows_the_source_asks_for_another_engine_and_so_does_who_gives_it_
     ("change", "again"),
     [
         (lambda c: c.edit(replicas=2), False),
-        (lambda c: c.edit(accuracy={"tolerance": 0.05}), True),
+        (lambda c: c.edit(accuracy={"maxLoss": 0.05}), True),
         (lambda c: c.annotations.update({labels.RETRY: "now"}), True),
     ],
 )

@@ -397,7 +397,7 @@ def test_a_name_that_is_taken_is_said_and_left_alone() -> None:
 
 def test_a_bad_spec_leaves_what_serves_alone() -> None:
     fleet = ready()
-    fleet.edit(accuracy={"tolerance": 0.9})
+    fleet.edit(accuracy={"maxLoss": 0.9})
     plan = fleet.operate()
     assert deeds(plan) == []
     assert fleet.says("Ready") == "False/InvalidSpec"

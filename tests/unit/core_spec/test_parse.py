@@ -30,7 +30,7 @@ def test_the_smallest_spec_has_all_defaults() -> None:
     spec = parse_spec(SOURCE)
     assert isinstance(spec, Spec)
     assert (spec.engine.backend, spec.engine.precision, spec.engine.max_batch_size) == ("auto", "auto", 32)
-    assert (spec.accuracy.metric, spec.accuracy.tolerance) == ("cosine", 0.01)
+    assert (spec.accuracy.metric, spec.accuracy.max_loss) == ("cosine", 0.01)
     assert (spec.rollout.strategy, spec.rollout.max_surge, spec.rollout.analysis.seconds) == ("Canary", 1, 60)
     assert spec.store.uri == "pvc://enginewright-store"
     assert spec.replicas is None
@@ -92,7 +92,7 @@ def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
     ({**SOURCE, "engine": {"maxBatchSize": True}}, "spec.engine.maxBatchSize", "true", "a whole number"),
     ({**SOURCE, "engine": {"buildBudgetSeconds": 10**9}}, "spec.engine.buildBudgetSeconds", "1000000000", "at most"),
     ({**SOURCE, "engine": {"queueName": "A b"}}, "spec.engine.queueName", '"A b"', "Kueue LocalQueue"),
-    ({**SOURCE, "accuracy": {"tolerance": -0.5}}, "spec.accuracy.tolerance", "-0.5", "greater than 0"),
+    ({**SOURCE, "accuracy": {"maxLoss": -0.5}}, "spec.accuracy.maxLoss", "-0.5", "greater than 0"),
     ({**SOURCE, "accuracy": {"metric": "f1"}}, "spec.accuracy.metric", '"f1"', "'cosine', 'top1'"),
     ({**SOURCE, "accuracy": {"metric": "python:"}}, "spec.accuracy.metric", '"python:"', "python:NAME"),
     ({**SOURCE, "accuracy": {"metric": "python:os;x"}}, "spec.accuracy.metric", '"python:os;x"', "python:NAME"),

@@ -23,6 +23,7 @@ RENAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"placement": {"gpu": {"products": []}}}, {"placement": {"gpu": {}}}),
     ({"placement": {"classes": [{"name": "a", "gpu": {"products": [H200]}}, {"name": "b", "accelerator": "cpu"}]}},
      {"placement": {"classes": [{"name": "a", "gpu": {"product": H200}}, {"name": "b", "accelerator": "cpu"}]}}),
+    ({"accuracy": {"tolerance": 0.02, "maxLoss": 0.01}}, {"accuracy": {"maxLoss": 0.02}}),
     ({"rollout": {"analysisSeconds": 10}}, {"rollout": {"analysis": {"seconds": 10}}}),
     # As the apiserver has it, with the new field's default beside the old field.
     ({"rollout": {"analysisSeconds": 10, "analysis": {"seconds": 60, "minRequests": 20}}},

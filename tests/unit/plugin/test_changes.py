@@ -19,7 +19,7 @@ def manifest(**spec: Any) -> dict[str, Any]:
     ({}, NOTHING),
     ({"engine": {}}, NOTHING),  # defaults, spelled out or not
     ({"engine": {"maxBatchSize": 16}}, "another engine: built unless the store has it, then rolled out by Canary"),
-    ({"accuracy": {"tolerance": 0.2}, "rollout": {"strategy": "Recreate"}},
+    ({"accuracy": {"maxLoss": 0.2}, "rollout": {"strategy": "Recreate"}},
      "another engine: built unless the store has it, then rolled out by Recreate"),
     ({"serving": {"image": "mine:2"}}, "another engine: built unless the store has it, then rolled out by Canary"),
     ({"serving": {"resources": {"requests": {"cpu": "3"}}}},

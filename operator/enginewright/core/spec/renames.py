@@ -78,6 +78,8 @@ _TEXTS: Schema = {"type": "array", "items": {"type": "string", "maxLength": 63},
 RENAMES: tuple[Rename, ...] = (
     *(Rename(parent=f"{place}.gpu", old="products", new="product", change=_first("product"), schema=_TEXTS)
       for place in ("placement", "placement.classes[]")),
+    _moved("accuracy", "tolerance", "maxLoss", {
+        "type": "number", "format": "double", "minimum": 0, "exclusiveMinimum": True, "maximum": 1}, default=0.01),
     _moved("rollout", "analysisSeconds", "analysis.seconds", _seconds(86_400), default=60),
     _moved("autoscaling", "scaleUpPolicies", "behavior.scaleUp.policies", _POLICIES),
     _moved("autoscaling", "scaleDownPolicies", "behavior.scaleDown.policies", _POLICIES),

@@ -110,8 +110,8 @@ def _data(spec: Spec) -> Iterator[Problem]:
 
 def _accuracy(spec: Spec) -> Iterator[Problem]:
     limit = MAX_TOLERANCE.get(spec.accuracy.metric, USUAL_MAX_TOLERANCE)
-    if spec.accuracy.tolerance > limit:
-        yield _problem("spec.accuracy.tolerance", spec.accuracy.tolerance,
+    if spec.accuracy.max_loss > limit:
+        yield _problem("spec.accuracy.maxLoss", spec.accuracy.max_loss,
                        f"lets almost anything pass by {spec.accuracy.metric}", f"write at most {limit:g}; 0.01 is "
                                                                                f"usual")
 
