@@ -102,7 +102,7 @@ def test_columns_short_name_and_categories(kubectl: Kubectl) -> None:
     patch = json.dumps({"status": {"conditions": [ready], "summary": summary}})
     kubectl("patch", "om", "shown", "--subresource=status", "--type=merge", "-p", patch)
     header, row = kubectl("get", "om", "shown", "-o", "wide").splitlines()
-    assert header.split() == ["NAME", "READY", "ENGINE", "PRECISION", "REPLICAS", "QUEUE", "P99", "AGE", "SHIPS",
+    assert header.split() == ["NAME", "READY", "ENGINE", "PRECISION", "REPLICAS", "QUEUE", "BUILD-P99", "AGE", "SHIPS",
                               "ACCELERATOR", "SPEEDUP", "COST", "REASON"]
     cells = row.split()
     assert cells[:7] == ["shown", "True", "onnxruntime", "int8", "2/2", "3.5", "12.5ms"]

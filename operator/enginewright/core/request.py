@@ -121,9 +121,11 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
             latency_ms=float(latency.milliseconds) if latency else 0.0,
             throughput=float(spec.objective.throughput), minimise=spec.objective.minimise),
         batching=contract.BatchingRequest(
-            mode=batching.mode, preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_sizes))),
+            mode="fixed" if batching.fixed else "auto",
+            preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_sizes))),
             max_queue_delay_us=-1 if delay is None else delay),
-        instances=contract.InstancesRequest(mode=spec.instances.mode, count=spec.instances.count or 0),
+        instances=contract.InstancesRequest(mode="auto" if spec.instances.count is None else "fixed",
+                                            count=spec.instances.count or 0),
         device=device,
         runtime=replace(runtime or RuntimeRequest(), server_image=server_image(spec, config)),
         builder_image=config.images.builder,

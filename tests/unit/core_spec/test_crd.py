@@ -49,7 +49,8 @@ def test_every_node_is_structural() -> None:
 
 
 def test_every_field_is_explained() -> None:
-    """All but old names and what Kubernetes users know: cpu and memory of requests and limits, and what a list or map holds."""
+    """All but old names and what Kubernetes users know: cpu and memory of requests and limits, what a list or map
+    holds."""
     known = (".requests.", ".limits.")
     schema = crd(old_names=False)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     parts = [found for part in ("spec", "status") for found in nodes(schema[part], part)]
@@ -69,7 +70,7 @@ def test_lists_and_maps_of_the_spec_are_bounded() -> None:
 @pytest.mark.parametrize(("block", "default"), [
     ("engine", {"backend": "auto", "precision": "auto", "maxBatchSize": 32, "stopWhen": "budgetSpent",
                 "fallback": "none"}),
-    ("store", {"uri": "pvc://enginewright-store"}), ("batching", {"mode": "auto"}),
+    ("store", {"uri": "pvc://enginewright-store"}),
 ])
 def test_defaults_are_written_out(block: str, default: dict[str, Any]) -> None:
     assert SCHEMA["properties"]["spec"]["properties"][block]["default"] == default

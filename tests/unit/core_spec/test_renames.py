@@ -34,6 +34,10 @@ RENAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
      {"autoscaling": {"maxReplicas": 2, "behavior": {
          "scaleUp": {"policies": [POLICY], "stabilizationWindowSeconds": 5},
          "scaleDown": {"policies": [POLICY], "stabilizationWindowSeconds": 7}}}}),
+    ({"batching": {"mode": "fixed", "maxQueueDelayMicroseconds": 0}, "instances": {"mode": "fixed", "count": 2},
+      "serving": {"runtime": "triton", "image": "server:1"}},
+     {"batching": {"maxQueueDelayMicroseconds": 0}, "instances": {"count": 2}, "serving": {"image": "server:1"}}),
+    ({"batching": {"mode": "auto"}, "instances": {"mode": "auto"}}, {"batching": {}, "instances": {}}),
     ({"source": {"uri": "s3://models/a", "credentialsFrom": {"name": "models"}},
       "store": {"uri": "s3://engines/a", "credentialsFrom": {"name": "engines"}}},
      {"source": {"uri": "s3://models/a", "secretRef": {"name": "models"}},

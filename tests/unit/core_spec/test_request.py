@@ -32,8 +32,8 @@ FULL: Raw = {
     "engine": {"precision": "int8", "maxBatchSize": 16, "calibration": {"uri": "pvc://data/c.npz", "samples": 64}},
     "accuracy": {"metric": "top1", "maxLoss": 0.02, "evaluation": {"uri": "https://host.example/e.npz"}},
     "objective": {"latency": {"percentile": 95, "milliseconds": 20}, "throughput": 500},
-    "batching": {"mode": "fixed", "preferredBatchSizes": [8, 4, 8], "maxQueueDelayMicroseconds": 100},
-    "instances": {"mode": "fixed", "count": 2},
+    "batching": {"preferredBatchSizes": [8, 4, 8], "maxQueueDelayMicroseconds": 100},
+    "instances": {"count": 2},
     "placement": {"accelerator": "cpu"},
     "store": {"uri": "pvc://engines/team-a"},
 }
@@ -110,7 +110,7 @@ def test_what_changes_no_engine_changes_no_fingerprint(change: Raw) -> None:
 @pytest.mark.parametrize("change", [
     {"engine": {"precision": "fp32"}}, {"accuracy": {"maxLoss": 0.5, "metric": "relative-error"}},
     {"objective": {"throughput": 1}},
-    {"batching": {"mode": "fixed", "maxQueueDelayMicroseconds": 0}}, {"serving": {"image": "other:1"}},
+    {"batching": {"maxQueueDelayMicroseconds": 0}}, {"serving": {"image": "other:1"}},
     {"placement": {"accelerator": "cpu", "nodeSelector": {"kubernetes.io/arch": "arm64"}}},
     {"placement": {"accelerator": "gpu"}, "engine": {}}, {"interface": None},
 ])

@@ -296,7 +296,7 @@ def test_since_when_is_told() -> None:
 def test_rows_of_top() -> None:
     (row,) = screen.rows([seen(serving())])
     assert row["READY"] == "True"
-    assert (row["ENGINE"], row["REPLICAS"], row["P99"]) == ("onnxruntime int8", "1/1", "9 ms")
+    assert (row["ENGINE"], row["REPLICAS"], row["BUILD-P99"]) == ("onnxruntime int8", "1/1", "9 ms")
     obj = seen(serving())
     assert row["INF/J"] == ""
     (metered,) = screen.rows([{**obj, "status": {**obj["status"], "engine": {

@@ -92,7 +92,7 @@ def _columns() -> list[dict[str, Any]]:
         column("Precision", ".status.summary.precision", "Precision of the engine."),
         column("Replicas", ".status.summary.replicas", "Ready and wanted replicas."),
         column("Queue", ".status.summary.queue", "Queued requests."),
-        column("P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
+        column("Build-P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
         column("Age", ".metadata.creationTimestamp", "Time since creation.", kind="date"),
         column("Ships", ".status.summary.ships", "Candidate that serves, or those that do, each up to its batch.",
                wide=True),

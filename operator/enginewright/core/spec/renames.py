@@ -23,8 +23,9 @@ Change = Callable[[Any], tuple[str, Any] | None]
 @dataclass(frozen=True, kw_only=True)
 class Rename:
     """``parent`` is a path below ``spec``, with [] for each item of a list. ``new`` is what the documents call the new
-    field, below ``parent``. A new field that stands at its ``default`` gives way to the old one: the apiserver writes
-    defaults into stored objects. ``schema`` is what the old field still is for the apiserver."""
+    field, below ``parent``; empty where none took its place. A new field that stands at its ``default`` gives way to
+    the old one: the apiserver writes defaults into stored objects. ``schema`` is what the old field still is for the
+    apiserver."""
 
     parent: str
     old: str
@@ -38,8 +39,9 @@ class Rename:
         return f"spec.{self.parent}.{self.old}"
 
     @property
-    def new_path(self) -> str:
-        return f"spec.{self.parent}.{self.new}"
+    def fate(self) -> str:
+        """What became of it: a clause whose subject is the old field."""
+        return f"is now spec.{self.parent}.{self.new}" if self.new else "has no meaning any more"
 
 
 def _moved(parent: str, old: str, new: str, schema: Schema, *, default: Any = None) -> Rename:
@@ -52,6 +54,10 @@ def _first(path: str) -> Change:
 
 def _seconds(most: int) -> Schema:
     return {"type": "integer", "format": "int64", "minimum": 0, "maximum": most}
+
+
+def _gone(_: Any) -> None:
+    return None
 
 
 def _named(*names: str, **more: Schema) -> Schema:
@@ -90,6 +96,9 @@ RENAMES: tuple[Rename, ...] = (
     *(_moved(place, "credentialsFrom", "secretRef", _named("name")) for place in ("source", "store")),
     Rename(parent="source.signature", old="keyFrom", new="configMapKeyRef or secretKeyRef", change=_key,
            schema=_named("name", "key", kind={"type": "string", "enum": ["ConfigMap", "Secret"]})),
+    *(Rename(parent=place, old="mode", new="", change=_gone, schema={"type": "string", "enum": ["auto", "fixed"]})
+      for place in ("batching", "instances")),
+    Rename(parent="serving", old="runtime", new="", change=_gone, schema={"type": "string", "enum": ["triton"]}),
 )
 
 
@@ -116,7 +125,8 @@ def with_old_names(spec: Schema) -> None:
             node = node["items"] if step.endswith("[]") else node
         node["properties"][rename.old] = {
             **copy.deepcopy(rename.schema),
-            "description": f"Old name of {rename.new}, read for one release: enginewright migrate rewrites it."}
+            "description": f"Old: {rename.old_path} {rename.fate}. Read for one release; enginewright migrate "
+                           "rewrites it."}
 
 
 def uses(rename: Rename, root: str) -> str:

@@ -36,7 +36,7 @@ _PRODUCT_FOR_AUTO = ("!has(self.mig) || self.mig.profile != 'auto' || "
 # Old names of fields stay in objects that have them, and are added to none.
 _OLD_NAMES = tuple(
     Rule(rule=f"!({uses(one, 'self')}) || ({uses(one, 'oldSelf')})",
-         message=f"{one.old_path} is the old name of {one.new_path}; write that, or have enginewright migrate do it")
+         message=f"{one.old_path} {one.fate}; {'write that' if one.new else 'remove it'}, or run enginewright migrate")
     for one in RENAMES)
 
 # Of an object with classes of devices. What CEL calls a transition rule is only held against changes.
@@ -126,11 +126,12 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "self.engine.calibration.uri != self.accuracy.evaluation.uri",
              message="spec.engine.calibration and spec.accuracy.evaluation are the same data; accuracy must be "
                      "measured on data that the engine was not calibrated on", field=".engine.calibration"),
-        Rule(rule="!has(self.batching.preferredBatchSizes) || "
+        Rule(rule="!has(self.batching) || !has(self.batching.preferredBatchSizes) || "
                   "self.batching.preferredBatchSizes.all(size, size <= self.engine.maxBatchSize)",
              message="spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize; raise that, or lower "
                      "these", field=".batching.preferredBatchSizes"),
-        Rule(rule="!has(self.batching.adaptive) || !self.batching.adaptive || self.engine.maxBatchSize > 1",
+        Rule(rule="!has(self.batching) || !has(self.batching.adaptive) || !self.batching.adaptive || "
+                  "self.engine.maxBatchSize > 1",
              message="spec.batching.adaptive needs batches; raise spec.engine.maxBatchSize above 1, or remove adaptive",
              field=".batching.adaptive"),
         Rule(rule="!has(self.rollout.analysis.mirror) || !self.rollout.analysis.mirror || has(self.quality)",
@@ -139,18 +140,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         *_FLEET, *_OLD_NAMES,
     ),
     "spec.batching": (
-        Rule(rule="self.mode == 'fixed' || !(has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds))",
-             message="preferredBatchSizes and maxQueueDelayMicroseconds only hold with mode fixed; set mode to "
-                     "fixed, or remove them"),
-        Rule(rule="self.mode != 'fixed' || has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds)",
-             message="mode fixed needs preferredBatchSizes or maxQueueDelayMicroseconds; add one, or set mode to auto"),
-        Rule(rule="!has(self.adaptive) || !self.adaptive || self.mode == 'auto'",
-             message="adaptive begins from what the build measures, and mode fixed measures nothing; set mode to auto, "
-                     "or remove adaptive", field=".adaptive"),
-    ),
-    "spec.instances": (
-        Rule(rule="(self.mode == 'fixed') == has(self.count)",
-             message="mode fixed and count go together; set both, or mode auto without count"),
+        Rule(rule="!has(self.adaptive) || !self.adaptive || !(has(self.maxQueueDelayMicroseconds) || "
+                  "(has(self.preferredBatchSizes) && self.preferredBatchSizes.size() > 0))",
+             message="adaptive begins from what the build measures, and does not go with preferredBatchSizes or "
+                     "maxQueueDelayMicroseconds; remove those, or adaptive", field=".adaptive"),
     ),
     "spec.placement.classes[]": (
         Rule(rule="self.accelerator != 'cpu' || !(has(self.gpu) || has(self.mig))",

@@ -174,18 +174,10 @@ def _energy(spec: Spec) -> Iterator[Problem]:
 
 def _batching(spec: Spec) -> Iterator[Problem]:
     batching = spec.batching
-    given = bool(batching.preferred_batch_sizes) or batching.max_queue_delay_microseconds is not None
-    if given != (batching.mode == "fixed"):
-        yield _problem("spec.batching.mode", batching.mode,
-                       "goes with preferredBatchSizes or maxQueueDelayMicroseconds only when it is fixed",
-                       "set mode to fixed and give at least one of them, or remove them")
     if too_large := [size for size in batching.preferred_batch_sizes if size > spec.engine.max_batch_size]:
         yield _problem("spec.batching.preferredBatchSizes", too_large,
                        f"exceeds spec.engine.maxBatchSize {spec.engine.max_batch_size}", "raise that, or lower these")
     yield from batching_problems(spec)
-    if (spec.instances.mode == "fixed") != (spec.instances.count is not None):
-        yield _problem("spec.instances.mode", spec.instances.mode, "goes with count only when it is fixed",
-                       "set mode to fixed and give count, or set mode to auto and remove count")
 
 
 def _placement(spec: Spec) -> Iterator[Problem]:
