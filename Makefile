@@ -89,7 +89,7 @@ planner-study: venv ## The planner beside the optimum, first-fit, best-fit and F
 	studies/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)
 
 .PHONY: takeover-study
-takeover-study: venv deps ## How long nobody leads when a leading operator is killed, fifty times (KILLS=50)
+takeover-study: venv deps ## How long no operator leads when a leading operator is killed, fifty times (KILLS=50)
 	ENGINEWRIGHT_KILLS=$(or $(KILLS),50) $(VENV)/bin/pytest -q -s --timeout 1800 tests/integration/test_leadership.py -k killed
 
 .PHONY: two-operators-study

@@ -82,7 +82,7 @@ def _build(options: argparse.Namespace) -> int:
     def finalists(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome | None:
         if options.key_file:
             leave_key(options.key_file)
-        if options.repository:  # by whoever writes there, before a server has it mounted
+        if options.repository:  # by the process that writes there, before a server mounts it
             options.repository.mkdir(parents=True, exist_ok=True)
         return run_finalists(request, scratch, tracker, options.hand_over)
 
@@ -155,7 +155,7 @@ def _prove_parser() -> argparse.ArgumentParser:
 
 def _gc_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="enginewright-build gc",
-                                     description="Remove engines that nobody uses, and what dead builds left behind.")
+                                     description="Remove engines that no model uses, and what dead builds left behind.")
     parser.add_argument("--store", required=True, metavar="DIR", help="engine store: a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX")
     parser.add_argument("--grace", required=True, type=_seconds, metavar="SECONDS",
                         help="spare what was published or wanted within this time")

@@ -59,8 +59,8 @@ MISFITS = ("TensorRTVersionMismatch", "DeviceMismatch", "DriverTooOld")
 # The id of the operator's own requests to servers, by which the quality monitor knows them from live ones.
 PROBE_REQUEST_ID = "enginewright-probe"
 MODEL_REPOSITORY = "model_repository"
-# The one model in it. Its config.pbtxt names none, so that whoever mounts or links the folder chooses the name that it
-# is served under: one engine serves for models of many names.
+# The one model in it. Its config.pbtxt names none, so that the pod that mounts or links the folder chooses the name
+# that it is served under: one engine serves for models of many names.
 MODEL_FOLDER = "model"
 
 # Libraries of an image that engines are built or run with, by the names that examine.py gives them.
@@ -126,7 +126,7 @@ class Interface:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRequest:
-    """``digest`` is ``sha256:<hex>`` or empty when nobody stated one yet; ``format`` may be ``auto``."""
+    """``digest`` is ``sha256:<hex>`` or empty when none is stated yet; ``format`` may be ``auto``."""
 
     uri: str
     format: str = "auto"
@@ -263,7 +263,7 @@ class BuildRequest:
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
-        """Without ``bucket``, ``signing_keys`` and ``stop_when`` where nobody asks for them: a Job's request is as it
+        """Without ``bucket``, ``signing_keys`` and ``stop_when`` where they are not asked for: a Job's request is as it
         was before they were known."""
         body = to_plain(self)
         if self.engine.stop_when == EngineRequest.stop_when:
@@ -280,8 +280,8 @@ class BuildRequest:
 
         Left out: who asks, who signed the source, where things are mounted, the store and its signing keys, the time
         budget, the URIs (their digests count), and all that concerns only replicas. Where the source may be served for
-        want of time, the budget counts: more of it is another wish; so is to be content once the objective is met. An
-        engine with its reference is another than one
+        lack of time, the budget counts: more of it is another wish; so is to be content once the objective is met. An
+        engine with its reference differs from one
         without. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal
         content.
         """
@@ -612,7 +612,7 @@ def _check_files(files: Mapping[str, FileEntry]) -> None:
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ContractError(f"Manifest.files: {name[:100]!r} leads out of its folder")
         if str(path) != name or not name.isprintable() or any(len(part.encode()) > 255 for part in path.parts):
-            raise ContractError(f"Manifest.files: {name[:100]!r} is no name of a file, as a build writes it")
+            raise ContractError(f"Manifest.files: {name[:100]!r} is not a file name that a build writes")
         if name == MANIFEST_FILE or any(str(folder) in files for folder in path.parents):
             raise ContractError(f"Manifest.files: {name[:100]!r} lies where another file is")
         if not re.fullmatch(r"[0-9a-f]{64}", entry.sha256) or entry.bytes < 0:

@@ -50,7 +50,7 @@ class TransientError(BuilderError):
 
 
 def classify(error: BaseException) -> BuilderError:
-    """Any exception as one of the three families; what nobody foresaw is a bug, with its own text."""
+    """Any exception as one of the three families; what was not foreseen is a bug, with its own text."""
     if isinstance(error, BuilderError):
         return error
     if isinstance(error, ContractError):

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote."""
+"""JSON from outside."""
 
 from __future__ import annotations
 

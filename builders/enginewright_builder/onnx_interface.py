@@ -33,7 +33,7 @@ def _spec(value: onnx.ValueInfoProto, side: str) -> TensorSpec:
                         "characters or holds control characters", field=_FIELD, value=value.name[:200],
                         remedy="export the model with plain names of inputs and outputs")
     if not value.type.HasField("tensor_type") or tensor.elem_type not in _NUMBERS:
-        raise UserError("InterfaceInvalid", f"{side} {value.name!r} is no tensor of numbers", field=_FIELD,
+        raise UserError("InterfaceInvalid", f"{side} {value.name!r} is not a tensor of numbers", field=_FIELD,
                         value=value.name, remedy="export a graph with numeric tensors only")
     dims = tensor.shape.dim
     if not dims:

@@ -31,7 +31,7 @@ class OrtRunner(SessionRunner):
     """A loaded ONNX model; call it with one batch of named arrays. ``parameters`` are those of the session."""
 
     def __init__(self, path: Path, *, accelerator: str = "cpu", parameters: Mapping[str, str] | None = None) -> None:
-        # Its threads would otherwise spin on after a run, at the cost of whoever is measured next.
+        # Its threads would otherwise spin on after a run, at the cost of what is measured next.
         settings = {"threads": str(available_cpus()), "session.force_spinning_stop": "1", **(parameters or {})}
         super().__init__(served.Session(path.parent, [path.name], device=0 if accelerator == "gpu" else -1,
                                         parameters=settings))

@@ -11,10 +11,10 @@ from enginewright_builder.pod import fits
 
 
 def check(asked: DeviceRequest, note: Callable[[str], None]) -> None:
-    """``note`` is told product, MIG profile, memory and driver. An engine that is built on another device would be
+    """``note`` gets product, MIG profile, memory and driver. An engine that is built on another device would be
     recorded, priced and served as one of the device that was asked for.
 
-    Raises :class:`UserError` ``DeviceMismatch`` or ``DriverTooOld``. What cannot be told is no reason.
+    Raises :class:`UserError` ``DeviceMismatch`` or ``DriverTooOld``. What is unknown is no reason.
     """
     if asked.accelerator != "gpu":
         return

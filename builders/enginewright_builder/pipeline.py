@@ -107,7 +107,7 @@ def _run(request: BuildRequest, scratch: Path, tracker: Tracker, make: Make) -> 
         for note in resolved.notes:
             tracker.note(note)
         engines = store.of(request, tracker.note)
-        # Said before it is looked for, so that nobody removes it meanwhile.
+        # Noted before it is looked for, so that the collector does not remove it meanwhile.
         engines.mark_used(resolved.request.fingerprint())
         if found := engines.lookup(resolved.request.fingerprint()):
             return _hit(found, resolved, tracker)

@@ -71,7 +71,7 @@ class OwnServers:
 
 @dataclass(frozen=True, kw_only=True)
 class GivenServer:
-    """The one at ``address``, which somebody else runs."""
+    """The one at ``address``, which another process runs."""
 
     repository: Path
     address: Address

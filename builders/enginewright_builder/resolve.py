@@ -111,7 +111,7 @@ def _data(request: BuildRequest, data: DataRequest | None, where: DataField,
 
 
 def _fitting(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> SampleFile:
-    """Samples in the model's own types, as far as these can be told without PyTorch; the build checks again."""
+    """Samples in the model's own types, as far as these are known without PyTorch; the build checks again."""
     if located.format == "huggingface" and samples.texts and not _has_tokenizer(located.path):
         raise where.invalid("the file holds texts, but the model's folder has no tokenizer", "text",
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")

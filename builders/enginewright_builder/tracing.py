@@ -69,7 +69,7 @@ class TracedSteps:
 
 @contextlib.contextmanager
 def tracing(kind: str, sink: Sink) -> Iterator[Sink]:
-    """``sink``, with spans of what goes through it where that is wanted and possible."""
+    """``sink``, with spans of what goes through it where that is asked for and possible."""
     if not any(os.environ.get(name) for name in ENDPOINTS):
         yield sink
         return

@@ -1,7 +1,7 @@
 """One gRPC client, one request at a time, with its tensors in the message or in shared memory.
 
-A client that sends the same regions again and again need not write its message anew: it is made once here, so that what
-is measured is Triton and gRPC rather than Python.
+A client that sends the same regions again and again need not write its message each time: it is made once here, so that
+what is measured is Triton and gRPC rather than Python.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs: used, never changed beyond what is asked for by name."""
+"""A cluster that another owner runs: used, never changed beyond what is asked for by name."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def restore(path: Path, proc_sys: Path = Path("/proc/sys")) -> None:
             _restore_setting(proc_sys / name, value)
     mounted = {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()}
     for directory in record.absent:
-        # Ours are unmounted by now: a mount below is somebody else's, who came after us.
+        # Ours are unmounted by now: a mount below belongs to a process that came after us.
         if not any(point == directory or point.startswith(f"{directory}/") for point in mounted):
             shutil.rmtree(directory, ignore_errors=True)
 

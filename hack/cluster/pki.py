@@ -26,7 +26,7 @@ class Certificate:
         user: common name; the user name for Kubernetes.
         group: organisation; the group for Kubernetes.
         alternatives: names a server answers to, as `DNS:…` or `IP:…`; a certificate with none is a client's.
-        authority: name of the authority that signs it. etcd has one of its own: who may ask the API server may not
+        authority: name of the authority that signs it. etcd has one of its own: a client of the API server may not
             for that reason read its database.
     """
 

@@ -55,7 +55,7 @@ def socket_accepts(path: Path) -> Probe:
 
 @dataclass(frozen=True)
 class Client:
-    """Who asks over TLS: a certificate in `pki`, and the authority that the server must be certified by."""
+    """The client over TLS: a certificate in `pki`, and the authority that the server must be certified by."""
 
     pki: Path
     name: str = "admin"

@@ -1,4 +1,4 @@
-"""What a cluster that was killed leaves behind, whoever made it: processes, mounts, cgroups."""
+"""What a killed cluster leaves behind, of any maker: processes, mounts, cgroups."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _ACTIONS = {
 _CONTEXTS = {
     "calibration": ("", " because of the strike", ", which surprised everyone in the village",
                     " while the shops on the corner were closing for the winter holidays"),
-    "evaluation": ("", " after the storm", ", although nobody had asked for it",
+    "evaluation": ("", " after the storm", ", although no one had asked for it",
                    " when the price of heating oil rose for the third time that year",
                    " and the neighbours kept talking about it for weeks over coffee and cake"),
 }

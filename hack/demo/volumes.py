@@ -42,7 +42,8 @@ def copy(kube: Kube, namespace: str, claim: str, image: str, target: Path) -> No
 
 @contextlib.contextmanager
 def _mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[str]:
-    """Name of a pod that mounts ``claim`` for as long as the block runs; it goes whatever happens, and nobody waits."""
+    """Name of a pod that mounts ``claim`` for as long as the block runs; it goes in any case, and nothing waits for
+    that."""
     pod = _LOADER.format(claim)
     kube("delete", "pod", pod, "-n", namespace, "--ignore-not-found", "--now")
     kube("apply", "-f", "-", stdin=json.dumps(pod_of(namespace, pod, claim, image)))
@@ -69,7 +70,7 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def pod_of(namespace: str, name: str, claim: str, image: str) -> dict[str, Any]:
-    """A pod ``name`` that mounts ``claim`` at ``/data`` and waits to be told what to do."""
+    """A pod ``name`` that mounts ``claim`` at ``/data`` and waits for commands."""
     return {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
         "spec": {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Exits 0 when this machine can run a Kubernetes node, else prints why not and exits 1. With CLUSTER=kind or
-# CLUSTER=existing the node is somebody else's, and only its tools are asked for.
+# CLUSTER=existing the node belongs to another owner, and only its tools are asked for.
 set -euo pipefail
 . "$(dirname "$0")/../lib/common.sh"
 

@@ -20,7 +20,7 @@ def render(crd: Mapping[str, Any]) -> str:
         "apiVersion": {"const": f"{spec['group']}/{version['name']}"},
         "kind": {"const": spec["names"]["kind"]},
         "metadata": {"type": "object", "description": "Name, namespace, labels and annotations."},
-        "status": {"type": "object", "description": "What the operator says; nobody else writes it."},
+        "status": {"type": "object", "description": "What the operator says; it alone writes this."},
     }
     root["required"] = ["apiVersion", "kind", "metadata", *root["required"]]
     head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": spec["names"]["kind"]}

@@ -29,7 +29,7 @@ def index_secrets(scratch: Path) -> Iterator[dict[str, Path]]:
 
 
 def certificates() -> Path | None:
-    """The bundle that this machine's tools are told to use, else the system's, else none."""
+    """The bundle that this machine's tools are set to use, else the system's, else none."""
     named = [Path(os.environ[name]) for name in CERTIFICATE_VARIABLES if os.environ.get(name)]
     return next((path for path in (*named, SYSTEM_CERTIFICATES) if path.is_file()), None)
 

@@ -12,7 +12,7 @@ LEFT_OUT = ("__pycache__", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json"
 
 
 def pack(directory: Path) -> bytes:
-    """Files in order, of nobody, without times; executable or not is all that is kept of their modes."""
+    """Files in order, without owners, without times; executable or not is all that is kept of their modes."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
         for path in sorted(directory.rglob("*")):

@@ -41,7 +41,7 @@ class Archive:
 
 
 def render(template: str, archives: Iterable[Archive], url: str, homepage: str) -> str:
-    """The template, filled in. Raises KeyError for a placeholder that nobody knows, ValueError without archives."""
+    """The template, filled in. Raises KeyError for an unknown placeholder, ValueError without archives."""
     made = list(archives)
     (version,) = {archive.version for archive in made}
     text = string.Template(template).substitute(version=f"v{version}", homepage=homepage)

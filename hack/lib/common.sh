@@ -5,7 +5,7 @@ REPO_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 export REPO_ROOT
 VENV="${ENGINEWRIGHT_VENV:-$REPO_ROOT/.venv}"
 export VENV
-# As in the Makefile: byte code that is kept is compiled once, not by each process anew.
+# As in the Makefile: byte code that is kept is compiled once, not by each process.
 unset PYTHONDONTWRITEBYTECODE
 
 if [[ -t 1 && -z "${NO_COLOR:-}" ]]; then

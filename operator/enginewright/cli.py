@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
     check.set_defaults(act=validate.check_files)
     migrate.arguments(verbs.add_parser("migrate", help="give fields the names that they have today"))
-    plan.arguments(verbs.add_parser("plan", help="where replicas would fit, and which MIG layout would help"))
+    plan.arguments(verbs.add_parser("plan", help="show where replicas fit, and which MIG layout would help"))
     simulate.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
     activate.arguments(verbs.add_parser("activate", help="hold requests for a model that has no replica"))
     adapt.arguments(verbs.add_parser("adapt", help="let a server's batching follow its traffic"))
@@ -44,16 +44,16 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--config", type=Path, default=os.environ.get("ENGINEWRIGHT_CONFIG"), metavar="FILE",
                      help="settings (YAML or JSON); default: $ENGINEWRIGHT_CONFIG, else the built-in ones")
     run.add_argument("--namespace", action="append", default=[], metavar="NAME",
-                     help="watch this namespace only; may be given several times; default: all")
+                     help="watch only this namespace; repeat it for several; default: all")
     run.add_argument("--kubeconfig", type=Path, metavar="FILE",
                      help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")
     run.add_argument("--metrics-port", type=int, default=8080, metavar="PORT", help="/metrics (default %(default)s)")
     run.add_argument("--health-port", type=int, default=8081, metavar="PORT",
                      help="/healthz and /readyz (default %(default)s)")
     run.add_argument("--workers", type=positive, default=8, metavar="N",
-                     help="passes that run at once (default %(default)s)")
+                     help="passes to run at once (default %(default)s)")
     run.add_argument("--resync", type=positive, default=300, metavar="SECONDS",
-                     help="between full resyncs (default %(default)s)")
+                     help="seconds between full resyncs (default %(default)s)")
     run.add_argument("--leader-lease", type=_lease, metavar="NAMESPACE/NAME",
                      help="work only while holding this Lease; operators of the same objects need the same one; "
                           "default: enginewright in the first --namespace, or the credentials' own")

@@ -1,4 +1,4 @@
-"""Puts the operator together and runs it until it is told to stop."""
+"""Puts the operator together and runs it until a signal stops it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ log = structlog.get_logger(__name__)
 
 
 class OperatorEndedError(RuntimeError):
-    """A part that runs for ever has ended; the process must be started again."""
+    """A part that runs forever has ended; the process must be started again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class Operator:
         )
         metrics.gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: len(self.queue))
         metrics.gauge("enginewright_queue_delayed", "Objects with a pass at a later time.", lambda: self.queue.delayed)
-        metrics.gauge("enginewright_objects", "Objects that the operator knows of.", lambda: len(self.known))
+        metrics.gauge("enginewright_objects", "Objects that the operator knows.", lambda: len(self.known))
         metrics.gauge("enginewright_crd_missing_fields", "Fields of this operator that the cluster's CRD lacks.",
                       lambda: len(self.schema.missing))
         metrics.gauge("enginewright_remembered_objects", "Objects of all kinds that the operator remembers.",
@@ -221,7 +221,7 @@ async def run(options: Options, stop: asyncio.Event) -> None:
 async def _work(running: Operator, options: Options, fence: Fence) -> None:
     """Raises what the operator died of; :class:`LeadershipLostError` among it, after which another one works."""
     async with lease_thread(options, fence, running.metrics.called) as lease:
-        running.metrics.gauge("enginewright_leader", "1 while this replica works, 0 while it stands by.",
+        running.metrics.gauge("enginewright_leader", "1 while this replica leads, 0 while it stands by.",
                               lambda: lease.leads)
         with running.health.standing_by():
             await lease.won()

@@ -82,11 +82,11 @@ def _refuse_what_jobs_may_not_have(path: Path, config: OperatorConfig) -> None:
     for name, given in (("job_labels", config.job_labels), ("job_annotations", config.job_annotations)):
         for key in given:
             if key.startswith(JOBS.reserved_keys):
-                raise SettingsError(f"{path}: {name}: got {key!r}, which is not yours to set; choose a key with a "
+                raise SettingsError(f"{path}: {name}: got {key!r}, which the operator sets; choose a key with a "
                                     "prefix of your own")
     for variable in config.job_env:
         if variable in LIBRARIES:
-            raise SettingsError(f"{path}: job_env: got {variable!r}, which is the image's; remove it")
+            raise SettingsError(f"{path}: job_env: got {variable!r}, which the image sets; remove it")
 
 
 def _integers(config: OperatorConfig) -> list[tuple[str, int]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # The signal's own wins over that of all signals, as the SDK has it.
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 SERVICE: Final = "enginewright-operator"
-# That the last spans may take on their way out: an operator that was told to stop stops, collector or not.
+# That the last spans may take on their way out: an operator that gets a signal stops, collector or not.
 LAST_SECONDS: Final = 5.0
 Value = str | bool | int | float
 _tracer: Tracer | None = None
@@ -145,7 +145,7 @@ def recording(exporter: SpanExporter) -> Iterator[None]:
 
 def _check(name: str, endpoint: str) -> None:
     if "@" in endpoint:
-        raise TracingError(f"{name}: holds credentials, which build pods would show; write them into "
+        raise TracingError(f"{name}: holds credentials, which build pods would expose; write them into "
                            f"OTEL_EXPORTER_OTLP_HEADERS, from a Secret")
     try:
         parts = urlsplit(endpoint)

@@ -1,4 +1,4 @@
-"""The form of what ``--format json`` prints: the contract with whoever reads it."""
+"""The form of what ``--format json`` prints: the contract with its readers."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Fleet:
             self._let_go()
 
     def admit(self, now: float) -> None:
-        """Replicas whose cold start is over take requests, first those that were held for want of any."""
+        """Replicas whose cold start is over take requests, first those that were held for lack of any."""
         while self.starting and self.starting[0].ready <= now:
             self.ready.append(self.starting.popleft())
         if self.ready and self.held:

@@ -23,7 +23,7 @@ LEAST = {"source": {"uri": "pvc://models/model"}}
 
 @dataclass(frozen=True, kw_only=True)
 class Ours:
-    """``autoscaling`` as in the object; ``price`` is of a replica for an hour, None where nobody says; the trace begins
+    """``autoscaling`` as in the object; ``price`` is of a replica for an hour, None where unknown; the trace begins
     at ``start``, in seconds since 1970, by which schedules go."""
 
     autoscaling: AutoscalingSpec
@@ -68,7 +68,7 @@ def read_autoscaling(path: Path) -> AutoscalingSpec:
         raise InputError(f"{path}: cannot be read: {error}; {FORMS}") from error
     models = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND] or documents
     if len(models) != 1 or not isinstance(models[0], dict):
-        raise InputError(f"{path}: has {len(models)} documents that may be meant; {FORMS}")
+        raise InputError(f"{path}: has {len(models)} matching documents; {FORMS}")
     spec = parse_spec(_spec(models[0]))
     problems = list(validate(spec)) if isinstance(spec, Spec) else list(spec)
     if problems:

@@ -13,7 +13,7 @@ from enginewright_simulation.chart import Panel, Shape, area, bars, drawing, lin
 from enginewright_simulation.run import Run
 from enginewright_simulation.table import HEADERS, cells, headline
 
-# Points across the page; more cannot be told apart.
+# Points across the page; more cannot be distinguished.
 POINTS = 500
 
 

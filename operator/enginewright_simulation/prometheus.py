@@ -28,7 +28,7 @@ def arrivals_of_range(data: Any, where: str, seed: int) -> list[float]:
     for time, later in itertools.pairwise(times):
         if later - time > 1.5 * width:
             raise InputError(f"{where}: has no data between {time:.0f} and {later:.0f}, {later - time:.0f} s at steps "
-                             f"of {width:g} s; nobody knows what came then: choose a range without a gap")
+                             f"of {width:g} s; what came then is unknown: choose a range without a gap")
     found = list(_drawn(times, width, steps, seed))
     if not found:
         raise InputError(f"{where}: has no request, all rates are 0; {QUERY}")

@@ -87,7 +87,7 @@ def _points(sweep: Mapping[str, Any], path: Path, curve: str) -> tuple[dict[int,
             raise InputError(f"{where}: got {json.dumps(one)[:80]}; write batch and p50_ms")
         batch = _whole(one["batch"], f"{where}.batch", 1)
         if batch in seen:
-            raise InputError(f"{where}.batch: {batch} stands there twice; leave one out")
+            raise InputError(f"{where}.batch: {batch} is repeated; leave one out")
         seen[batch] = _number(one["p50_ms"], f"{where}.p50_ms") / 1e3
         for name in ("compute_ms", "transport_ms"):
             if one.get(name) is not None:

@@ -13,5 +13,5 @@ def problem(stamp: float) -> str:
     if abs(stamp) >= MILLISECONDS:
         return "is not in seconds; divide milliseconds by 1,000"
     if stamp < EARLIEST:
-        return "is before all dates; write seconds since 1970 such as 1700158546.68"
+        return "is before 1970; write seconds since 1970 such as 1700158546.68"
     return ""

@@ -18,7 +18,7 @@ from enginewright_simulation.stamps import problem
 
 COLUMN = "TIMESTAMP"
 FORMS = "write ISO 8601 such as 2023-11-16 18:15:46.68 or 2023-11-16T18:15:46Z, or seconds such as 1700158546.68"
-# A pause is told when it is this long and so many times the median distance of two requests.
+# A pause is reported when it is this long and so many times the median distance of two requests.
 PAUSE, PAUSE_RATIO = 300.0, 100.0
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def _seconds(cell: str, where: str) -> tuple[float, bool]:
         pass
     else:
         if not math.isfinite(number):
-            raise InputError(f"{where}: {COLUMN} {cell} is no time; {FORMS}")
+            raise InputError(f"{where}: {COLUMN} {cell} is not a time; {FORMS}")
         if wrong := problem(number):
             raise InputError(f"{where}: {COLUMN} {cell} {wrong}")
         return number, False

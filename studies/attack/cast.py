@@ -11,7 +11,7 @@ from typing import Final, Literal
 Kind = Literal["honest", "pages", "silent", "redirect"]
 HOSTILE: Final[tuple[Kind, ...]] = ("pages", "silent", "redirect")
 NETWORK: Final = "10.98.0.0/15"
-# Where hostile replicas send whoever follows redirects.
+# Where hostile replicas send clients that follow redirects.
 TRAP: Final = "10.98.255.1"
 # Replicas of a hostile model; an honest one has between 1 and MOST.
 EACH: Final = 5

@@ -1,7 +1,7 @@
 """``make batching-study``: queue delay and preferred sizes that follow the traffic, beside fixed ones.
 
-In simulation over many seeds, and on a real tritonserver. Each half of docs/benchmarks/batching.json is written anew by
-the half of the study that was run.
+In simulation over many seeds, and on a real tritonserver. Each half of docs/benchmarks/batching.json is written again
+by the half of the study that was run.
 """
 
 from __future__ import annotations

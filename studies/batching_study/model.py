@@ -17,7 +17,7 @@ from enginewright_builder.triton.repository import write_model
 
 # Two layers of this size: 134 MB of weights, which are read once for all of a batch.
 WIDTH, LAYERS = 4096, 2
-# The stand-in's input is small: what is sent costs nobody anything.
+# The stand-in's input is small: what is sent costs nothing.
 NARROW = 8
 INTERFACE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", -1)),),
                       outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", -1)),))

@@ -56,7 +56,7 @@ class Calls:
 
 @dataclass
 class Followed:
-    """``chosen`` is what each phase ended with, ``changes`` are told in words."""
+    """``chosen`` is what each phase ended with, ``changes`` are in words."""
 
     calls: Calls = field(default_factory=Calls)
     loads: list[float] = field(default_factory=list)

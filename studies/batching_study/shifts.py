@@ -1,7 +1,7 @@
 """Shifts of the mix by name, simulated: for which no fixed setting suits all phases, and for which one does.
 
 What is drawn by lot (``study.py``) is mostly a run whose p99 is that of one phase. Here each run is held against the
-best of the fixed settings for that very run, chosen in hindsight: nobody could have known it.
+best of the fixed settings for that very run, chosen in hindsight: no rule could have known it.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Replica:
 
 
 def play(phases: Sequence[Phase], replica: Replica, follow: Follow | None = None, *, seed: int = 0) -> Result:
-    """``follow`` gets the time and what was spent in the second before, and says the setting that is wanted; it is
+    """``follow`` gets the time and what was spent in the second before, and returns the setting to use; it is
     loaded beside the old one, and serves once that is done."""
     world = World(phases, replica, follow, seed)
     while world.events:

@@ -1,7 +1,7 @@
 """Run the gate's study and write its page of figures: ``python -m gate_study --count 1000``.
 
 Trials go on until as many count as are asked for; those that do not (a sabotage without effect, an engine that is not
-above the bar by what its samples can resolve) are told, too.
+above the bar by what its samples can resolve) are listed, too.
 """
 
 from __future__ import annotations

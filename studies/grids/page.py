@@ -38,7 +38,7 @@ def page(document: Mapping[str, Any]) -> str:
     parts.append(_simulated(document))
     parts.append("## Again\n\nOne grid is recorded by the command in its file; on a machine that other work shares, "
                  "prefix it with `chrt -r 1` and leave `--pause-seconds` in. "
-                 f"`{document['command']}` then writes this page anew from all grids in the folder.\n")
+                 f"`{document['command']}` then writes this page again from all grids in the folder.\n")
     return "\n".join(parts)
 
 
@@ -73,7 +73,7 @@ def _simulated(document: Mapping[str, Any]) -> str:
              "So that the search is not fitted to the few grids above: random machines in a simulation of Triton's "
              "batcher, request by request (`studies/grids/simulate.py`), each with the same ten objectives. On "
              "`cold gpu` half of all batch sizes stall once for 20 to 80 ms in a short window, as on the H200's "
-             "record; who measures the stalled point cannot know.\n",
+             "record; a measurement of the stalled point cannot know.\n",
              "| Machines | Grids | Pairs at the goal | Mean share | 5th percentile | Mean measurements "
              "| Quick, first 12: at the goal, mean |", "|---|---|---|---|---|---|---|"]
     for one in document["simulated"]:

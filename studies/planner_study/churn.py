@@ -1,6 +1,6 @@
 """Arrivals and departures over time: what each rule leaves behind, and what that costs later.
 
-Models arrive one after the other, each with one to four replicas, and leave after a random time; whoever runs is never
+Models arrive one after the other, each with one to four replicas, and leave after a random time; what runs is never
 moved. A replica that finds no place is turned away. All rules see the same arrivals and lifetimes. The share is that of
 worth × time that ran, of all that was asked for.
 """
@@ -96,8 +96,9 @@ def _knowing(name: str, rule: Place, usual: Sequence[Demand]) -> Place:
 
 
 def all_may_move(fleet: Sequence[GPU], coming: Sequence[Arrival], optimum: Callable[..., Optimum]) -> float:
-    """The share if at each arrival everything that runs might be packed anew, on any of its options: fragmentation
-    costs nothing then. Nobody can do this in a cluster; it bounds what any rule can reach that admits whoever fits."""
+    """The share if at each arrival everything that runs might be repacked, on any of its options: fragmentation
+    costs nothing then. No scheduler can do this in a cluster; it bounds what any rule can reach that admits what
+    fits."""
     running: list[tuple[Demand, int]] = []
     ran = asked = 0.0
     for step, one in enumerate(coming):
@@ -122,7 +123,7 @@ class Decision:
 
 
 def decisions(fleet: Sequence[GPU], coming: Sequence[Arrival], optimum: Callable[..., Optimum]) -> list[Decision]:
-    """Of each moment at which not everything that waited was placed. Who finds no place waits for one until its time
+    """Of each moment at which not everything that waited was placed. What finds no place waits for one until its time
     is over."""
     gpus = list(fleet)
     waiting: list[Arrival] = []
@@ -137,7 +138,7 @@ def decisions(fleet: Sequence[GPU], coming: Sequence[Arrival], optimum: Callable
             worth = {demand.name: demand.weight for demand in demands}
             found.append(Decision(placed=sum(worth[seat.demand] for seat in seats),
                                   optimum=optimum(gpus, demands).worth))
-        # Replicas are numbered anew each time.
+        # Replicas are numbered again each time.
         seats = [replace(seat, demand=f"{seat.demand}@{step}") for seat in seats]
         gpus = occupied(gpus, seats)
         still = []

@@ -40,19 +40,19 @@ instances) it opens {opened['planner']} idle GPUs in all, the optimum {opened['o
 ## Churn
 
 {churn['traces']} traces of {churn['steps']} arrivals on {churn['gpus']} GPUs of two products; models stay so long that
-{churn['load']:g} times the slices would be in use. Nobody who runs is moved.
+{churn['load']:g} times the slices would be in use. What runs is never moved.
 
 **Each decision.** Models wait until there is room. At {decided['count']} moments not all that waited was placed; there
 the planner's choice is {_percent(decided['of_all_worth'])} below the optimum of that moment in all, within 2 % of it
 {decided['within_2_percent']} times, at worst {_percent(decided['worst_gap'])} below.
 
-**The long run.** Whoever finds no place is turned away. Share of worth × time that ran:
+**The long run.** A replica that finds no place is turned away. Share of worth × time that ran:
 
 | rule | share |
 |---|---|
 {shares}
 
-**What moving would give.** If everything that runs might be packed anew at each arrival, on any of its options,
+**What moving would give.** If everything that runs might be repacked at each arrival, on any of its options,
 {_percent(moving['all_may_move'])} would run in the first {moving['traces']} traces, and the planner reaches
 {_percent(moving['planner'])} there: that is the price of never moving anybody, not of the choice.
 

@@ -4,7 +4,7 @@
 (with ``taskset``). Its replicas are started on loopback, each on cores of its own, apart from the client. The simulator
 takes the time of each batch as measured on such a replica before and after each replay, the rest from the engine's
 report. On a machine that other work shares, ``--first`` (as root) puts client and replicas before it. Prints the rows
-of one model under one kind of load, writes them into ``reality.json``, and ``reality.md`` anew.
+of one model under one kind of load, writes them into ``reality.json``, and ``reality.md`` again.
 """
 
 from __future__ import annotations

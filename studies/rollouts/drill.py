@@ -95,7 +95,7 @@ class Drill:
         self.summary.drains += 1
         self._until(self._full, 120, "the evicted replicas to be replaced")
         if {pod["metadata"]["uid"] for pod in self.corner.servers()} == before:
-            self._surprise("the drain evicted nobody")
+            self._surprise("the drain evicted no pod")
 
     def scale(self, replicas: int) -> None:
         self.corner.kube("scale", f"om/{MODEL}", "-n", NAMESPACE, f"--replicas={replicas}")

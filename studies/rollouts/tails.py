@@ -1,4 +1,4 @@
-"""How soon can a candidate's p99 be told from the stable revision's, with what there is to measure it by?
+"""How soon can a candidate's p99 be distinguished from the stable revision's, with what there is to measure it by?
 
 ``PYTHONPATH=studies:hack:operator:builders python -m rollouts.tails`` prints the table of ADR 0009. Streams are
 simulated: log-normal requests, weather that hits both (an autoregressive process, by seconds), weather of each node,

@@ -68,7 +68,7 @@ def tuning(loads: Sequence[str], seeds: int) -> list[Cell]:
 
 
 def table(cells: Sequence[Cell], found: Mapping[Cell, Figures], columns: Sequence[str], best: str) -> str:
-    """Means over seeds, one row for each policy on each load; replica-seconds are told against those of ``best``."""
+    """Means over seeds, one row for each policy on each load; replica-seconds are relative to those of ``best``."""
     heads = ["Load", *columns, "Policy", "Late", f"Replica-seconds, of those of {best}", "Reversals"]
     lines = [f"| {' | '.join(heads)} |\n", f"|{'---|' * (len(columns) + 2)}--:|--:|--:|\n"]
     rows: dict[tuple[str, ...], list[Cell]] = {}

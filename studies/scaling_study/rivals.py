@@ -14,7 +14,7 @@ from enginewright_simulation.policies.base import Seen
 from enginewright_simulation.policies.oracle import Oracle
 from enginewright_simulation.run import Scenario, throw_dice
 
-# Seconds over which the one that is told takes the rate.
+# Seconds over which the informed rival takes the rate.
 SMOOTHED = 20
 # Draws of who gets what, none of them the true one, that are taken the mean of.
 DRAWS = 8
@@ -32,7 +32,7 @@ class Trailing:
         self._needs: deque[int] = deque(maxlen=hold + 1)
 
     def decide(self, seen: Seen) -> int:
-        if seen.time:  # what came before the first second nobody knows
+        if seen.time:  # what came before the first second is unknown
             self._arrived.append(seen.arrived)
         if not self._arrived:
             return self.initial

@@ -1,7 +1,7 @@
 """The order of trials replayed on the benchmarked models: how far what ships after a budget is from the best of all.
 
 Each model is judged by what the *other* models tell: its own rows are left out of the table. A candidate's times and
-seconds are those that were measured; of one that was not measured nobody knows whether it is faster, so it costs its
+seconds are those that were measured; of one that was not measured it is unknown whether it is faster, so it costs its
 usual time and gains nothing: as a rung for every batch it is a little slower than the anchor, tuned as fast as untuned.
 But TensorRT's engine for batch 1 gained at each of the five models that it was measured at, and gains as much as at the
 least of them; one with a profile for each batch is as fast as the single ones, as it was but for one batch of a model.
@@ -166,9 +166,9 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
 _HEAD = """# The order of trials, replayed
 
 `PYTHONPATH=studies:hack:builders python -m trial_order replay` ([ADR 0031](../adr/0031-order-of-trials.md)). Each model
-of [h200.json](h200.json) is told by the seven others. A figure is the time of what would ship over that of the best
-accurate candidate that was ever measured, by batch; below 1 where an engine for batch 1 that was not measured is taken
-to gain 15 %, the least that any gained. Any other candidate that was not measured costs its usual time and gains
+of [h200.json](h200.json) is predicted from the seven others. A figure is the time of what would ship over that of the
+best accurate candidate that was ever measured, by batch; below 1 where an engine for batch 1 that was not measured is
+taken to gain 15 %, the least that any gained. Any other candidate that was not measured costs its usual time and gains
 nothing. A trial costs what it cost on an H100 ([trials.json](trials.json)); one that was not tried there costs what the
 other models' did, times what this model took longer than they. 40 s pass before the ladder and 50 s after it.
 """

@@ -378,7 +378,7 @@ def test_a_corrupt_timing_cache_is_ignored_said_and_made_anew(damage: Any, tmp_p
     sound = file.read_bytes()
     file.write_bytes(damage(sound))
     built("fp32", source, replace(context, workspace=tmp_path / "again"))
-    assert notes.said("timing cache ignored and measured anew")
+    assert notes.said("timing cache ignored and measured again")
     later = Notes()
     built("fp32", source, replace(context, workspace=tmp_path / "third", progress=later))
     assert not later.said("timing cache ignored")

@@ -208,7 +208,7 @@ async def test_a_service_of_somebody_else_is_not_taken_over(
     await models.kube._json("create", SERVICE, path, query={"fieldManager": "legacy-team"}, body=body)
     await models.create(model())
     told = await models.wait("Ready", "False", "ApiRefused")
-    assert "Service minilm is there already and belongs to somebody else" in told["message"]
+    assert "Service minilm is there already and has another owner" in told["message"]
     kept = await models.kube.get(SERVICE, models.namespace, "minilm")
     assert kept["spec"]["selector"] == {"app": "legacy"}
     assert "ownerReferences" not in kept["metadata"]

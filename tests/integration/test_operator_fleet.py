@@ -309,10 +309,10 @@ async def test_a_name_that_somebody_has_is_left_to_them(
 
 async def test_a_model_does_not_become_a_fleet_nor_a_fleet_a_model(models: Models) -> None:
     await models.create(model())
-    with pytest.raises(RefusedError, match="make another object, and delete this one when that serves"):
+    with pytest.raises(RefusedError, match="create another object, and delete this one when that one serves"):
         await models.patch({"spec": {"placement": {"accelerator": None, "classes": [GPU, CPU]}}})
     await models.create({**fleet(GPU, CPU), "metadata": {"name": "fleet"}})
-    with pytest.raises(RefusedError, match="can neither be added to an object nor be taken away"):
+    with pytest.raises(RefusedError, match="cannot be added to an object or removed"):
         await models.patch({"spec": {"placement": {"classes": None}}}, "fleet")
     with pytest.raises(RefusedError, match="NAME-CLASS names an object of its own"):
         await models.create({**fleet(GPU, CPU), "metadata": {"name": "a" * 37}})

@@ -42,7 +42,7 @@ async def test_killed(
         setattr(kubelet.script, step, "succeed")
         await operator.start()
         await models.wait("Ready", "True")
-    assert sorted(name.split("-")[1] for name in await models.names(JOB, MINE)) == ["ask", "build", "resolve"]
+    assert sorted(name.split("-")[1] for name in await models.names(JOB, MINE)) == ["build", "image", "resolve"]
     assert len(await models.names(DEPLOYMENT, MINE)) == 1
     assert (kubelet.count("resolve"), kubelet.count("build")) == (1, 1)
 

@@ -1,5 +1,5 @@
-"""What stands in the way of replicas that no node can take, and which nodes new ones prefer: from nodes and pods of a
-real apiserver. Who binds pods is acted; there is no scheduler."""
+"""What stands in the way of replicas that no node can take: from nodes and pods of a real apiserver. The test binds the
+pods; there is no scheduler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from enginewright.clients.errors import RefusedError
 from enginewright.clients.kube import MERGE, KubeClient
-from enginewright.clients.resources import DEPLOYMENT, NODE, POD
+from enginewright.clients.resources import NODE, POD
 from enginewright.core.placement import MIG_STATE_LABEL
 from enginewright.runtime import Operator
 from support import nodes
@@ -93,20 +93,6 @@ async def test_the_condition_says_that_only_fragmentation_stands_in_the_way(
         calls = _calls(operator)
     assert ("list", "nodes", "200") in calls
     assert "403" not in {code for _, _, code in calls}
-
-
-async def test_a_new_revision_prefers_nodes_where_it_breaks_up_the_least(
-    operator_kubeconfig: Path, models: Models, kubelet: FakeKubelet, fleet: tuple[str, str], namespace: str
-) -> None:
-    first, second = fleet
-    async with embedded(operator_kubeconfig, namespace):
-        await models.create(model(placement={**PLACEMENT, "mig": {"profile": "1g.10gb"}}))
-        await models.wait("Ready", "True", "Serving")
-        (deployed,) = await models.kube.list_all(DEPLOYMENT, namespace)
-        pod = deployed["spec"]["template"]["spec"]
-        terms = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-        assert [(term["weight"], term["preference"]["matchExpressions"][0]["values"]) for term in terms] == [
-            (100, [second]), (90, [first])]
 
 
 def _calls(operator: Operator) -> set[tuple[str, str, str]]:

@@ -95,7 +95,7 @@ async def test_an_engine_is_built_anew_on_demand(operator: Operator, models: Mod
     await models.create(model(rollout=QUICK))
     first = await models.served()
     asked = await plugin("rebuild", "minilm")
-    assert asked.stdout.startswith("the engine of minilm is built anew; "), asked.stderr
+    assert asked.stdout.startswith("the engine of minilm is rebuilt; "), asked.stderr
 
     async def another() -> bool:
         return await models.served() != first

@@ -149,7 +149,7 @@ async def test_an_address_that_takes_in_what_is_added_to_it_is_not_asked(path: s
         out.close()
 
     async with listening(answer) as url, PrometheusClient(deadline=60) as client:
-        with pytest.raises(ClientError, match="no base address"):
+        with pytest.raises(ClientError, match="not the base address"):
             await client.pending(url + path, "team", "net")
     assert asked == []
 

@@ -125,7 +125,7 @@ def test_10_a_field_that_goes_for_no_known_reason_is_told_in_status_and_replicas
     cluster = autoscaled()
     cluster.status = {}
     reconciler, watched = operator(Apiserver(cluster, "summary", schema_lags=True))
-    with pytest.raises(UnexpectedError, match=r"status\.summary is not kept"):
+    with pytest.raises(UnexpectedError, match=r"status\.summary was changed"):
         one_pass(reconciler)
     assert watched
     assert cluster.says("Ready") == "False/OperatorError"

@@ -54,7 +54,7 @@ def test_steps_of_a_model_lie_in_its_folder(step: str, tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "config.json").write_text('{"pooling_mode": "mean"}')
     (net / "modules.json").write_text(json.dumps([{"type": "Pooling", "path": step}]))
-    with pytest.raises(UserError, match="is no part of the folder"):
+    with pytest.raises(UserError, match="is not a part of the folder"):
         read_sentence_modules(net)
 
 

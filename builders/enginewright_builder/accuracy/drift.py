@@ -37,7 +37,7 @@ _OWN_GRAPH = "model.onnx"
 
 def worst_layers(artifact: Artifact, model: ExportedModel, batches: Sequence[Tensors],
                  count: int = WORST_LAYERS) -> tuple[str, ...]:
-    """Names for ``BuildContext.keep_precise``; empty when nothing can be told. Never raises."""
+    """Names for ``BuildContext.keep_precise``; empty when nothing is known. Never raises."""
     return tuple(layer.node for layer in drift_of(artifact, model, batches).worst(count))
 
 
@@ -116,7 +116,7 @@ class _Sums:
     def error(self) -> float:
         if not self.finite or self._error == 0:
             return 0.0
-        # A report holds no infinity; what was nothing and is something is off by as much as can be told.
+        # A report holds no infinity; what was nothing and is something is off by as much as can be known.
         return min(math.sqrt(self._error / max(self._size, _SMALLEST)), _LARGEST)
 
 

@@ -6,7 +6,7 @@ layers kept precise. :mod:`promise` says what each could gain. What holds whatev
 * As long as nothing passes, the cheapest rung in full precision follows the first trial, and comes first on a CPU,
   where it takes seconds: so there is something to ship.
 * A rung that was asked for and promises nothing is tried at last, as long as there is time; a tuned or mended one is
-  not, and neither is one that nobody asked for, once something passes.
+  not, and neither is an unrequested one, once something passes.
 """
 
 from __future__ import annotations

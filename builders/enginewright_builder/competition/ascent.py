@@ -104,8 +104,8 @@ class Ascent:
                 f"about {need:.0f} s: no more than one candidate will be built in time"))
 
     def _try(self, plan: Plan, progress: Callable[[float, str], None]) -> None:
-        """Builds and gates one, and has a glance at how fast it is. One that mends is nothing where nobody can tell
-        which layers to keep."""
+        """Builds and gates one, and has a glance at how fast it is. A mending one is skipped where the
+        layers to keep are unknown."""
         self._tried.add(plan.name)
         if plan.mends:
             kept = self.workshop.layers_to_keep(self._named(plan.mends))
@@ -169,7 +169,7 @@ class Ascent:
         return tuple(batch for batch in self.buckets if batch == self.buckets[0] or batch < late)
 
     def _best(self) -> dict[int, tuple[str, float]]:
-        """Who of those that pass was the fastest at a glance, and its milliseconds, by bucket."""
+        """Which passing candidate was the fastest at a glance, and its milliseconds, by bucket."""
         found: dict[int, tuple[str, float]] = {}
         for name in self._passing():
             for batch, time in self._glances.get(name, {}).items():

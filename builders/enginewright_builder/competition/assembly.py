@@ -34,8 +34,8 @@ class Contender:
 
 
 def assemble(contenders: Sequence[Contender], used: Sequence[int], buckets: Sequence[int]) -> dict[int, str] | None:
-    """Who serves each of ``buckets``, by name, the same for all where one is enough. None when some bucket in use has
-    nobody who may ship there.
+    """Which candidate serves each of ``buckets``, by name, the same for all where one is enough. None when some bucket
+    in use has no candidate that may ship there.
 
     One engine alone must be within the indifference zone of the fastest in each bucket of ``used``; of several the ones
     come first that the server runs natively, as the way through Python costs more than the zone. Otherwise the

@@ -21,7 +21,7 @@ from enginewright_builder.tensors import Array, Tensors
 
 log = logging.getLogger(__name__)
 
-# ONNX nodes whose low precision costs the most accuracy, for a second try; none where it cannot be told.
+# ONNX nodes whose low precision costs the most accuracy, for a second try; none where that is unknown.
 WorstLayers = Callable[[Artifact, ExportedModel, Sequence[Tensors]], tuple[str, ...]]
 
 # What would hit every other rung as well, so that trying them is of no use.
@@ -92,7 +92,7 @@ class Workshop:
 
     def layers_to_keep(self, refused: Candidate) -> tuple[str, ...]:
         """For one more try; empty where the loss has another cause than low precision, where the model brings its own
-        quantisation, which is kept whole, or where nobody can tell."""
+        quantisation, which is kept whole, or where it is unknown."""
         if self.worst_layers is None or refused.artifact is None or refused.rung.precision == "fp32" or refused.kept:
             return ()
         if has_qdq(self.model.path):

@@ -101,7 +101,7 @@ class Judgement:
 
 def judge(candidates: Sequence[Candidate], heats: Mapping[int, Heat], tolerance: float, source: str = "",
           python_runtimes: Collection[str] = ("onnxruntime",)) -> Judgement:
-    """Gate first, then speed: who is the fastest in each bucket, the more accurate and then the smaller of equals, and
+    """Gate first, then speed: the fastest in each bucket, the more accurate and then the smaller of equals, and
     none slower than the source.
 
     ``heats`` has every bucket, with the source model as the arm ``REFERENCE``. A bucket is used when its fastest

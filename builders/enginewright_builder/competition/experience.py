@@ -53,7 +53,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Experience:
-    """``anchor`` is the candidate that all others' times are told by."""
+    """``anchor`` is the candidate that all others' times are predicted from."""
 
     anchor: str
     batches: tuple[int, ...]

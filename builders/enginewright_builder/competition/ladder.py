@@ -132,7 +132,7 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     summaries = tuple(one.summary(max(judgement.used)) for one in judgement.candidates)
     if not judgement.shipped:
         if any(one.starved for one in judgement.candidates):
-            # Nobody knows what it would have come to: a larger slice, or a GPU that nobody else uses, may tell.
+            # What it would have come to is unknown: a larger slice, or a GPU that nothing else uses, may show it.
             named = ", ".join(one.name for one in judgement.candidates if one.starved)
             raise TransientError("OutOfMemory", f"{named}: {NO_DEVICE_MEMORY}; and no other candidate may be served",
                                  remedy="build on a GPU or slice with more memory, or lower spec.engine.maxBatchSize")

@@ -198,7 +198,7 @@ def compete(entrants: Mapping[int, Sequence[str]], ask: Ask, remaining: Callable
             looks: Sequence[int] = LOOKS) -> dict[int, Heat]:
     """Races the arms of each bucket until each heat is decided, ``remaining`` seconds are spent or the looks are over.
 
-    ``guests`` are timed in the first look alone, for the record, and beat nobody; ``patient`` ones are not dropped
+    ``guests`` are timed in the first look alone, for the record, and beat none; ``patient`` ones are not dropped
     before there is an interval, as their figures are shown. Every heat has its first look,
     whatever it costs; but where the fastest needs more than ``limit_ms`` (0: no limit) at a batch above the smallest,
     this and all larger batches are out of use, and the larger ones are not timed at all.

@@ -62,7 +62,7 @@ class SampleFile:
         return [text_key(text) for text in self.texts] or [row_key(row) for row in self.rows]
 
     def distinct(self) -> SampleFile:
-        """Each sample once, in its first place: a sample that is told twice proves nothing more."""
+        """Each sample once, in its first place: a sample that is counted twice proves nothing more."""
         first = {key: index for index, key in reversed(list(enumerate(self.keys())))}
         kept = sorted(first.values())
         return SampleFile(texts=tuple(self.texts[index] for index in kept if self.texts),

@@ -132,7 +132,7 @@ def _text_batches(texts: Sequence[str], model: SourceModel, batch: int) -> list[
 
 
 def _row_batches(rows: Sequence[Mapping[str, Array]], batch: int) -> list[Tensors]:
-    """Stacks what is of equal shape: samples of free size are never padded, as nobody said with what."""
+    """Stacks what is of equal shape: samples of free size are never padded, as the padding is not stated."""
     batches: list[Tensors] = []
     group: list[Mapping[str, Array]] = []
     for row in sorted(rows, key=_shapes):

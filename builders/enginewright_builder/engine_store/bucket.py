@@ -4,7 +4,7 @@
 before that at ``<fingerprint>/manifests/<sha256>.json``, where replicas that are pinned to it find it whatever others
 publish later: namespaces with other keys do not take each other's engines, and share the bucket for all that.
 ``<fingerprint>/used`` is written by who wants the engine. ``blobs/sha256/<hex>`` are the files of all engines: two
-builders of one fingerprint cannot mix theirs. Who reads checks every digest.
+builders of one fingerprint cannot mix theirs. Every reader checks every digest.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def look_up(bucket: Bucket, fingerprint: str, scratch: Path | None = None, keys:
 
 def publish(bucket: Bucket, folder: Path, fingerprint: str, scratch: Path | None = None,
             keys: Keys | None = None) -> Manifest:
-    """Uploads the published folder of a local store, and returns the manifest that the bucket has then: that of whoever
-    was first. One that is damaged or does not count, as :func:`look_up` finds it, is written over. Raises
+    """Uploads the published folder of a local store, and returns the manifest that the bucket has then: that of the
+    builder that was first. One that is damaged or does not count, as :func:`look_up` finds it, is written over. Raises
     :class:`VerificationError`."""
     ours = (folder / MANIFEST_FILE).read_bytes()
     manifest = verify(folder, fingerprint)

@@ -1,4 +1,4 @@
-"""Removes engines that nobody uses from a bucket, and files that no engine names.
+"""Removes unused engines from a bucket, and files that no engine names.
 
 As in a folder (:mod:`enginewright_builder.engine_store.folder_gc`) a build says that it wants an engine before it looks
 for it, and the collector takes the manifest away before it looks at that mark again, and puts it back when the mark is
@@ -49,7 +49,7 @@ def _remove(bucket: Bucket, fingerprint: str, there: dict[str, Entry], limit: da
     bucket.remove(key)
     mark = bucket.look(used)
     if mark is not None and mark.modified >= limit:
-        bucket.create(key, found)  # one that was built anew meanwhile stays
+        bucket.create(key, found)  # one that was rebuilt meanwhile stays
         return False
     bucket.remove(used)
     for name in there:
@@ -90,7 +90,7 @@ def _still_older(bucket: Bucket, key: str, limit: datetime) -> bool:
 
 def _named(bucket: Bucket) -> set[str]:
     """The files of all engines, listed after their ages. Where one manifest cannot be read no file goes: which are its
-    nobody knows. One that is kept under another digest than its own no replica takes, so that it names nothing."""
+    unknown. One that is kept under another digest than its own no replica takes, so that it names nothing."""
     named = set[str]()
     for entry in bucket.entries():
         fingerprint, kept = entry.key.partition("/")[0], _kept(entry.key)

@@ -132,7 +132,7 @@ def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outco
     published = lookup(store_path, fingerprint, keys=keys)
     if published is None:
         raise TransientError("StoreUnstable", "the engine vanished from the store right after it was published, or "
-                             "somebody without the signing key wrote another in its place",
+                             "a writer without the signing key put another in its place",
                              field="spec.store.uri", value=str(store_path), remedy="it is built again")
     return published
 
@@ -230,7 +230,7 @@ def _rename(temporary: Path, final: Path) -> None:
 
 
 def _set_aside(folder: Path) -> None:
-    """Out of readers' sight at once; swept like any leftover when it is old, counted from now: whoever looks for what
+    """Out of readers' sight at once; swept like any leftover when it is old, counted from now: one who looks for what
     damaged it has a day."""
     aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}{TEMPORARY}")
     folder.rename(aside)

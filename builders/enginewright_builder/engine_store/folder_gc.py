@@ -1,4 +1,4 @@
-"""Removes engines that nobody uses from the store. Who uses what is for the caller to know; this knows files.
+"""Removes unused engines from the store. The caller knows which are used; this knows files.
 
 Safe beside builds that run: a build says that it wants an engine (:func:`mark_used`) before it looks for it, and the
 collector looks for that mark once more after it has put the engine out of sight. So either the collector sees the mark
@@ -42,7 +42,7 @@ class Collected:
 
 
 def mark_used(store_path: Path, fingerprint: str) -> None:
-    """Says that somebody wants this engine now. A store that cannot be written is told of where it matters."""
+    """Notes that a build wants this engine now. A store that cannot be written is reported where it matters."""
     with contextlib.suppress(OSError):
         marker = _marker(store_path, fingerprint)
         marker.touch()
@@ -53,7 +53,7 @@ def collect(store_path: Path, *, grace_seconds: float, keep: Collection[str] = (
             remove: Collection[str] | None = None) -> Collected:
     """Removes engines that were neither published nor wanted for ``grace_seconds``, but none of ``keep``; with
     ``remove`` none but these. Whatever is asked for, leftovers of builds that died go when they are a day old, and
-    typed graphs when nobody has used them for ``grace_seconds``, of a day at least. Raises :class:`UserError`
+    typed graphs that were not used for ``grace_seconds``, of a day at least. Raises :class:`UserError`
     ``StoreMissing`` or ``StoreReadOnly``, and :class:`TransientError`."""
     check_removable(store_path)
     with store_errors(store_path):
@@ -75,12 +75,13 @@ def _remove(store_path: Path, fingerprint: str, grace_seconds: float) -> bool:
     folder, began = store_path / fingerprint, time.time()
     if began - _last_used(store_path, fingerprint) <= grace_seconds:
         return False
-    # Out of sight under a name that is swept when this process dies here; young, lest somebody sweeps it before.
+    # Out of sight under a name that is swept when this process dies here; young, so that no other process sweeps it
+    # before.
     aside = store_path / f".{fingerprint}.{uuid.uuid4().hex}{TEMPORARY}"
     os.utime(folder)
     folder.rename(aside)
     if began - _wanted(store_path, fingerprint) <= grace_seconds:
-        with contextlib.suppress(OSError):  # built anew meanwhile: that one stays
+        with contextlib.suppress(OSError):  # rebuilt meanwhile: that one stays
             aside.rename(folder)
             return False
     shutil.rmtree(aside)

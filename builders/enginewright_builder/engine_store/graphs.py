@@ -5,7 +5,7 @@ a digest of all that it was made from; ``graph.json`` in it has the digests of i
 are copied out, and where there are signing keys a MAC over those and the folder's name. What is damaged, or bears no
 MAC of ours, is put out of sight and made again, never trusted: an engine is built from it. A folder appears whole by a
 rename, counts as used when it is read, and goes when the whole grows too large, the least recently used first, or when
-nobody has used it for long. Standard library only.
+no build has used it for long. Standard library only.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _purpose(key: str) -> str:
 
 
 def sweep(folder: Path, unused_seconds: float) -> int:
-    """Removes graphs, and what is left of writers that died, that nobody has touched for so long. Returns how many."""
+    """Removes graphs, and what is left of writers that died, that were not touched for so long. Returns how many."""
     swept = 0
     for entry in _entries(folder / GRAPHS, hidden=True):
         with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ def _entries(root: Path, *, hidden: bool = False) -> list[Path]:
 
 
 def _discard(entry: Path) -> None:
-    """Out of sight at once, so that nobody begins to read what is going."""
+    """Out of sight at once, so that no reader starts on what is going."""
     aside = entry.with_name(f".{entry.name.lstrip('.')}.{uuid.uuid4().hex}{TEMPORARY}")
     entry.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)

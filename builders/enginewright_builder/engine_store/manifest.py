@@ -77,7 +77,7 @@ def parse_manifest(data: bytes, fingerprint: str = "", manifest_digest: str = ""
 
 
 def manifest_digest(manifest: Manifest) -> str:
-    """``sha256:<hex>`` of the manifest file as it stands in the store."""
+    """``sha256:<hex>`` of the manifest file in the store."""
     return f"sha256:{hashlib.sha256(manifest.to_json().encode()).hexdigest()}"
 
 
@@ -122,7 +122,7 @@ def copy_engine(source: Path, fingerprint: str, folder: Path, manifest_digest: s
 def expect(name: str, entry: FileEntry, digest: str | None) -> None:
     """Raises :class:`VerificationError` unless the file was there with its size and has its digest."""
     if digest is None:
-        raise VerificationError(f"{name} is missing, or has not the {entry.bytes} bytes that the manifest says")
+        raise VerificationError(f"{name} is missing, or does not have the manifest's {entry.bytes} bytes")
     if digest != entry.sha256:
         raise VerificationError(f"{name} has digest sha256:{digest}, the manifest says sha256:{entry.sha256}")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from enginewright_builder.contract import SIGNING_KEY, SIGNING_KEY_PREVIOUS, SIGNING_SECRET, Manifest, ManifestSignature
 from enginewright_builder.errors import TransientError, UserError
 
-# Of a key as it stands in the Secret. The operator makes 64 hexadecimal digits: 32 random bytes.
+# Of a key in the Secret. The operator makes 64 hexadecimal digits: 32 random bytes.
 LEAST_KEY_BYTES = 32
 _MANIFEST = "manifest"
 

@@ -41,7 +41,7 @@ class EngineStore(Protocol):
 
 
 def _silent(note: str) -> None:
-    """Notes nobody asked for."""
+    """Discards notes."""
 
 
 def of(request: BuildRequest, note: Callable[[str], None] = _silent) -> EngineStore:
@@ -94,7 +94,7 @@ class BucketStore:
 
     def check_writable(self, need_bytes: int) -> None:
         """There, with a right to write and to read, and with conditional writes, without which of two builds that
-        publish at once neither would know; how much room a bucket has nobody can ask. Raises :class:`UserError`
+        publish at once neither would know; the room in a bucket cannot be asked for. Raises :class:`UserError`
         ``ConditionalWritesIgnored``, too."""
         folder.check_writable(self._path, need_bytes)
         bucket.check_conditions(self._bucket)
@@ -103,7 +103,7 @@ class BucketStore:
         bucket.mark_used(self._bucket, fingerprint)
 
     def lookup(self, fingerprint: str) -> Manifest | None:
-        """One that is damaged, or does not count, is told of and built: publishing writes over it."""
+        """One that is damaged, or does not count, is reported and built: publishing writes over it."""
         try:
             return bucket.look_up(self._bucket, fingerprint, self._scratch, self._keys)
         except folder.UntrustedError as error:

@@ -88,7 +88,8 @@ class BuildContext:
 
 
 class Shelf:
-    """What engines want to use again in the next build, as it is dear to make. Who runs several builds clears it."""
+    """What engines want to use again in the next build, as it is costly to make. A caller that runs several builds
+    clears it."""
 
     def __init__(self) -> None:
         self._held: dict[str, Any] = {}

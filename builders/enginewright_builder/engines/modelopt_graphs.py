@@ -30,7 +30,7 @@ _QDQ = ("QuantizeLinear", "DequantizeLinear")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the worker is told. ``data`` is a folder that :func:`save_batches` wrote; ``keep`` are nodes to leave.
+    """What the worker gets. ``data`` is a folder that :func:`save_batches` wrote; ``keep`` are nodes to leave.
     ``beside``: while others use the GPU, so the worker leaves it alone, and simplifies attention itself."""
 
     task: str

@@ -1,7 +1,7 @@
 """The process in which NVIDIA's ModelOpt rewrites one ONNX graph: ``python -m …modelopt_worker JOB.json``.
 
-A process of its own, since ModelOpt replaces parts of ONNX Runtime's quantiser for whoever else uses it, prints to
-stdout, where the builder's progress goes, and keeps a whole model's activations while it calibrates.
+A process of its own, since ModelOpt replaces parts of ONNX Runtime's quantiser for all that use it in a process, prints
+to stdout, where the builder's progress goes, and keeps a whole model's activations while it calibrates.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def half_graph(model: ExportedModel, context: BuildContext, target: Path) -> Non
             context.source.export_onnx(target, model.opset, "fp16")
             return
         except UserError:
-            pass  # an ONNX or TorchScript source, or one that computes in FP32 whatever it is told
+            pass  # an ONNX or TorchScript source, or one that computes in FP32 in any case
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     graph = convert_float_to_float16(onnx.load(str(model.path)), keep_io_types=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enginewright_builder.engines.base import Artifact
 
-# Batches whose CUDA graphs are captured, by this project's Python model or by Triton's own backend, which also has to
-# be told the profiles.
+# Batches whose CUDA graphs are captured, by this project's Python model or by Triton's own backend, which also needs
+# the profiles.
 BUCKETS, GRAPH_BATCHES, PROFILES = "buckets", "graph_batches", "profiles"
 
 
@@ -16,5 +16,5 @@ def captured_batches(artifact: Artifact) -> list[int]:
 
 
 def session_parameters(artifact: Artifact) -> dict[str, str]:
-    """What a session is told, apart from the batches to capture."""
+    """What a session gets, apart from the batches to capture."""
     return {key: value for key, value in artifact.parameters.items() if key not in (BUCKETS, GRAPH_BATCHES, PROFILES)}

@@ -22,7 +22,7 @@ _CACHE = "inductor"
 # Instructions that every server processor of the last ten years has, rather than the build node's own (level 3 of the
 # x86-64 psABI): replicas may run on another node. Matrix products go to libraries that choose by the processor.
 _X86_LEVEL, _X86_FLAGS, _X86_VECTOR_BITS = "x86-64-v3", ("avx2", "bmi2", "fma"), 256
-# Where a release of PyTorch cannot be told the level, the package needs those of these that the build node has.
+# Where a release of PyTorch takes no level, the package needs those of these that the build node has.
 _NATIVE_FLAGS = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16",
                  "avx512_fp16", "amx_tile", "avx_vnni")
 

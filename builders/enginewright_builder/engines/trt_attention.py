@@ -106,11 +106,11 @@ class _ScaleOnQuery(RewriteRuleClassBase):
 
 def _match(holds: bool) -> MatchResult:
     found = MatchResult()
-    return found if holds else found.fail("it is no attention of this kind")
+    return found if holds else found.fail("it is not attention of this kind")
 
 
 def _named_as(old: ir.Value, new: ir.Value) -> ir.Value:
-    """Nodes that are to stay precise are told by their names."""
+    """Nodes that are to stay precise are known by their names."""
     before, after = old.producer(), new.producer()
     if before is not None and after is not None:
         after.name = before.name

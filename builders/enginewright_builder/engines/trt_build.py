@@ -42,7 +42,7 @@ _LEAST_WORKSPACE = 16 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """What to build. ``memory_bytes`` is what the device that serves it has, 0 if nobody said."""
+    """What to build. ``memory_bytes`` is what the device that serves it has, 0 if unknown."""
 
     graph: Path
     precision: str
@@ -140,7 +140,7 @@ def _timing_cache(request: PlanRequest, progress: Callable[[float, str], None]) 
         return b""
     loaded = timing_cache.load(request.timing_caches, request.cache_key, request.keys)
     if loaded.problem:
-        progress(0.0, f"timing cache ignored and measured anew: {loaded.problem}")
+        progress(0.0, f"timing cache ignored and measured again: {loaded.problem}")
     return loaded.content
 
 
@@ -148,7 +148,7 @@ def _use_timing_cache(config: Any, content: bytes, progress: Callable[[float, st
     """An empty one gathers what is measured; one that TensorRT refuses is as good as none."""
     cache = config.create_timing_cache(content)
     if content and (cache is None or not config.set_timing_cache(cache, False)):
-        progress(0.0, "timing cache ignored and measured anew: TensorRT refuses it")
+        progress(0.0, "timing cache ignored and measured again: TensorRT refuses it")
         cache, content = config.create_timing_cache(b""), b""
     if not content:
         config.set_timing_cache(cache, False)

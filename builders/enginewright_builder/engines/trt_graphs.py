@@ -24,7 +24,7 @@ GRAPH_FILE = "model.onnx"
 FULL, HALF, QUANTISED = ("fp32", "tf32"), ("bf16", "fp16"), ("fp8", "int8")
 # The operator set from which on BF16 is a type of most operators.
 _HALF_OPSET = {"fp16": 18, "bf16": 22}
-# Raised when what is written into a graph changes: graphs in the store are then made anew.
+# Raised when what is written into a graph changes: graphs in the store are then made again.
 _VERSION = 2
 # Before the precision, on the shelf: what is being written beside the builds.
 _AHEAD = "graph ahead "
@@ -52,7 +52,7 @@ def typed_graph(precision: str, model: ExportedModel, context: BuildContext) -> 
         context.progress(0.05, f"the {precision} graph comes from the store")
         return target
     if found.problem:
-        context.progress(0.0, f"typed graph ignored and made anew: {found.problem}")
+        context.progress(0.0, f"typed graph ignored and made again: {found.problem}")
     _made(precision, model, context, target)
     if problem := graphs.save(context.timing_caches, key, _files(target), keys=context.keys):
         context.progress(0.05, f"typed graph not kept: {problem}")
@@ -197,7 +197,7 @@ def _quantised(precision: str, model: ExportedModel, context: BuildContext, targ
 
 def _simplified(source: Path, target: Path, context: BuildContext) -> Path:
     """Where the graph lies with the attention that TensorRT knows: ``source`` itself where there is nothing to do. A
-    graph that cannot be rewritten is built as it is; only what is nobody's fault is raised."""
+    graph that cannot be rewritten is built as it is; only faults of the machinery are raised."""
     from enginewright_builder.engines.trt_attention import simplify_attention  # takes seconds: only where it is used
 
     try:

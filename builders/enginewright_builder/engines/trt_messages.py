@@ -24,7 +24,7 @@ class Complaint:
 
 
 def parse_failed(complaints: Sequence[Complaint], precision: str, version: str) -> UserError:
-    """Names the first node that TensorRT cannot take. Unsupported ones are told before what follows from them."""
+    """Names the first node that TensorRT cannot take. Unsupported ones come before what follows from them."""
     if not complaints:
         return candidate_failed(precision, f"TensorRT {version} cannot read the graph and does not say why",
                                 "leave spec.engine.backend at auto")

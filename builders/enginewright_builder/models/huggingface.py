@@ -146,7 +146,7 @@ def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
     settings = path / "sentence_bert_config.json"
     if settings.is_file():
         limits.append(read_settings(settings).get("max_seq_length"))
-    # Tokenizers say 1e30 when nobody set a limit.
+    # Tokenizers say 1e30 when no limit is set.
     return min((int(limit) for limit in limits if isinstance(limit, int | float) and 1 <= limit < 1_000_000),
                default=DEFAULT_TOKENS)
 

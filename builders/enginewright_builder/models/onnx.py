@@ -42,7 +42,7 @@ class OnnxModel:
         return self._runner(inputs)
 
     def bind(self, inputs: Tensors) -> Call:
-        """On the device where ONNX Runtime has its provider, as whoever serves the file today would run it."""
+        """On the device where ONNX Runtime has its provider, as a server of the file would run it today."""
         if not self._on_gpu:
             return lambda: self.run(inputs)
         self._timed = self._timed or _open(self.path, "gpu")

@@ -36,13 +36,13 @@ def read_sentence_modules(path: Path) -> SentenceModules | None:
     pooling, normalize = "", False
     modules = _read(path / "modules.json")
     if not isinstance(modules, list) or not all(isinstance(entry, dict) for entry in modules):
-        raise _corrupt(path / "modules.json", "it is no list of steps")
+        raise _corrupt(path / "modules.json", "it is not a list of steps")
     for entry in modules:
         kind = str(entry.get("type", "")).rsplit(".", 1)[-1]
         if kind == "Pooling":
             step = str(entry.get("path", ""))
             if leads_astray(step):
-                raise _corrupt(path / "modules.json", f"the step in {step[:100]!r} is no part of the folder")
+                raise _corrupt(path / "modules.json", f"the step in {step[:100]!r} is not a part of the folder")
             pooling = _pooling_mode(_read(path / step / "config.json"))
         elif kind == "Normalize":
             normalize = True

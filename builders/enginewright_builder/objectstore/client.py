@@ -1,6 +1,6 @@
 """A client of an object store as the environment says, and what its answers mean.
 
-Where the store is and who may use it stand in the names that the clouds' own tools use (``AWS_ACCESS_KEY_ID``,
+The store's place and credentials come from the names that the clouds' own tools use (``AWS_ACCESS_KEY_ID``,
 ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``GOOGLE_SERVICE_ACCOUNT_KEY``, …), or in the pod's workload identity:
 https://developmentseed.org/obstore/latest/authentication/.
 """
@@ -49,10 +49,10 @@ def connect(scheme: str, bucket: str) -> Any:
 
 
 def _client(scheme: str, bucket: str) -> Any:
-    from obstore.store import GCSStore, S3Store  # only where somebody asks
+    from obstore.store import GCSStore, S3Store  # only where it is used
 
     endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
-    # Whoever names an address without encryption has it so: stores inside a cluster often have none. That of gs:// is
+    # An address without encryption is used as it is: stores inside a cluster often have none. That of gs:// is
     # Google's, or stands in the credentials.
     options: Any = {**_CLIENT, "allow_http": scheme == "gs" or endpoint.lower().startswith("http://")}
     return (GCSStore if scheme == "gs" else S3Store)(bucket, client_options=options, retry_config=_RETRY)

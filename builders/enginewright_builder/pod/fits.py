@@ -7,7 +7,7 @@ container that has the replica's GPU::
 
     python3 fits.py fits.json
 
-Exit status 0 where all fits, and where something cannot be told: a guess must not stop a good replica, and the smoke
+Exit status 0 where all fits, and where something is unknown: a guess must not stop a good replica, and the smoke
 test follows. Exit status 2 and one line, also as termination message, that begins with ``TensorRTVersionMismatch: ``,
 ``DeviceMismatch: `` or ``DriverTooOld: `` where it does not fit: a plan is read by the TensorRT version that wrote it
 alone, and an engine is proven for the GPU that it was measured on. In either case the line says on what it runs.
@@ -66,7 +66,7 @@ class Driver(NamedTuple):
 
 
 def misfit(expected: Mapping[str, object], versions: Sequence[str], devices: Sequence[Device]) -> str:
-    """Why it does not fit, empty if it does or nobody can tell. ``versions`` of TensorRT and ``devices`` are what is
+    """Why it does not fit, empty if it does or that is unknown. ``versions`` of TensorRT and ``devices`` are what is
     here; ``expected`` has ``tensorrt``, ``device`` and ``profile``, each empty or absent where it does not matter, with
     ``profile`` ``whole`` for a whole GPU, and ``memory_bytes``, what the engine takes of its device, 0 if unknown."""
     wanted = str(expected.get("tensorrt") or "")
@@ -77,7 +77,7 @@ def misfit(expected: Mapping[str, object], versions: Sequence[str], devices: Seq
     others = [one.name for one in devices if _plain(one.name) != _plain(built_on)]
     if _plain(built_on) not in ("", "gpu") and others:
         return (f"{DEVICE}: the engine was built and proven on {built_on}, and this replica has {others[0]}; name the "
-                "product in spec.placement.gpu.products, or mend the node's label nvidia.com/gpu.product")
+                "product in spec.placement.gpu.product, or mend the node's label nvidia.com/gpu.product")
     return _of_another_slice(str(expected.get("profile") or ""), devices) or _too_small(expected, devices)
 
 
@@ -102,7 +102,7 @@ def _too_small(expected: Mapping[str, object], devices: Sequence[Device]) -> str
 
 
 def too_old(driver: Driver, runtimes: Sequence[str]) -> str:
-    """Why this driver cannot run an image with CUDA ``runtimes``; empty if it can run one of them, or nobody can tell.
+    """Why this driver cannot run an image with CUDA ``runtimes``; empty if it can run one of them, or that is unknown.
     A driver runs each CUDA of its own major version and of those before (CUDA's compatibility guide)."""
     majors = [int(match[0]) for text in runtimes if (match := re.match(r"\d+", text))]
     known = re.match(r"\d+", driver.cuda)
@@ -174,7 +174,7 @@ def profile_of(name: str) -> str:
 
 
 def driver_facts() -> Driver:
-    """Both empty without a driver. The newest CUDA is told by a driver that does not start, too."""
+    """Both empty without a driver. A driver that does not start reports the newest CUDA, too."""
     number = ctypes.c_int()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))

@@ -13,7 +13,7 @@ _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}
 
 def absolute_name(service: str, namespace: str, resolv_conf: Path) -> str:
     """``SERVICE.NAMESPACE.svc.DOMAIN.``, with the dot at its end that says that it is whole; empty where the domain
-    cannot be told.
+    is unknown.
 
     The kubelet writes ``NAMESPACE.svc.DOMAIN`` before all else that is searched in (resolv.conf(5): the last such line
     counts). A pod has no other word of the cluster's domain.

@@ -1,7 +1,7 @@
 """Live requests that were sampled, asked once more of the candidate of a rollout, and both answers scored.
 
 A name says where to: of a headless Service that the operator makes for as long as an analysis lasts, beside the object,
-and that leads to the candidate's ready replicas. It is part of the pod, so that nobody can have requests sent elsewhere
+and that leads to the candidate's ready replicas. It is part of the pod, so that no one can redirect requests
 by asking for it, and absolute, so that only the cluster's own domain is asked for it. While it leads nowhere nothing is
 sent. What is kept of a request are a number and a sum.
 """
@@ -39,7 +39,7 @@ class NoAnswerError(Exception):
 
 
 def addresses(host: str, port: int) -> frozenset[str]:
-    """None where nobody is behind the name, or no such name is known."""
+    """None where no replica is behind the name, or no such name is known."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
@@ -52,7 +52,7 @@ class Mirror:
     replica's address: where the name leads here, this is the candidate, and nothing is sent.
 
     ``mirrored`` answers of the candidate's replicas at ``targets`` had scores that add up to ``agreed``. Both begin
-    anew where the name leads to nobody that it led to before: that is another candidate."""
+    again where the name leads to no replica that it led to before: that is another candidate."""
 
     def __init__(self, host: str, model: str, window: Window, *, port: int, own: str,
                  resolve: Callable[[str, int], frozenset[str]] = addresses,
@@ -66,7 +66,7 @@ class Mirror:
         self.mirrored, self.agreed = 0, 0.0
 
     def turn(self) -> None:
-        """A new turn of the monitor begins. Who is to be asked in it is looked up when there is something to ask."""
+        """A new turn of the monitor begins. Which replicas to ask in it is looked up when there is something to ask."""
         self._until = None
 
     def _look_up(self) -> float:

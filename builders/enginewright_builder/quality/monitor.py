@@ -60,8 +60,8 @@ class Monitor:
         self._opened = now
 
     def _score(self, traced: Traced) -> None:
-        """One request that cannot be scored, be it what ONNX Runtime or a user's metric refuses or want of memory, must
-        not cost the window. Messages of such errors quote values, so that their class alone is told."""
+        """One request that cannot be scored, for a refusal of ONNX Runtime or of a user's metric or lack of memory,
+        must not cost the window. Messages of such errors quote values, so that only their class is logged."""
         try:
             if self._window.add(self._reference.answer(traced.inputs), traced.outputs):
                 self._newest = self._clock()

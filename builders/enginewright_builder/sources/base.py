@@ -20,11 +20,11 @@ DEFAULT_SIZE_LIMIT = 200 << 30
 
 
 def _silent(fraction: float, detail: str) -> None:
-    """Progress nobody asked for."""
+    """Discards progress."""
 
 
 def _trusting(path: Path) -> None:
-    """Nobody asked for a check."""
+    """Checks nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,7 @@ def external_file(graph: Path, location: str, field: str = "spec.source.uri") ->
     path = folder if astray else (folder / location).resolve()
     if astray or not path.is_relative_to(folder):
         raise UserError("SourceCorrupt", f"{graph.name} takes weights from {location[:200]!r}, outside its folder "
-                        "or in what is no part of it", field=field, value=graph, remedy=_REMEDY)
+                        "or in what is not a part of it", field=field, value=graph, remedy=_REMEDY)
     if not path.is_file():
         raise UserError("SourceCorrupt", f"{graph.name} takes weights from {location!r}, which is missing",
                         field=field, value=graph, remedy=_REMEDY)

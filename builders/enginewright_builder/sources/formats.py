@@ -152,7 +152,7 @@ def check_config(path: Path) -> dict[str, Any]:
     config = read_settings(path)
     architectures = config.get("architectures") or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
-        raise _unreadable(path, "architectures is no list of names")
+        raise _unreadable(path, "architectures is not a list of names")
     if key := next(filter(_names_code, _keys(config)), None):
         raise UserError("UnsupportedModel", f"the model needs Python code of its own ({key} in config.json), which is "
                         "never run", field=_FIELD, value=path, remedy="export it with torch.export.save or to ONNX")
@@ -199,7 +199,7 @@ def check_weight_index(path: Path) -> None:
         return
     weights = read_settings(index).get("weight_map")
     if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights.values()):
-        raise _unreadable(index, "weight_map is no table of files")
+        raise _unreadable(index, "weight_map is not a table of files")
     shards = set(weights.values())
     # What is checked is what lies in the folder itself: a name that leads elsewhere would be opened unchecked.
     if strange := sorted(name for name in shards if leads_astray(name) or "/" in name

@@ -61,7 +61,7 @@ class HubFetcher:
         tidy_environment()
         check_address("HF_ENDPOINT")
         with _told(uri, context), _online():
-            from huggingface_hub import HfApi  # only where somebody asks
+            from huggingface_hub import HfApi  # only where it is used
             from huggingface_hub.utils.tqdm import disable_progress_bars
 
             disable_progress_bars()
@@ -164,7 +164,7 @@ def _told(uri: str, context: FetchContext) -> Iterator[None]:
     except errors.HFValidationError as error:
         raise UserError("SourceUriInvalid", f"{uri!r}: {brief(error)}", field=context.field, value=uri,
                         remedy="write hf://ORG/NAME@REVISION") from error
-    except Exception as error:  # the client and those that it stands on fail in classes of their own
+    except Exception as error:  # the client and its libraries fail in classes of their own
         if isinstance(error, OSError) and error.errno is not None:  # the disk's
             raise
         raise _of_status(uri, error, context) from error

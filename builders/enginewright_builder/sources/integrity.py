@@ -53,7 +53,7 @@ def _tensor_end(name: str, entry: Any) -> int:
     (start, end), shape = entry["data_offsets"], entry["shape"]
     numbers = (start, end, *shape[:_MOST_DIMENSIONS + 1])
     if len(shape) > _MOST_DIMENSIONS or not all(type(one) is int and 0 <= one < 1 << 63 for one in numbers):
-        raise ValueError(f"tensor {name[:100]!r} has an offset or a size that is no number of bytes")
+        raise ValueError(f"tensor {name[:100]!r} has an offset or a size that is not a number of bytes")
     if (bits := _BITS.get(entry["dtype"])) and (end - start) * 8 != math.prod(shape) * bits:
         raise ValueError(f"tensor {name[:100]!r} of shape {shape} does not fit its {end - start} bytes")
     return int(end)

@@ -114,7 +114,7 @@ class Layers:
                 layer.gone.add(posixpath.join(folder, last.removeprefix(_WHITEOUT)))
             return
         self._tell(name)
-        # A link on the way to what is wanted would have to be followed: it is told where nothing else is found.
+        # A link on the way to the file would have to be followed: it is reported where nothing else is found.
         if not name or not (is_at(name, self._wanted) or (member.issym() and is_at(self._wanted, name))):
             return
         (name + member.linkname).encode()  # raises where it is no text
@@ -133,7 +133,7 @@ class Layers:
             linked = _checked(member.linkname, absolute=True)
             entry = layer.entries.get(linked, self._entries.get(linked))
             if entry is None:
-                raise ValueError(f"{name} is a link to {linked}, which is no file of the folder")
+                raise ValueError(f"{name} is a link to {linked}, which is not a file of the folder")
             return entry if isinstance(entry, _Link) else self._linked(entry)
         if not member.isreg() or member.issparse():
             raise ValueError(f"{name} is no file, folder or link")
@@ -165,7 +165,7 @@ class Layers:
             if target not in self._entries:
                 break
             entry = self._entries[target]
-        raise ValueError(f"{name} is a link to {target}, which is no file of the folder")
+        raise ValueError(f"{name} is a link to {target}, which is not a file of the folder")
 
     def _next(self) -> Path:
         self._kept += 1
@@ -207,7 +207,7 @@ class Layers:
                             field=self._context.field, value=self._uri, remedy="push it again") from error
         except ValueError as error:
             raise UserError("SourceUriInvalid", f"{self._uri}: {error}", field=self._context.field, value=self._uri,
-                            remedy="push it anew with plain files and folders, links replaced by what they lead to "
+                            remedy="push it again with plain files and folders, links replaced by what they lead to "
                                    "(cp -rL)") from error
 
 
@@ -264,8 +264,8 @@ def _members(archive: Any) -> Iterator[tarfile.TarInfo]:
 
 
 class _Forward:
-    """What an archive is read from: once, forwards, up to ``limit`` bytes, for more of which ``limited`` is raised. Who
-    asks for more than ``CHUNK_BYTES`` at once believes a header that says it is so long; none is."""
+    """What an archive is read from: once, forwards, up to ``limit`` bytes, for more of which ``limited`` is raised. A
+    read of more than ``CHUNK_BYTES`` at once believes a header that says it is so long; none is."""
 
     def __init__(self, source: Any, limit: int, limited: Callable[[], UserError]) -> None:
         self._source, self._limit, self._limited, self._at = source, limit, limited, 0

@@ -106,7 +106,7 @@ def _check_names(layers: Sequence[Layer], path: str, uri: str, context: FetchCon
         check_names(names)
     except ValueError as error:
         raise UserError("SourceUriInvalid", f"{uri}: {error}", field=context.field, value=uri,
-                        remedy="push it anew with relative names of files") from error
+                        remedy="push it again with relative names of files") from error
     if len(names) == len(layers) and names and names != [path]:
         check_model(names, names, path, uri, context)
 

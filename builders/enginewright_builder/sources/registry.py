@@ -80,8 +80,8 @@ class Registry:
         return self._attempted(lambda: self._manifest(reference))
 
     def blob(self, blob: Blob, target: Path, read: Callable[[int], None]) -> None:
-        """To a temporary name. A connection that breaks is taken up where it broke; ``read`` is told of bytes that
-        came, and of less than none where they are thrown away."""
+        """To a temporary name. A connection that breaks is taken up where it broke; ``read`` gets the number of bytes
+        that came, and of less than none where they are thrown away."""
         partial = target.with_name(f"{target.name}.part")
         try:
             with partial.open("wb") as file:
@@ -193,7 +193,8 @@ class Registry:
         return following
 
     def _authorize(self, response: httpx.Response) -> str:
-        """What the challenge asks for: a token, for nobody too; or user and password. Empty where there is nothing."""
+        """What the challenge asks for: a token, without a login too; or user and password. Empty where there is
+        nothing."""
         challenges = dict[str, dict[str, str]]()
         for scheme, parameters in _CHALLENGE.findall(", ".join(response.headers.get_list("www-authenticate"))):
             found = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(parameters)}
@@ -268,7 +269,7 @@ class _Received:
 
 
 def _goes_on(response: httpx.Response, start: int) -> bool:
-    """A server may not know ranges, and then begins anew."""
+    """A server may not know ranges, and then starts from the beginning."""
     return (response.status_code == HTTPStatus.PARTIAL_CONTENT
             and response.headers.get("content-range", "").startswith(f"bytes {start}-"))
 

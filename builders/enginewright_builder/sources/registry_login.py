@@ -1,4 +1,4 @@
-"""Who may read a registry, as the environment says it.
+"""The registry's credentials, as the environment has them.
 
 A Secret of type ``kubernetes.io/dockerconfigjson``, which image pulls use, has one entry, ``.dockerconfigjson``: as
 ``envFrom`` takes names with dots, that is the name of the variable. ``REGISTRY_USERNAME`` and ``REGISTRY_PASSWORD`` say
@@ -36,7 +36,7 @@ class Login:
 
 
 def login_for(registry: str, repository: str) -> Login | None:
-    """None where nobody is named. Raises :class:`UserError` ``CredentialsInvalid``, without any value."""
+    """None where no user is named. Raises :class:`UserError` ``CredentialsInvalid``, without any value."""
     given = [os.environ.get(name, "") for name in _PAIR]
     if bool(given[0]) != bool(given[1]):
         raise bad_credentials(f"{' and '.join(_PAIR)} are a pair, and one is missing", "give both")
@@ -84,9 +84,9 @@ def _canonical(host: str) -> str:
 
 
 def _login(entry: Any, where: str) -> Login | None:
-    """None for what names nobody: a helper program has the password, which is not asked."""
+    """None for what names no user: a helper program has the password, which is not asked."""
     if not isinstance(entry, dict):
-        raise bad_credentials(f"{where} is no entry of a Docker configuration", _MADE_BY)
+        raise bad_credentials(f"{where} is not an entry of a Docker configuration", _MADE_BY)
     username, password = entry.get("username"), entry.get("password")
     if entry.get("auth"):
         try:

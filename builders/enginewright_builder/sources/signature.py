@@ -60,7 +60,7 @@ def signature_path(source: Path, given: str) -> Path:
 
 
 def _verifier(method: str, key: Path) -> Any:
-    from model_signing import verifying  # half a second: only where somebody asks
+    from model_signing import verifying  # half a second: only where it is used
 
     library: Any = verifying  # it has no types
     config = library.Config()

@@ -145,7 +145,7 @@ class Window:
 
 def outlasting(load: LoadResult, batch: float) -> LoadResult:
     """A load of which no request ended within the window, as those of a slow model do: all of them began with it, so
-    they took as long as the slowest. How sure that is nobody knows. Others as they are."""
+    they took as long as the slowest. The certainty of that is unknown. Others as they are."""
     if load.throughput or not load.measured:
         return load
     return dataclasses.replace(load, throughput=load.measured * batch / (load.max_ms / 1e3), throughput_low=0.0,

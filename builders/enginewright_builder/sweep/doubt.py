@@ -17,7 +17,7 @@ from enginewright_builder.sweep.objective import score
 from enginewright_builder.sweep.predict import CLIP, TAIL
 from enginewright_builder.sweep.result import Point
 
-# Latencies closer than this are equal: nobody is beaten by noise.
+# Latencies closer than this are equal: noise beats none.
 CLEARLY = 0.95
 
 

@@ -1,4 +1,4 @@
-"""What configurations draw that nobody measured: idle power, and so many joules an inference, fitted to those that
+"""What unmeasured configurations draw: idle power, and so many joules an inference, fitted to those that
 were measured. It decides what is measured next, never what is shipped. Pure."""
 
 from __future__ import annotations

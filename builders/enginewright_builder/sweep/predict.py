@@ -28,7 +28,7 @@ from enginewright_builder.sweep.space import Trial
 @dataclass(frozen=True, kw_only=True)
 class Guess:
     """Of a logarithm before anything is measured: ``mean``, ``spread`` of its corrections over the space, and the share
-    of that which is ``noise`` of one measurement."""
+    of ``noise`` of one measurement."""
 
     mean: float = 0.0
     spread: float

@@ -1,4 +1,4 @@
-"""The search: asks for one measurement at a time, is told what it showed, and knows nothing of servers.
+"""The search: asks for one measurement at a time, gets what it showed, and knows nothing of servers.
 
 1. One request alone, then every instance under a middling load (:meth:`Space.first`); where energy is to be least,
 fewer instances, too.
@@ -105,14 +105,14 @@ class Search:
         self.steps.append(Step(trial=trial, throughput=self._expected[0], latency_ms=self._expected[1], point=point))
 
     def best(self) -> Point:
-        """The simplest of the points that nothing measured beats by more than ``EQUAL``. At least one was told."""
+        """The simplest of the points that nothing measured beats by more than ``EQUAL``. At least one has a result."""
         points = self.points
         top = max(points, key=lambda point: score(point, self.objective))
         close = [point for point in points if _equal(point, top, self.objective)]
         return min(close, key=_complexity)
 
     def rival(self, trial: Trial) -> Point | None:
-        """The best point so far where the trial only has to be told from it; None where its own figures count."""
+        """The best point so far where the trial only has to differ from it; None where its own figures count."""
         best = self.best() if self._found else None
         return best if best and best.concurrency == trial.concurrency and trial not in self._found else None
 
@@ -208,6 +208,6 @@ def _equal(point: Point, top: Point, objective: ObjectiveRequest) -> bool:
 
 
 def _complexity(point: Point) -> tuple[int, int, int, int]:
-    """Fewer instances hold less memory, a shorter delay surprises nobody, a larger maximum refuses no client."""
+    """Fewer instances hold less memory, a shorter delay surprises no client, a larger maximum refuses no client."""
     serving = point.serving
     return serving.instance_count, serving.max_queue_delay_us, -serving.max_batch_size, point.concurrency

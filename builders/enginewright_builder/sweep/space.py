@@ -59,7 +59,8 @@ class Space:
         return self.batch_sizes[-1]
 
     def servings(self) -> list[ServingChoice]:
-        """Every configuration. Where no batch forms (a maximum of 1 or 0) there is nobody to wait for: one delay."""
+        """Every configuration. Where no batch forms (a maximum of 1 or 0) there is no request to wait for: one
+        delay."""
         return [ServingChoice(max_batch_size=size, preferred_batch_sizes=self.preferred_batch_sizes,
                               max_queue_delay_us=delay, instance_count=count)
                 for count in self.instances for size in self.batch_sizes
@@ -72,7 +73,7 @@ class Space:
     def first(self, *, each_count: bool = False) -> list[Trial]:
         """Where a search starts: one request alone, which gives the service time, and every instance under a middling
         load, which gives what batching and instances make of it. With ``each_count`` fewer instances under that load
-        as well: what those save cannot be told from throughput."""
+        as well: what those save does not follow from throughput."""
         alone = ServingChoice(max_batch_size=self.max_batch_size, preferred_batch_sizes=self.preferred_batch_sizes,
                               max_queue_delay_us=self.delays_us[0], instance_count=self.instances[0])
         counts = self.instances[::-1] if each_count else self.instances[-1:]

@@ -1,4 +1,5 @@
-"""A tritonserver with explicit model control, by its address: awaited, asked and measured, whoever runs it."""
+"""A tritonserver with explicit model control, by its address: awaited, asked and measured, started here or
+elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Server:
     It is entered once the server is ready. A missing library makes Triton hang rather than fail, so every wait has a
     deadline. ``headers`` go with every request: they hold the key where the server's model control asks for one.
     ``witness`` tells what cannot be seen from here. ``start_seconds`` is how long the server took from its start until
-    it was ready; 0 where nobody knows.
+    it was ready; 0 where unknown.
     """
 
     def __init__(self, address: Address, *, ready_seconds: float = 120.0, gpus: tuple[int, ...] = (),
@@ -145,9 +146,8 @@ class Server:
         return answer.raise_for_status().text
 
     async def memory_bytes(self) -> int:
-        """Memory of its GPUs that is in use, as it reports: of the whole devices, so nobody else may be on them.
-        Without a GPU what its witness says, since Triton knows the memory of the machine alone. 0 where nobody
-        tells."""
+        """Memory of its GPUs that is in use, as it reports: of the whole devices, so nothing else may run on them.
+        Without a GPU what its witness says, since Triton knows the memory of the machine alone. 0 where unknown."""
         if not self.gpus:
             return await self._witness.memory_bytes() if self._witness else 0
         return device_bytes(await self.metrics())

@@ -1,4 +1,4 @@
-"""How much memory of its GPUs, or of its slice, nobody holds: what a server took is the difference.
+"""How much memory of its GPUs, or of its slice, is free: what a server took is the difference.
 
 Triton's own metric is of a whole device and of all who use it: the builder beside the server, and the other slices of a
 partitioned GPU, would be counted as the server's.

@@ -13,7 +13,7 @@ QUIET = range(20_000, 30_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens now; all are held while choosing, so that they differ. Raises ``OSError`` where
+    """Ports on which nothing listens now; all are held while choosing, so that they differ. Raises ``OSError`` where
     there are not as many."""
     with contextlib.ExitStack() as stack:
         found: list[int] = []

@@ -38,7 +38,7 @@ class Proof:
 
     ``load_seconds`` is the server's start and the load of the model together, warm-up included, as a replica has them
     one after another. ``memory_bytes`` is the resident memory of the server's process tree, or its device memory on a
-    GPU, with the model loaded and used; 0 where nobody can tell.
+    GPU, with the model loaded and used; 0 where unknown.
     ``answers`` are those to each of the ``repeated`` requests, :data:`REPEATS` times over.
     """
 

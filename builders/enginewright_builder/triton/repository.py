@@ -43,8 +43,8 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
 
     ``warmup`` is one representative batch: its shapes are warmed with real data before the server says ready. ``cores``
     (0: all of this process) divided by the instances is the thread count of each instance. For backend ``python``
-    ``model.py`` is added, with the session modules that it needs and ``engines.json``, which says what each engine is
-    told. Artifact files are hard-linked where possible, else copied. For native backends ``artifact.parameters`` named
+    ``model.py`` is added, with the session modules that it needs and ``engines.json``, which has what each engine
+    gets. Artifact files are hard-linked where possible, else copied. For native backends ``artifact.parameters`` named
     ``profiles`` and ``graph_batches`` (comma-separated) set the TensorRT optimisation profiles and the batch sizes
     captured as CUDA graphs; all others go into ``config.pbtxt`` as they are.
 

@@ -135,7 +135,7 @@ def _port(address: str) -> str:
 
 
 async def _emptied(group: int) -> None:
-    """Waits until nobody of a killed process group runs any more: a stub that outlives its server by a moment would
+    """Waits until no process of a killed group runs any more: a stub that outlives its server by a moment would
     hold its memory while the next one is measured."""
     for _ in range(round(KILL_SECONDS / POLL_SECONDS)):
         if not process.living(group):

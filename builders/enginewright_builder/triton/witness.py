@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STARTED, READY, MEMORY = "started", "ready", "memory"
-# A server is ready within this after its start, or somebody's clock is wrong.
+# A server is ready within this after its start, or a clock is wrong.
 MOST_SECONDS = 3600.0
 # The newest memory is written within a second; so long it is awaited.
 FRESH_SECONDS, POLL_SECONDS = 5.0, 0.2

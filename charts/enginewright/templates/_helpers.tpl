@@ -182,7 +182,7 @@ openshift: true
 {{- end }}
 {{- end }}
 
-{{/* Ports of replicas that somebody asks; the operator looks again, at other forms and at its other ports, too. */}}
+{{/* Ports of replicas that clients ask; the operator looks again, at other forms and at its other ports, too. */}}
 {{- define "enginewright.serverArgs" -}}
 {{- range $index, $argument := . }}
 {{- range $name, $port := dict "http" "8000" "grpc" "8001" "metrics" "8002" }}
@@ -191,7 +191,7 @@ openshift: true
 {{- fail (printf "config.serverArgs[%d]: got %q, is %s on each replica, for the operator, the Service and probes; remove it; a Service of your own may have another" $index $argument $port) }}
 {{- end }}
 {{- if regexMatch (printf "^--allow-%s=(?i:false|off|0)$" $name) $argument }}
-{{- fail (printf "config.serverArgs[%d]: got %q, is asked by the operator, the Service or probes; remove it" $index $argument) }}
+{{- fail (printf "config.serverArgs[%d]: got %q, is used by the operator, the Service or probes; remove it" $index $argument) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -205,7 +205,7 @@ The schema has seen to the form of the quantity. */}}
 {{- $factors := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
 {{- $number := regexFind "^[0-9.]+" $memory }}
 {{- if lt (mulf (float64 $number) (get $factors (trimPrefix $number $memory))) 268435456.0 }}
-{{- fail (printf "config.qualityResources.limits.memory: got %q, is less than the monitor needs, whatever the model; write at least 256Mi, and more for a source model that is large in full precision" $memory) }}
+{{- fail (printf "config.qualityResources.limits.memory: got %q, is less than the monitor needs for any model; write at least 256Mi, and more for a large source model" $memory) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -406,7 +406,7 @@ metadata:
   verbs: [get, create, patch]
 {{- end }}
 
-{{/* What users may do, who have the cluster's own roles in a namespace; nobody but the operator writes status. */}}
+{{/* What users may do, who have the cluster's own roles in a namespace; only the operator writes status. */}}
 {{- define "enginewright.viewRules" -}}
 - apiGroups: [enginewright.io]
   resources: [optimisedmodels]

@@ -1,5 +1,5 @@
 -- Health of an OptimisedModel for Argo CD, from the condition Ready of the current generation. What is not listed here needs
--- somebody to change something, and is Degraded. docs/gitops.md says how to install it.
+-- a user to change something, and is Degraded. docs/gitops.md says how to install it.
 local waits_for_time = {
   Resolving = true, ResolveRetrying = true, AskingServerImage = true,
   WaitingForSource = true, WaitingForQueue = true, WaitingForEngine = true,

@@ -29,7 +29,7 @@ import (
 )
 
 // programs maps a name to what runs it and returns its exit code. The constructors register flags and feature gates in
-// registries of the whole process, so only the one that is wanted may be called.
+// registries of the whole process, so only the one in use may be called.
 var programs = map[string]func() int{
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
 	"kube-controller-manager": func() int { return cli.Run(controllermanager.NewControllerManagerCommand()) },

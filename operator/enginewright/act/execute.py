@@ -39,7 +39,7 @@ KEY_BYTES = 32  # of randomness in a key that is made
 
 
 class Actor:
-    """``acted`` is told the verb and the kind of each action that changed something."""
+    """``acted`` gets the verb and the kind of each action that changed something."""
 
     def __init__(self, kube: KubeClient, acted: Callable[[str, str], None]) -> None:
         self._kube = kube
@@ -90,7 +90,7 @@ class Actor:
                 raise
             _, kind, name = describe(action)
             raise RefusedError(
-                f"{kind} {name} is there already and belongs to somebody else; delete it, or give the OptimisedModel "
+                f"{kind} {name} is there already and has another owner; delete it, or give the OptimisedModel "
                 f"another name", call=error.call, status=error.status, reason=error.reason,
             ) from error
 
@@ -104,7 +104,7 @@ class Actor:
 
     async def _create(self, namespace: str, action: Create) -> bool:
         """Names are derived from content, so what is there already is what was wanted: a pass that was killed after its
-        create finds its own work. Not so what nobody owns: it would be looked for among the object's own for ever."""
+        create finds its own work. Not so what has no owner: it would be looked for among the object's own forever."""
         manifest = traced(action.manifest, handed_on())
         try:
             await self._kube.create(manifest, namespace=namespace)

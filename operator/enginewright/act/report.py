@@ -54,7 +54,7 @@ class Reporter:
                 if view.status == known:
                     return view
                 raise UnexpectedError(
-                    f"status.{difference(known, view.status)} is not kept by the CRD as it was written")
+                    f"status.{difference(known, view.status)} was changed or dropped by the CRD")
             except (RefusedError, UnexpectedError) as error:
                 if isinstance(error, NotFoundError) or not await self._learns():
                     raise
@@ -72,13 +72,13 @@ class Reporter:
         return self._schema.missing != before
 
     async def events(self, view: ObjectView, events: Iterable[Event], log: FilteringBoundLogger) -> None:
-        """Events are told once and may be lost; they never fail a pass."""
+        """Events are sent once and may be lost; they never fail a pass."""
         subject = Subject(view.namespace, view.name, view.uid)
         for event in events:
             try:
                 await self._events.record(subject, event)
             except ClientError as error:
-                log.warning("event was not sent", reason=event.reason, note=event.note, error=str(error))
+                log.warning("could not send an event", reason=event.reason, note=event.note, error=str(error))
 
 
 def refused(

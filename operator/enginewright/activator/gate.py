@@ -16,7 +16,7 @@ class LateError(Exception):
 
 
 class Gate:
-    """``ready`` asks whether a replica is; it is called only while somebody waits, every :data:`PERIOD` seconds."""
+    """``ready`` asks whether a replica is; it is called only while a request waits, every :data:`PERIOD` seconds."""
 
     def __init__(self, ready: Callable[[], Awaitable[bool]]) -> None:
         self._ready = ready
@@ -30,7 +30,7 @@ class Gate:
         return len(self._waiting)
 
     async def somebody_waits(self, seconds: float) -> None:
-        """Returns as soon as somebody does, after ``seconds`` at the latest."""
+        """Returns as soon as one does, after ``seconds`` at the latest."""
         try:
             async with asyncio.timeout(seconds):
                 await self._somebody.wait()

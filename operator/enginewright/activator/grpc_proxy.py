@@ -14,7 +14,7 @@ from enginewright.activator.pace import SlowError, due, in_time
 from enginewright.activator.room import FullError, Place, Room
 from enginewright.activator.tally import Tally
 
-# Answered here: who asks whether requests are taken starts no replica. Each answer is a message whose first field, a
+# Answered here: a health check starts no replica. Each answer is a message whose first field, a
 # boolean or an enumeration, is 1: live, ready, SERVING.
 HEALTH: Final = frozenset({
     "/inference.GRPCInferenceService/ServerLive", "/inference.GRPCInferenceService/ServerReady",
@@ -22,8 +22,8 @@ HEALTH: Final = frozenset({
 })
 YES: Final = b"\x08\x01"
 CONNECT_SECONDS: Final = 2.0
-# Clients keep connections for good. After so long they are told to make a new one (GOAWAY; calls under way go on),
-# which the Service leads to the replicas by then. As Triton's own connections, see core/config.py.
+# Clients keep connections for good. After so long the activator asks them to make a new one (GOAWAY; calls under way go
+# on), which the Service leads to the replicas by then. As Triton's own connections, see core/config.py.
 CONNECTION_AGE_MS: Final = 3000
 # gRPC takes a message into memory as soon as it is asked for one, and tells its size only then. So a message is at most
 # so large, and few are asked for at a time: first messages, and later ones of streams, which may be silent for long. Of
@@ -94,7 +94,7 @@ class GrpcProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc tells no 
             await context.abort(code, f"enginewright activator: no replica is ready, and {error}")
         except SlowError:
             self._tally.ended("grpc", "slow")
-            said = "enginewright activator: the first message came too slowly; open the call when there is one to send"
+            said = "enginewright activator: the first message came too slowly; open the call when a message is ready"
             await context.abort(grpc.StatusCode.UNAVAILABLE, said)
         except LateError:
             self._tally.ended("grpc", "late")
@@ -209,7 +209,7 @@ async def _acquired(readers: asyncio.Semaphore, deadline: float) -> None:
         async with asyncio.timeout_at(deadline):
             await readers.acquire()
     except TimeoutError as error:
-        raise FullError(f"{READERS} messages are being read already") from error
+        raise FullError(f"{READERS} messages are already being read") from error
 
 
 def _passed_on(metadata: Metadata) -> tuple[tuple[str, str | bytes], ...]:

@@ -20,7 +20,7 @@ from enginewright.activator.room import FullError, Place, Room
 from enginewright.activator.tally import Result, Tally
 from enginewright.clients.direct import DirectSession
 
-# Answered here: who asks whether requests are taken starts no replica. Kubelets ask, too.
+# Answered here: a health check starts no replica. Kubelets ask, too.
 HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
 CONNECT_SECONDS: Final = 2.0
 RETRY_AFTER: Final = "5"
@@ -45,7 +45,7 @@ class HttpProxy:
         self._tally = tally
         self._hold = hold
         # A connection each: one that is kept may be closed by its replica just as a request is written to it, and
-        # nobody could tell whether that was seen.
+        # it would be unknown whether that was seen.
         self._session = DirectSession(aiohttp.TCPConnector(limit=0, force_close=True),
                                       timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS))
 
@@ -121,8 +121,8 @@ class HttpProxy:
                 if request.transport is not None:
                     request.transport.abort()
                 return response
-            return _refusal(502, f"the replica closed the connection ({type(error).__name__}); whether it has computed "
-                                 f"the request is not known")
+            return _refusal(502, f"the replica closed the connection ({type(error).__name__}); it may have "
+                                 "computed the request")
 
     def _url(self, request: web.Request) -> URL:
         """By text: a path that begins with two slashes would name another host if it were joined."""

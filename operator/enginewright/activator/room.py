@@ -26,7 +26,7 @@ class Room:
     def enter(self) -> Place:
         """Raises :class:`FullError`."""
         if self.taken >= self._requests:
-            raise FullError(f"{self._requests} requests are held already")
+            raise FullError(f"{self._requests} requests are already held")
         self.taken += 1
         return Place(self)
 
@@ -55,7 +55,7 @@ class Place:
         self.check(size)
         room = self._room
         if room.bytes + size > room.size:
-            raise FullError(f"{room.bytes} of {room.size} bytes are held already")
+            raise FullError(f"{room.bytes} of {room.size} bytes are already held")
         self._bytes += size
         room.bytes += size
 

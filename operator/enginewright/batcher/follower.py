@@ -1,6 +1,6 @@
 """Follows one replica: each look reads what it counted since the last, asks the rule, and loads what that chose.
 
-What goes wrong ends at the default, which is what the build proved: a load that fails, a server that begins anew, a
+What goes wrong ends at the default, which is what the build proved: a load that fails, a server that restarts, a
 replica that cannot be read. Nothing of it may end the container, as a pod is ready only while all its containers run.
 """
 
@@ -69,7 +69,7 @@ class Follower:
                     trouble=self._trouble)
 
     async def look(self) -> None:
-        """A client's errors are told, not raised."""
+        """A client's errors are returned, not raised."""
         spent = await self._spent()
         now = self._clock()
         before, settled = self._state, self._in_force == self._state.setting
@@ -86,7 +86,7 @@ class Follower:
         self._forget()
 
     async def _spent(self) -> Spent | None:
-        """Since the look before; None where that cannot be told."""
+        """Since the look before; None where that is unknown."""
         try:
             seen = await self._metrics.scrape(HOST, self._metrics_port)
         except ClientError as error:
@@ -107,15 +107,15 @@ class Follower:
 
     def _lost(self, now: float) -> None:
         """Counters that fell are of another process. One that ended while something was tried, or after a load that
-        failed, be it of the default, may have ended of it."""
+        failed, also of the default, may have ended of it."""
         self._forget()
         if self._state.phase == "trial" or self._failed:
             self._failed = False
-            self._state = server_lost(self._state, now, "the server ended while another setting was loaded or tried",
+            self._state = server_lost(self._state, now, "the server ended while it loaded or tried another setting",
                                       self._safe)
         else:
             self._state = restart(self._state, now, self._safe)
-        log.warning("the server began anew", closed=self._state.closed > now)
+        log.warning("the server restarted", closed=self._state.closed > now)
 
     async def _apply(self) -> None:
         wanted, began = self._state.setting, self._clock()
@@ -147,5 +147,5 @@ class Follower:
     def _say(self, trouble: str) -> None:
         """Once, not at each look."""
         if trouble and trouble != self._trouble:
-            log.info("the server cannot be followed", error=trouble)
+            log.info("cannot read the server", error=trouble)
         self._trouble = trouble

@@ -1,4 +1,4 @@
-"""Puts the batcher together and runs it until it is told to stop."""
+"""Puts the batcher together and runs it until a signal stops it."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ async def run(options: Options, stop: asyncio.Event) -> None:
             log.info("batcher runs", port=port, model=options.model, default=str(options.safe.default))
             looking = asyncio.create_task(keep_looking(follower))
             await stop.wait()
-            looking.cancel()  # a load that is under way goes on in the server; nobody waits for it
+            looking.cancel()  # a load that is under way goes on in the server; nothing waits for it
             await asyncio.wait({looking})
 
 
 async def keep_looking(follower: Follower, period: float = PERIOD) -> None:
-    """Until it is cancelled. A defect of ours must not take the replica along: it begins anew from the default."""
+    """Until it is cancelled. A defect of ours must not take the replica along: it starts again from the default."""
     while True:
         began = time.monotonic()
         try:

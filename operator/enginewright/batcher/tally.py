@@ -16,12 +16,12 @@ class Tally:
         self._delay = Gauge("enginewright_batching_replica_queue_delay_seconds",
                             "Longest that a request is held back for others.", registry=registry)
         self._sizes = Gauge("enginewright_batching_replica_preferred_batch_size",
-                            "1 for each batch size that goes at once.", ("size",), registry=registry)
-        self._phase = Gauge("enginewright_batching_replica_phase", "1 for what the setting is.", ("phase",),
+                            "1 for each batch size that the server sends on at once.", ("size",), registry=registry)
+        self._phase = Gauge("enginewright_batching_replica_phase", "1 for the setting in force.", ("phase",),
                             registry=registry)
-        self._loads = Counter("enginewright_batching_replica_loads", "Changes of batching by what they were for.",
+        self._loads = Counter("enginewright_batching_replica_loads", "Changes of batching by reason.",
                               ("phase",), registry=registry)
-        self._failed = Counter("enginewright_batching_replica_failed_loads", "Trials that could not be loaded.",
+        self._failed = Counter("enginewright_batching_replica_failed_loads", "Trials that the server could not load.",
                                registry=registry)
         self._delay.set(math.nan)
 

@@ -57,7 +57,7 @@ class Sender:
                 raise _refusal(answer.status, call)
             body = await body_of(answer, self._largest)
             if body is None:
-                raise TooLargeError(f"more than {self._largest} bytes, or in too many pieces", call=call)
+                raise TooLargeError(f"the answer has more than {self._largest} bytes, or too many pieces", call=call)
             return body
 
 

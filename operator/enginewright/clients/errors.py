@@ -5,9 +5,9 @@
     ClientError
     ├── TransientError        retry with backoff; ``retry_after`` seconds where the server said so
     │   ├── NotLeadingError   not sent: this operator's Lease may be another one's by now
-    │   └── ConflictError     somebody else wrote first (409)
+    │   └── ConflictError     another client wrote first (409)
     │       ├── AlreadyExistsError
-    │       └── LostRaceError      a claim that somebody else made first
+    │       └── LostRaceError      a claim that another pass made first
     ├── RefusedError          the cluster says no (400, 403, 404, 413, 422): someone has to change something, retry
     │   │                     slowly
     │   ├── NotFoundError
@@ -67,7 +67,7 @@ class AlreadyExistsError(ConflictError):
 
 
 class LostRaceError(ConflictError):
-    """Somebody else claimed first: what the pass found is history, and another pass finds who."""
+    """Another pass claimed first: what the pass found is history, and another pass finds who."""
 
 
 class RefusedError(ClientError):

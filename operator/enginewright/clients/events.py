@@ -97,7 +97,7 @@ class EventRecorder:
         try:
             await self._kube.patch(EVENT, subject.namespace, told.name, body)
         except NotFoundError:
-            # Events live an hour by default; one that still happens after that is told anew.
+            # Events live an hour by default; one that still happens after that is sent again.
             self._told.pop(told.name, None)
             await self._first(subject, event, told.name)
             return

@@ -124,8 +124,8 @@ def checked_request(before_write: Callable[[], None]) -> type[aiohttp.ClientRequ
 
 
 class _DirectRest(RESTClientObject):
-    """Follows no redirect: the apiserver sends none, and a write with its body and its token is for nobody else.
-    The apiserver packs answers of more than 128 KiB, and the operator trusts it with their size."""
+    """Follows no redirect: the apiserver sends none, and a write with its body and its token is for the apiserver
+    alone. The apiserver packs answers of more than 128 KiB, and the operator trusts it with their size."""
 
     def _create_pool_manager(self) -> DirectSession:  # type: ignore[override]
         options = {"trust_env": True, "auto_decompress": True, **(self.configuration.client_session_kwargs or {})}
@@ -218,9 +218,9 @@ class KubeClient:
 
     async def apply(self, manifest: Mapping[str, Any], *, namespace: str, force: bool = True, uid: str = "",
                     version: str = "") -> Object:
-        """Server-side apply. With ``force`` what we state is ours, whoever wrote it before; without, raises
-        :class:`ConflictError` when somebody else wrote another value. It raises that also, with ``force`` or without,
-        when ``uid`` names another object or ``version`` is not its resourceVersion any more."""
+        """Server-side apply. With ``force`` what we state is ours, also where another manager wrote it before; without,
+        raises :class:`ConflictError` when another manager wrote another value. It raises that also, with ``force`` or
+        without, when ``uid`` names another object or ``version`` is not its resourceVersion any more."""
         resource = resource_of_manifest(manifest)
         if conditions := {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}:
             manifest = {**manifest, "metadata": {**manifest["metadata"], **conditions}}

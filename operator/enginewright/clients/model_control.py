@@ -3,9 +3,9 @@
 Loading a model whose configuration differs in more than its instances makes Triton load it once more beside the one
 that serves, swap them, and let the old one end what it has: nothing is lost, and for that time there are two (triton
 core, ``model_lifecycle.cc``). The configuration is the one that the replica has, read from it and sent back with other
-batching, so that nothing else can change. Who may load a configuration may run code there, so that replicas open model
-control only to those who know a key (``--http-restricted-api``, ``--grpc-restricted-protocol``). Triton counts the
-requests of the model's warm-up in its metrics, at each load.
+batching, so that nothing else can change. A client that may load a configuration may run code there, so that replicas
+open model control only to those who know a key (``--http-restricted-api``, ``--grpc-restricted-protocol``). Triton
+counts the requests of the model's warm-up in its metrics, at each load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ModelControl(PodClient):
         as before; :class:`UnexpectedError` for an answer that cannot be read."""
         config = await self._config(address, model, port)
         if "dynamic_batching" not in config:
-            raise RefusedError(f"model {model!r} forms no batches, so that none can be changed",
+            raise RefusedError(f"model {model!r} forms no batches, so batching cannot be changed",
                                call=f"load {model}")
         if _setting(config) == setting:
             return False
@@ -58,9 +58,9 @@ class ModelControl(PodClient):
         try:
             found = json.loads(await self._ask("GET", url))
         except (ValueError, RecursionError) as error:
-            raise UnexpectedError("its configuration is no JSON", call=f"GET {url}") from error
+            raise UnexpectedError("its configuration is not JSON", call=f"GET {url}") from error
         if not isinstance(found, dict):
-            raise UnexpectedError("its configuration is no JSON object", call=f"GET {url}")
+            raise UnexpectedError("its configuration is not a JSON object", call=f"GET {url}")
         return found
 
     async def _ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> bytes:
@@ -86,4 +86,4 @@ def _setting(config: Mapping[str, Any]) -> Setting:
         return Setting(delay_us=int(batching.get("max_queue_delay_microseconds", 0)),
                        preferred=() if sizes == (int(config.get("max_batch_size", 0)),) else sizes)
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise UnexpectedError("its dynamic_batching is not of the form that Triton gives") from error
+        raise UnexpectedError("its dynamic_batching is not in Triton's form") from error

@@ -57,8 +57,8 @@ def samples(page: bytes, wanted: Collection[str]) -> Iterator[Sample]:
         labels, at = _labels(line, name.end())
         rest = _REST.match(line, at)
         if rest is None or (value := float(rest[1])) > LARGEST_VALUE:
-            raise NoSignalError(f"the page of metrics has a line of {name[0]} that is no sample with a finite value of "
-                                f"0 or more and at most {MOST_LABELS} labels")
+            raise NoSignalError(f"the page of metrics has a line of {name[0]} that is not a sample with a finite value "
+                                f"of 0 or more and at most {MOST_LABELS} labels")
         if not math.isnan(value):
             yield Sample(name[0], labels, value)
 

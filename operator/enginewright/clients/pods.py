@@ -49,7 +49,7 @@ class PodClient:
                 raise TransientError(refusal(answer.status), call=call, status=answer.status)
             body = await body_of(answer, self._largest)
             if body is None:
-                raise TooLargeError(f"more than {self._largest} bytes, or in too many pieces", call=call)
+                raise TooLargeError(f"the answer has more than {self._largest} bytes, or too many pieces", call=call)
             return body
 
 
@@ -86,4 +86,4 @@ async def answered(deadline: float, call: str) -> AsyncIterator[None]:
         raise TransientError(f"{type(error).__name__}: {error.strerror or error}", call=call) from error
     except (aiohttp.ClientError, ValueError) as error:
         # Its text quotes the answer.
-        raise TransientError(f"the answer is no HTTP that can be read ({type(error).__name__})", call=call) from error
+        raise TransientError(f"the answer is not valid HTTP ({type(error).__name__})", call=call) from error

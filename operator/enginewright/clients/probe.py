@@ -47,9 +47,9 @@ class ProbeClient(PodClient):
         try:
             found = await self.apart(json.loads, body or b"")
         except (ValueError, RecursionError) as error:
-            raise ProbeError("its metadata is no JSON") from error
+            raise ProbeError("its metadata is not JSON") from error
         if not isinstance(found, dict):
-            raise ProbeError("its metadata is no JSON object")
+            raise ProbeError("its metadata is not a JSON object")
         return found
 
     async def infer(self, address: str, model: str, request: Request, port: int = HTTP_PORT

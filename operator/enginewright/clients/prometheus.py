@@ -75,7 +75,7 @@ class PrometheusClient:
     async def _asked(self, url: str, question: Callable[[PrometheusConnect], Read]) -> Read:
         call = f"query {public(url)}"
         if not _ADDRESS.fullmatch(url):
-            raise NoSignalError("this is no base address of a Prometheus, such as http://prometheus.monitoring:9090",
+            raise NoSignalError("this is not the base address of a Prometheus, such as http://prometheus.monitoring:9090",
                                 call=call)
         loop = asyncio.get_running_loop()
         try:
@@ -99,7 +99,7 @@ class PrometheusClient:
 
 
 class _Turns:
-    """:data:`AT_ONCE` threads for each address. A turn ends with its thread: who asked may have given up before."""
+    """:data:`AT_ONCE` threads for each address. A turn ends with its thread: the caller may have given up before."""
 
     def __init__(self) -> None:
         self._free: dict[str, asyncio.Semaphore] = {}
@@ -167,7 +167,7 @@ def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, 
             else:
                 ages[key] = evaluated - value
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise NoSignalError("the answer of Prometheus is not of the form of query") from error
+        raise NoSignalError("Prometheus' answer does not have the form of query") from error
     pending: dict[str, float] = {}
     for key, (pod, value) in values.items():
         if ages.get(key, float("inf")) <= stale_after and value == value:
@@ -180,4 +180,4 @@ def _series(answer: list[dict[str, Any]]) -> Series:
     try:
         return [(float(at), float(value)) for one in answer for at, value in one["values"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise NoSignalError("the answer of Prometheus is not of the form of query_range") from error
+        raise NoSignalError("Prometheus' answer does not have the form of query_range") from error

@@ -28,7 +28,8 @@ class QualityClient(PodClient):
         try:
             found = QualityReport.from_json(body.decode())
         except (ContractError, UnicodeDecodeError) as error:
-            raise NoSignalError("the report is not of the form that this operator reads", call=f"GET {url}") from error
+            raise NoSignalError("the report does not have the form that this operator reads", call="GET "
+                                                                                                   f"{url}") from error
         if not 0 <= found.total <= found.samples:
             raise NoSignalError(f"{found.samples} scores cannot add up to {found.total}", call=f"GET {url}")
         if not 0 <= found.agreed <= found.mirrored:

@@ -64,7 +64,7 @@ def resource_of(api_version: str, kind: str) -> Resource:
     try:
         return _BY_KIND[api_version, kind]
     except KeyError:
-        raise UnexpectedError(f"{api_version} {kind} is no resource that the operator manages") from None
+        raise UnexpectedError(f"{api_version} {kind} is not a resource that the operator manages") from None
 
 
 def resource_of_manifest(manifest: Mapping[str, Any]) -> Resource:

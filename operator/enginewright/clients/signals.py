@@ -27,8 +27,8 @@ class NoSignalError(TransientError):
 
 @dataclass(frozen=True, kw_only=True)
 class GpuMetrics:
-    """Of one GPU, whoever uses it: ``joules`` since the server started, ``watts``, share of the time busy (0 to 1) and
-    bytes in use now. None: not told."""
+    """Of one GPU, for all that use it: ``joules`` since the server started, ``watts``, share of the time busy (0 to 1)
+    and bytes in use now. None: not told."""
 
     joules: float | None = None
     watts: float | None = None

@@ -84,7 +84,7 @@ def _add_quantile(quantiles: dict[float, float], sample: Sample) -> None:
     try:
         quantile = float(sample.labels["quantile"])
     except (KeyError, ValueError) as error:
-        raise NoSignalError(f"{SUMMARY} has a quantile that is no number") from error
+        raise NoSignalError(f"{SUMMARY} has a quantile that is not a number") from error
     if not 0 <= quantile <= 1:
         raise NoSignalError(f"{SUMMARY} has a quantile that is not between 0 and 1")
     quantiles[quantile] = max(quantiles.get(quantile, 0.0), sample.value / 1000)

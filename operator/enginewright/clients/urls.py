@@ -14,8 +14,8 @@ def pod_url(address: str, port: int, *path: str) -> str:
     try:
         found = ip_address(address)
     except ValueError as error:
-        raise UnexpectedError(f"{address!r} is no address of a pod") from error
+        raise UnexpectedError(f"{address!r} is not the address of a pod") from error
     if {"", ".", ".."} & set(path):
-        raise UnexpectedError(f"{path!r} is no path of a pod's server")
+        raise UnexpectedError(f"{path!r} is not a path of a pod's server")
     host = f"[{found}]" if isinstance(found, IPv6Address) else str(found)
     return f"http://{host}:{port}/" + "/".join(quote(segment, safe="") for segment in path)

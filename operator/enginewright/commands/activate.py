@@ -10,13 +10,13 @@ from enginewright.command_line import LEVELS, positive, until_signalled
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend", required=True, metavar="HOST", help="where replicas are reached once one is ready")
+    parser.add_argument("--backend", required=True, metavar="HOST", help="address of the replicas, once one is ready")
     parser.add_argument("--hold-seconds", type=positive, default=120, metavar="N",
-                        help="how long a request waits at most (default %(default)s)")
+                        help="seconds that a request waits at most (default %(default)s)")
     parser.add_argument("--requests", type=positive, default=1000, metavar="N",
-                        help="how many are held at most (default %(default)s)")
+                        help="most requests to hold (default %(default)s)")
     parser.add_argument("--bytes", type=positive, default=128 << 20, metavar="N",
-                        help="of how many bytes altogether (default %(default)s)")
+                        help="most bytes of all held requests (default %(default)s)")
     parser.add_argument("--log-level", choices=LEVELS, default="INFO")
     parser.set_defaults(act=activate)
 

@@ -15,23 +15,24 @@ EXIT_USAGE = 2
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, metavar="NAME", help="the name that the server has it under")
+    parser.add_argument("--model", required=True, metavar="NAME", help="name of the model on the server")
     parser.add_argument("--safe-set", required=True, metavar="JSON",
-                        help="what may be chosen, as the operator writes it")
+                        help="settings to choose from, as the operator writes them")
     parser.add_argument("--key-file", required=True, type=Path, metavar="FILE",
-                        help="holds the key of the server's model control")
+                        help="file with the key of the server's model control")
     parser.add_argument("--port", type=positive, default=BATCHING_PORT, metavar="N",
-                        help="of /metrics and /batching (default %(default)s)")
+                        help="port of /metrics and /batching (default %(default)s)")
     parser.add_argument("--http-port", type=positive, default=HTTP_PORT, metavar="N",
-                        help="of the server (default %(default)s)")
+                        help="port of the server (default %(default)s)")
     parser.add_argument("--metrics-port", type=positive, default=METRICS_PORT, metavar="N",
-                        help="of the server's metrics (default %(default)s)")
+                        help="port of the server's metrics (default %(default)s)")
     parser.add_argument("--log-level", choices=LEVELS, default="INFO")
     parser.set_defaults(act=adapt)
 
 
 def adapt(options: argparse.Namespace) -> int:
-    """Ends with 0 on SIGTERM or SIGINT: what is in force then stays, as the pod ends or another begins anew."""
+    """Ends with 0 on SIGTERM or SIGINT: what is in force then stays, as the pod ends or another starts from the
+    default."""
     # Only this command needs them; the others stay quick.
     from enginewright.batcher.serve import Options, run
     from enginewright.core.batching.wire import safe_set_from_text

@@ -32,14 +32,14 @@ class UnreadableError(Exception):
 
 def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("-f", "--filename", action="append", default=[], type=Path, metavar="FILE",
-                         help="OptimisedModels, YAML or JSON, - is standard input; may be given several times; "
-                              "default: those of the cluster")
+                         help="OptimisedModels in YAML or JSON, - is standard input; repeat it for several; default: "
+                              "those of the cluster")
     command.add_argument("--nodes", type=Path, metavar="FILE",
-                         help="nodes and, so that it is known what is in use, pods: kubectl get nodes,pods -A -o json; "
+                         help="nodes, and pods to see what is in use: kubectl get nodes,pods -A -o json; "
                               "default: those of the cluster")
-    command.add_argument("--namespace", metavar="NAME", help="plan for models of this namespace only; default: all")
+    command.add_argument("--namespace", metavar="NAME", help="plan only for models of this namespace; default: all")
     command.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
-    command.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: its current one")
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(act=act)
 

@@ -40,23 +40,24 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--trace", type=Path, required=True, metavar="FILE",
         help="CSV with a TIMESTAMP column, or Prometheus range data as JSON")
     add("--service-curve", type=Path, metavar="FILE", help="build-report.json of the engine")
-    add("--service-ms", type=float, metavar="F", help="instead of a curve: what one request alone takes")
-    add("--capacity-rps", type=float, metavar="F", help="instead of a curve: what one replica answers a second at most")
+    add("--service-ms", type=float, metavar="F", help="instead of a curve: milliseconds that one request alone takes")
+    add("--capacity-rps", type=float, metavar="F", help="instead of a curve: most requests a second of one replica")
     add("--max-batch", type=int, metavar="N", help="largest batch; default: the report's, or what the capacity needs")
     add("--slo-ms", type=float, metavar="N", help=f"latency objective; default: the report's, or {SLO_MS:g}")
-    add("--percentile", type=float, metavar="P", help=f"of the objective; default: the report's, or {PERCENTILE:g}")
+    add("--percentile", type=float, metavar="P", help="percentile of the objective; default: the report's, or "
+                                                      f"{PERCENTILE:g}")
     add("--min", type=int, metavar="N", help=f"fewest replicas (default {LEAST})")
     add("--max", type=int, metavar="N", help=f"most replicas (default {MOST})")
     add("--autoscaling", type=Path, metavar="FILE",
         help="an OptimisedModel, or its block spec.autoscaling alone: all limits of the operator's scaler")
-    add("--price-per-hour", type=float, metavar="F", help="of a replica, for costCeilingPerHour")
+    add("--price-per-hour", type=float, metavar="F", help="price of a replica, for costCeilingPerHour")
     add("--cold-start-seconds", type=float, metavar="S",
-        help=f"until a new replica is ready; default: the report's load time, or {COLD_START_SECONDS:g}")
+        help=f"seconds until a new replica is ready; default: the report's load time, or {COLD_START_SECONDS:g}")
     add("--rate-scale", type=float, default=1.0, metavar="X",
-        help="so many times as many requests in the same time (default %(default)g)")
-    add("--seed", type=int, default=0, metavar="N", help="of all that is drawn by lot (default %(default)s)")
+        help="factor on the number of requests in the same time (default %(default)g)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of all random draws (default %(default)s)")
     add("--policies", default="all", metavar="LIST", help=f"all, or some of {','.join(NAMES)}")
-    add("--grid", action="store_true", help="also every peer with other targets and windows")
+    add("--grid", action="store_true", help="also run every peer with other targets and windows")
     add("--format", choices=("json", "table", "html"), default="table")
     command.set_defaults(act=act)
 
@@ -96,7 +97,7 @@ def _measured(options: argparse.Namespace) -> Measured:
     if options.service_curve is None:
         return Measured(service=of_figures(options.service_ms, options.capacity_rps, options.max_batch))
     if options.service_ms is not None or options.capacity_rps is not None:
-        raise InputError("--service-curve: says what --service-ms and --capacity-rps would; leave those out")
+        raise InputError("--service-curve: replaces --service-ms and --capacity-rps; leave those out")
     return read_report(options.service_curve, options.max_batch)
 
 
@@ -114,11 +115,11 @@ def _ours(options: argparse.Namespace) -> Ours:
                              "least 1 that is not below it")
         return Ours(autoscaling=AutoscalingSpec(min_replicas=low, max_replicas=high))
     if options.min is not None or options.max is not None:
-        raise InputError("--autoscaling: says what --min and --max would; leave those out")
+        raise InputError("--autoscaling: replaces --min and --max; leave those out")
     found = read_autoscaling(options.autoscaling)
     if found.cost_ceiling_per_hour is not None and options.price_per_hour is None:
-        raise InputError(f"{options.autoscaling}: autoscaling.costCeilingPerHour {found.cost_ceiling_per_hour:g} says "
-                         "nothing without a price; write --price-per-hour F, that of a replica")
+        raise InputError(f"{options.autoscaling}: autoscaling.costCeilingPerHour {found.cost_ceiling_per_hour:g} has "
+                         "no meaning without a price; write --price-per-hour F, that of a replica")
     if found.cost_ceiling_per_hour is None:
         _refuse_price(options.price_per_hour)
     return Ours(autoscaling=found, price=options.price_per_hour)
@@ -126,8 +127,8 @@ def _ours(options: argparse.Namespace) -> Ours:
 
 def _refuse_price(price: float | None) -> None:
     if price is not None:
-        raise InputError(f"--price-per-hour: {price:g} says nothing without autoscaling.costCeilingPerHour; write that "
-                         "into the file of --autoscaling, or leave the price out")
+        raise InputError(f"--price-per-hour: {price:g} has no meaning without autoscaling.costCeilingPerHour; write "
+                         "that into the file of --autoscaling, or leave the price out")
 
 
 def _scenario(options: argparse.Namespace, measured: Measured, ours: Ours) -> Scenario:
@@ -187,8 +188,8 @@ def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float]
 def _assumed(options: argparse.Namespace) -> tuple[str, ...]:
     if (options.service_curve, options.service_ms, options.capacity_rps) != (None, None, None):
         return ()
-    return (f"Nothing is said of a replica, so one that answers {USUAL_RPS:g} requests a second, one by one, is "
-            "assumed; write --service-curve build-report.json, or --service-ms and --capacity-rps.",)
+    return (f"No replica is described, so the simulation assumes {USUAL_RPS:g} requests a second, one by one; write "
+            "--service-curve build-report.json, or --service-ms and --capacity-rps.",)
 
 
 def _cold(scenario: Scenario) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def check_files(options: argparse.Namespace) -> int:
     for path, document in found:
         name, problems = _check(document)
         refused |= bool(problems)
-        print(f"{path}: {name}: {'refused' if problems else 'good'}")
+        print(f"{path}: {name}: {'refused' if problems else 'valid'}")
         for problem in problems:
             print(f"  {problem}")
     return EXIT_REFUSED if refused else 0

@@ -1,4 +1,4 @@
-"""Who may use a store in a bucket, and the parts of a pod that say so."""
+"""Credentials for a store in a bucket, and the parts of a pod that carry them."""
 
 from __future__ import annotations
 

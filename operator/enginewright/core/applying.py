@@ -19,8 +19,8 @@ ROUTE_CHECK = 1.0
 
 
 def applied_as(observed: Observed, manifest: Mapping[str, Any]) -> str | None:
-    """The manifest hash that the child was last applied with: None where there is no child, empty where somebody has
-    changed since what ``manifest`` states."""
+    """The manifest hash that the child was last applied with: None where there is no child, empty where another writer
+    has changed since what ``manifest`` states."""
     key = f"{manifest['kind']}/{manifest['metadata']['name']}"
     found, live = observed.applied.get(key), observed.specs.get(key)
     return "" if found is not None and live is not None and not _holds(live, manifest["spec"]) else found
@@ -48,7 +48,7 @@ def apply_if_changed(
 
 
 def applied(ctx: PassContext, manifest: Mapping[str, Any], why: str) -> tuple[Apply, ...]:
-    """Of a child that is ours once it is there, and before that may be somebody else's."""
+    """Of a child that is ours once it is there, and before that may have another owner."""
     found = applied_as(ctx.observed, manifest)
     return apply_if_changed(manifest, found, why, force=found is not None)
 

@@ -1,14 +1,15 @@
-"""Which engines nobody uses any more, and what is done about them: pure, for the stores of one namespace.
+"""Which engines no model uses any more, and what is done about them: pure, for the stores of one namespace.
 
-An engine goes in steps that are far apart, so that whoever came to want it meanwhile keeps it:
+An engine goes in steps that are far apart, so that a model that wants it meanwhile keeps it:
 
-1. nobody refers to it: its record is marked with the time;
-2. the grace period is over: the record counts as absent, so that whoever wants the engine now starts a build Job, which
-   says so in the store and finds it there;
+1. no model refers to it: its record is marked with the time;
+2. the grace period is over: the record counts as absent, so that a model that wants the engine now starts a build Job,
+   which says so in the store and finds it there;
 3. every pass that still saw the record has ended, and every object has said what it wants: a Job removes the files;
 4. the Job has ended well: the record goes.
 
-Whoever refers to it in steps 1 and 2 takes the mark away; from step 3 on the store itself keeps what a build wants.
+A model that refers to it in steps 1 and 2 takes the mark away; from step 3 on the store itself keeps what a build
+wants.
 """
 
 from __future__ import annotations
@@ -112,13 +113,13 @@ def _mark(seen: Shelves, record: RecordMark) -> Iterator[Action]:
     referenced = seen.wanted(record)
     ending = any(not job.live and job.succeeded and record.fingerprint in job.engines for job in seen.jobs)
     if referenced and record.unreferenced and not ending:
-        yield MarkRecord(name=record.name, version=record.version, since=None, why="it is wanted again")
+        yield MarkRecord(name=record.name, version=record.version, since=None, why="a model wants it again")
     elif not referenced and record.unreferenced is None:
-        yield MarkRecord(name=record.name, version=record.version, since=seen.now, why="nobody wants this engine")
+        yield MarkRecord(name=record.name, version=record.version, since=seen.now, why="no model wants this engine")
 
 
 def _finish(seen: Shelves) -> Iterator[Action]:
-    """Records of engines that are gone, but none that a build has made anew: those are not marked."""
+    """Records of engines that are gone, but none that a build has made again: those are not marked."""
     for job in seen.jobs:
         if job.live:
             continue
@@ -138,7 +139,7 @@ def _start(seen: Shelves, config: OperatorConfig) -> Iterator[Action]:
         settled = record.unreferenced is not None and retired(record.unreferenced, seen.now - SETTLE, config)
         if seen.told(record) and settled and not seen.wanted(record) and record.store_uri not in busy:
             due.setdefault((record.store_uri, seen.access(record)), []).append(record)
-    # In another order each round: a Job whose Secret is gone fails for ever, and must not be in the way of the others.
+    # In another order each round: a Job whose Secret is gone fails forever, and must not be in the way of the others.
     for (store_uri, access), records in sorted(due.items(), key=lambda item: short_hash([str(seen.now), *item[0]], 16)):
         if store_uri in busy:  # as another, which has its turn
             continue
@@ -147,4 +148,4 @@ def _start(seen: Shelves, config: OperatorConfig) -> Iterator[Action]:
         engines = tuple(sorted(record.fingerprint for record in chosen))
         yield Create(manifest=gc_job(seen.namespace, store_uri, chosen[0].claim_uid, engines, config,
                                      dict(access)),
-                     why=f"nobody has wanted {len(engines)} engines for {config.engine_grace} s")
+                     why=f"no model has wanted {len(engines)} engines for {config.engine_grace} s")

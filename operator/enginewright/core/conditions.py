@@ -99,7 +99,7 @@ def find(conditions: object, kind: str) -> Mapping[str, Any]:
 
 def merge(old: object, verdicts: Iterable[Verdict], generation: int, now: datetime) -> list[dict[str, Any]]:
     """The new list in the order of ``verdicts``. ``lastTransitionTime`` is kept while the status stays; types that
-    nobody speaks for any more are dropped."""
+    no step sets any more are dropped."""
     return [_entry(find(old, verdict.type), verdict, generation, now) for verdict in verdicts]
 
 

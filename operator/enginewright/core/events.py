@@ -89,10 +89,10 @@ def _is_news(told: Mapping[str, Any], verdict: Verdict) -> bool:
         return False
     if (told.get("status"), told.get("reason")) == (verdict.status, verdict.reason):
         return False
-    # Why it is not ready is told by the condition that is in the way; that nothing serves yet is no news.
+    # The condition that is in the way says why it is not ready; that nothing serves yet is no news.
     if verdict.type == Condition.READY:
         return verdict.ok or verdict.reason == Reason.INVALID_SPEC
-    # Which revision answers is the rollout's news; this one's is that somebody does, or nobody any more.
+    # Which revision answers is the rollout's news; this one's is that a revision does, or none any more.
     if verdict.type == Condition.AVAILABLE:
         return verdict.status != told.get("status") and (verdict.ok or told.get("status") == "True")
     return True

@@ -19,7 +19,7 @@ ROUNDING = 1e-6
 @dataclass(frozen=True, kw_only=True)
 class ObjectView:
     """The ``OptimisedModel`` itself, as the apiserver gave it. ``spec`` and ``status`` are raw; ``fleet`` is the name
-    of the fleet that owns it, empty for one that nobody owns."""
+    of the fleet that owns it, empty for one without a fleet."""
 
     name: str
     namespace: str
@@ -166,7 +166,7 @@ class EndpointView:
 @dataclass(frozen=True, kw_only=True)
 class EngineRecord:
     """The in-cluster index entry of one engine in the store. ``store_uri`` tells folders of one claim apart,
-    ``unreferenced`` since when nobody refers to it, ``version`` is the resourceVersion."""
+    ``unreferenced`` since when no model refers to it, ``version`` is the resourceVersion."""
 
     fingerprint: str
     store_claim: str
@@ -191,7 +191,7 @@ class KeptRevision:
 @dataclass(frozen=True, kw_only=True)
 class RecordMark:
     """What the collector of unused engines sees of a record. ``version`` is its resourceVersion, ``unreferenced`` since
-    when nobody refers to the engine, ``claim_uid`` empty where the store is a bucket, and ``access`` as whom that is
+    when no model refers to the engine, ``claim_uid`` empty where the store is a bucket, and ``access`` as whom that is
     used, sorted pairs."""
 
     name: str
@@ -205,9 +205,9 @@ class RecordMark:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseView:
-    """Who builds an engine: ``holder`` is ``namespace/name/uid``, ``seconds`` how long a renewal lasts, ``version`` the
-    resourceVersion. ``building`` says that a build Job of this engine lives; it is looked up only for a lease that has
-    run out."""
+    """The builder of an engine: ``holder`` is ``namespace/name/uid``, ``seconds`` how long a renewal lasts, ``version``
+    the resourceVersion. ``building`` says that a build Job of this engine lives; it is looked up only for a lease that
+    has run out."""
 
     name: str
     holder: str
@@ -225,8 +225,8 @@ class LeaseView:
 class Elsewhere:
     """What other objects of the namespace know of a server image that has not answered this object yet. ``name`` is
     the Job's that all share who would run the same one; ``job`` is that Job, None where there is none or it is the
-    object's own, and ``model`` the object that it belongs to, empty where nobody owns it. ``told`` is ``status.server``
-    of an object that has the answer, as it is written; empty where none has."""
+    object's own, and ``model`` the object that it belongs to, empty where it has no owner. ``told`` is
+    ``status.server`` of an object that has the answer, as it is written; empty where none has."""
 
     name: str
     job: JobView | None = None
@@ -270,7 +270,7 @@ class Spent:
                      self.computed + other.computed, self.executions + other.executions)
 
     def since(self, before: Spent) -> Spent | None:
-        """Of two readings of counters; None where one fell: they began anew in between."""
+        """Of two readings of counters; None where one fell: they restarted in between."""
         grown = Spent(self.seconds - before.seconds, self.answered - before.answered, self.waited - before.waited,
                       self.computed - before.computed, self.executions - before.executions)
         least = min(grown.seconds, grown.answered, grown.waited, grown.computed, grown.executions)
@@ -281,10 +281,10 @@ class Spent:
 class Sample:
     """One scrape round over all ready replicas at ``time`` (seconds on a monotonic clock). ``pending`` maps a pod
     that answered to its queued requests; ``missing`` counts ready replicas that did not answer in time. ``arrived`` is
-    how many requests came since the sample before, over all replicas, None when that cannot be told (a first scrape, a
+    how many requests came since the sample before, over all replicas, None when that is unknown (a first scrape, a
     counter that was reset, a replica that did not answer); ``inflight`` those in execution, None when unknown.
     ``starting`` has the age in seconds of each replica that is not ready yet. ``served`` maps a pod to what it answered
-    since the sample before, where that can be told, and ``spent`` to what that took; ``full`` those that were never
+    since the sample before, where that is known, and ``spent`` to what that took; ``full`` those that were never
     idle meanwhile to what they did. ``calm`` is what all those spent that had hardly a queue. ``queued`` counts
     arrivals since the sample before that found at least 1, 2, 4, … requests queued. ``held`` are requests that the
     activator holds, None where there is none or it does not answer."""
@@ -358,7 +358,7 @@ class SignalWindow:
     """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``asked`` says
     since when how many replicas were asked for, oldest first. ``rounds`` and
     ``probes`` are those of the analysis that ``analysis`` names. Kept by the shell; lost at a restart, which only makes
-    scale-down wait for a full window and an analysis begin anew. In ``notes`` what was added up of ``rounds`` is left
+    scale-down wait for a full window and an analysis start again. In ``notes`` what was added up of ``rounds`` is left
     for the next look; it saves time and decides nothing."""
 
     started: float
@@ -436,7 +436,7 @@ class Observed:
     children that have no view of their own to look into (Service, PodDisruptionBudget, ResourceClaimTemplate, routes,
     the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write; ``specs``
     has the specs of those whose fields the apiserver keeps as they are written (not a Deployment's quantities), so that
-    an edit by somebody else is seen. ``versions`` has, by ``Kind/name``, what routes traffic: Services, routes, the
+    an edit by another manager is seen. ``versions`` has, by ``Kind/name``, what routes traffic: Services, routes, the
     activator's Deployment. ``kept`` is by revision, and read only where a pass may ask for it. ``gateway`` is read
     where the spec asks for one, or revisions have Services that were made for one. ``nodes`` are those with GPUs, read
     where a replica or a build waits for one or a revision is about to start; None where they are not known. ``quality``

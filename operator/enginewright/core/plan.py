@@ -22,7 +22,7 @@ KEPT: Final = ("revisions",)
 class Apply:
     """Server-side apply of ``manifest`` under field manager ``enginewright``.
 
-    With ``force`` our fields win over whoever wrote them; without, an object that somebody else made is left alone and
+    With ``force`` our fields win over other writers; without, an object that another owner made is left alone and
     the pass ends with an error of the user's family: for children not seen to be ours yet, whose names users choose.
 
     ``uid`` and ``version`` (the resourceVersion) are those of the object that the pass saw; the apiserver refuses the
@@ -58,7 +58,7 @@ class MakeKey:
 @dataclass(frozen=True, kw_only=True)
 class Replace:
     """Write ``manifest`` over the object of that name in one write, as long as its resourceVersion is ``version``:
-    whoever reads meanwhile finds the old object or the new one. An annotation that is None goes."""
+    a reader meanwhile finds the old object or the new one. An annotation that is None goes."""
 
     manifest: Manifest
     version: str
@@ -97,7 +97,7 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimBuild:
-    """Make the Lease of a build, or with ``version`` take over the one of that resourceVersion. Somebody who was faster
+    """Make the Lease of a build, or with ``version`` take over the one of that resourceVersion. A pass that was faster
     ends the pass before anything stands on the claim, status included."""
 
     manifest: Manifest
@@ -126,7 +126,7 @@ class ReleaseBuild:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkRecord:
-    """Note on an engine's record since when nobody refers to the engine; None takes the note away. A record that has
+    """Note on an engine's record since when no model refers to the engine; None takes the note away. A record that has
     changed since it was read is left alone."""
 
     name: str
@@ -181,7 +181,7 @@ class Plan:
 
     @property
     def first(self) -> tuple[Action, ...]:
-        """Actions of ``building`` that come before status: claims, which somebody else may win, and the deletion of
+        """Actions of ``building`` that come before status: claims, which another pass may win, and the deletion of
         what is ``spent``, which a pass that finds the decision in status would not come back to."""
         return tuple(filter(_comes_first, self.building))
 

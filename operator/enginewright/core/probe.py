@@ -23,7 +23,7 @@ FREE_DIMENSION: Final = 8
 LARGEST_INPUT: Final = 4 << 20
 _PIECE: Final = 1 << 16
 _SMALL: Final = ("FP16", "BF16", "FP32", "FP64")
-# A server's text in a message: a name that looks like one, and never more. Everything else is told by its place.
+# A server's text in a message: a name that looks like one, and never more. Everything else is named by its place.
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,63}")
 MOST_TENSORS: Final = 256
 MOST_DIMENSIONS: Final = 32
@@ -84,7 +84,7 @@ def _inputs(metadata: Mapping[str, Any]) -> list[tuple[str, str, tuple[int, ...]
         tensors = list(metadata.get("inputs") or ())[: MOST_TENSORS + 1]
         found = [(str(one["name"]), str(one["datatype"]), _shape(one.get("shape") or ())) for one in tensors]
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ProbeError("its metadata is not of the form that Triton gives") from error
+        raise ProbeError("its metadata is not in Triton's form") from error
     if len(found) > MOST_TENSORS:
         raise ProbeError(f"it names more than {MOST_TENSORS} inputs")
     return found
@@ -96,7 +96,7 @@ def _shape(sizes: Any) -> tuple[int, ...]:
         raise ValueError(f"more than {MOST_DIMENSIONS} dimensions")
     shape = tuple(map(int, sizes))
     if not all(-1 <= size < 1 << 31 for size in shape):
-        raise ValueError("no size of a tensor")
+        raise ValueError("not a size of a tensor")
     return shape
 
 
@@ -113,7 +113,7 @@ def _size(place: int, size: int) -> int:
 def _bytes(kind: str, count: int, seed: str, name: str) -> bytes:
     table = _table(kind)
     if table is None:
-        raise ProbeError(f"input {name} is of a type that is not known")
+        raise ProbeError(f"input {name} has an unknown type")
     if count * max(map(len, table)) > LARGEST_INPUT:
         raise ProbeError(f"input {name} takes more than {LARGEST_INPUT >> 20} MiB")
     noise = hashlib.shake_128(seed.encode()).digest(count)
@@ -147,7 +147,7 @@ def read_answer(body: bytes, json_bytes: int | None) -> dict[str, Tensor]:
             if size is None:
                 values = _numbers(output.get("data"))
             elif (size := int(size)) < 0:
-                raise ValueError("no size of an output")
+                raise ValueError("not a size of an output")
             else:
                 values = _values(kind, body[place : place + size])
                 place += size
@@ -195,7 +195,7 @@ def _spoilt(first: Sequence[float], second: Sequence[float]) -> bool:
 
 def _finite(first: Sequence[float], second: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Without the places where neither is finite, as masked logits are in any engine. Where only ``first`` is not, it
-    counts as nought; empty where it is not finite anywhere, so that there is nothing to hold ``second`` against."""
+    counts as zero; empty where it is not finite anywhere, so that there is nothing to hold ``second`` against."""
     if not any(map(math.isfinite, first)):
         return (), ()
     kept = [(mine, theirs) for mine, theirs in zip(first, second, strict=False) if math.isfinite(theirs)]

@@ -46,7 +46,7 @@ def matchers_of(text: str) -> tuple[Matcher, ...]:
     while text[at:].strip():
         one = _ONE.match(text, at)
         if one is None:
-            raise MatcherError('holds something else than label matchers, such as cluster="eu-1",tier=~"a|b"')
+            raise MatcherError('holds more than label matchers such as cluster="eu-1",tier=~"a|b"')
         if one[1] in RESERVED:
             raise MatcherError(f"names the label {one[1]}, which the operator sets")
         found.append(Matcher(one[1], one[2], json.loads(one[3])))

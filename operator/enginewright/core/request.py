@@ -23,7 +23,7 @@ SIGNING_PATH = "/signing-keys"
 
 def source_key(spec: Spec) -> str:
     """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts) and the store
-    that it tries: status keeps it beside what was resolved, so that a changed source is resolved anew."""
+    that it tries: status keeps it beside what was resolved, so that a changed source is resolved again."""
     data = [spec.engine.calibration, spec.accuracy.evaluation]
     # An object goes on to have the key that it had before a field came that it does not use, or got its name of today.
     later = {"signature", "secret_ref", "service_account_name"}

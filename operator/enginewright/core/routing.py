@@ -40,9 +40,9 @@ def part(mine: int, theirs: int) -> int:
 
 
 def answerable(wanted: Weights, ready: Mapping[str, int]) -> Weights:
-    """``wanted``, without the revisions that have no ready address: who is left takes their share. Should none be left,
-    whoever else is ready takes it all, the one with the most addresses first; should nobody be ready, the greatest
-    share of ``wanted`` does. Sums to 100, or is empty when ``wanted`` is and nobody is ready."""
+    """``wanted``, without the revisions that have no ready address: the ones left take their share. Should none be
+    left, the ready revision with the most addresses takes it all; if none is ready, the one with the greatest
+    share of ``wanted`` does. Sums to 100, or is empty when ``wanted`` is and none is ready."""
     left = {revision: share for revision, share in wanted.items() if share > 0 and ready.get(revision, 0) > 0}
     if left:
         return _whole(left)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-# The interval is narrowest about here: at one value a second an answer is wanted within half a minute.
+# The interval is narrowest about here: at one value a second the answer is due within half a minute.
 SHARPEST_AT: Final = 20.0
 # Fewer values say nothing of their own spread.
 FEWEST_VALUES: Final = 10
@@ -33,7 +33,7 @@ class Interval:
 
 
 def confidence_sequence(values: Sequence[float], weights: Sequence[float], alpha: float) -> Interval | None:
-    """The mean of ``values`` at every moment of the series at once; None before it can be told."""
+    """The mean of ``values`` at every moment of the series at once; None before it is known."""
     series = Series()
     for value, weight in zip(values, weights, strict=True):
         series.add(value, weight)
@@ -46,7 +46,7 @@ class Series:
     of squares and of products of neighbours, so that an interval is that of the whole series and holds at all times.
 
     A value may have a ``slope``: it is ``value + tilt * slope`` for a tilt that is known only in the end. All sums are
-    of distances from the first value, so that no digits are lost where values lie near each other and far from nought.
+    of distances from the first value, so that no digits are lost where values lie near each other and far from zero.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Series:
     def interval(self, alpha: float, tilt: float = 0.0) -> Interval | None:
         """The asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central
         limit theory and asymptotic confidence sequences" (2021; Annals of Statistics 52, 2024), theorem 2.2 and
-        equation 24 for the best rho; None before it can be told::
+        equation 24 for the best rho; None before it is known::
 
             mean ± spread · sqrt(2 (t rho² + 1) / (t² rho²) · log(sqrt(t rho² + 1) / alpha))
 

@@ -43,7 +43,8 @@ class BadArgument:
 
 
 def bad_arguments(arguments: Sequence[str]) -> Iterator[BadArgument]:
-    """Those that move or switch off what somebody asks for, or that take a port of another one in the pod."""
+    """Those that move or switch off what the operator or a client asks for, or that take a port of another one in the
+    pod."""
     for index, given, value in _options(arguments):
         wrong = _wrong(_meant(given, (*PORTS, *ALLOW)), value)
         if wrong:
@@ -74,9 +75,9 @@ def _controls(option: str, value: str) -> str:
     if option in CONTROL:
         return "decides over the model control that changes batching"
     if option in OTHER_PROTOCOLS and value.lower() not in FALSE:
-        return "opens model control without the key of the pod"
+        return "opens model control without the pod's key"
     if option in RESTRICTIONS and set(value.partition(":")[0].split(",")) & set(RESTRICTIONS[option]):
-        return "gives model control another key than that of the pod"
+        return "gives model control a key other than the pod's"
     return ""
 
 
@@ -88,7 +89,7 @@ def _wrong(option: str, value: str) -> tuple[str, str] | None:
             return f"is {port} on each replica, for {who}", "remove it; a Service of your own may have another"
     elif option in ALLOW:
         if value.lower() in FALSE:
-            return f"is asked by {ALLOW[option]}", "remove it"
+            return f"is used by {ALLOW[option]}", "remove it"
     elif option.endswith("-port") and value.isdecimal() and int(value) in TAKEN:
         return f"is the port of {TAKEN[int(value)]} on each replica", "choose another, such as 8080"
     return None

@@ -68,7 +68,7 @@ def _content(runtime: RuntimeRequest) -> tuple[str, frozenset[str], frozenset[st
 
 def driver_runs(least_cuda: str, branches: Iterable[str], cuda: str, driver: str) -> bool:
     """Whether a node's ``driver``, whose newest CUDA is ``cuda``, runs an image that asks for ``least_cuda``, or for a
-    driver of one of ``branches``. True where nobody can tell."""
+    driver of one of ``branches``. True where that is unknown."""
     if not least_cuda or not cuda or _short(cuda) >= _short(least_cuda):
         return True
     return driver.split(".")[0] in branches

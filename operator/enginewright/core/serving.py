@@ -53,7 +53,7 @@ def _stable(
     alive: tuple[DeploymentView, ...], answering: Mapping[str, int], selected: str, proven: str
 ) -> DeploymentView | None:
     """The Service's word first: it is the traffic. Then what was proven, should its replicas be down for the moment.
-    Then whoever is ready. A revision that never got ready is nobody's to rely on."""
+    Then the ready one. A revision that never got ready is not relied on."""
     ready = [deployment for deployment in alive if answering.get(deployment.revision)]
     in_order = (
         *(deployment for deployment in ready if deployment.revision == selected),
@@ -78,7 +78,7 @@ def unwatched(serving: Serving) -> str:
     for weights in serving.routes:
         shares |= {name: f"{share} % of what comes through the Gateway" for name, share in weights.items() if share}
     return "".join(
-        f" Revision {name}, which is not proven, keeps its share of the traffic ({share}), and nobody watches it."
+        f" Revision {name}, which is not proven, keeps its share of the traffic ({share}), and no analysis watches it."
         for name, share in sorted(shares.items())
         if name != serving.stable.revision
     )

@@ -20,7 +20,7 @@ Wish = Literal["Prefer", "Require"]
 @dataclass(frozen=True, kw_only=True)
 class Preferring(Placement):
     """A placement of pods that rather run on some nodes: ``terms`` are weighted. Made for a manifest alone; what is
-    kept of a revision, and what engines are told apart by, is the placement without."""
+    kept of a revision, and what engines are distinguished by, is the placement without."""
 
     terms: tuple[Mapping[str, Any], ...] = ()
 

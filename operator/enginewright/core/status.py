@@ -1,6 +1,6 @@
 """The shape of ``status``: the source of its schema in the CRD, and how the operator reads back what it wrote.
 
-Reading never fails: a block that somebody edited into nonsense counts as absent, because everything in it can be found
+Reading never fails: a block that an edit has made invalid counts as absent, because everything in it can be found
 out again.
 """
 
@@ -430,7 +430,7 @@ class RolloutStatus(StatusModel):
     rolled_back: RolledBackStatus | None = None
     """The last revision that was given up."""
     approved: str | None = None
-    """With strategy Recreate and autoPromote false: the revision that somebody has approved, until it serves."""
+    """With strategy Recreate and autoPromote false: the approved revision, until it serves."""
 
 
 class TargetStatus(StatusModel):
@@ -494,7 +494,7 @@ class PinStatus(StatusModel):
 
 
 class ContestStatus(StatusModel):
-    """Somebody else writes the replicas of the object's Deployments."""
+    """Another controller writes the replicas of the object's Deployments."""
 
     manager: str
     """Their field manager."""
@@ -527,7 +527,7 @@ class AutoscalingStatus(StatusModel):
     queue_depth_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When queueDepth was taken; it is refreshed sparingly."""
     desired_replicas: int | None = None
-    """Replicas that are wanted."""
+    """Replicas that the operator wants."""
     max_replicas: int | None = None
     """Most replicas that there may be now, by maxReplicas, schedules and costCeilingPerHour."""
     decisions: tuple[DecisionStatus, ...] = Field(default=(), max_length=MAX_DECISIONS)
@@ -614,7 +614,7 @@ class Status(StatusModel):
     """Generation of the spec that status speaks of; -1 before the operator has seen the object."""
     conditions: tuple[ConditionStatus, ...] = Field(
         default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
-    """How it stands. Page on Available, open a ticket on Ready."""
+    """Current state. Page on Available, open a ticket on Ready."""
     replicas: int | None = None
     """Serving pods that exist."""
     ready_replicas: int | None = None
@@ -652,7 +652,7 @@ class Status(StatusModel):
     pin: PinStatus | None = None
     """The revision that an annotation asks for."""
     contest: ContestStatus | None = None
-    """Who else writes replicas, for an hour after they were put back."""
+    """The other controller that writes replicas, for an hour after they were put back."""
     autoscaling: AutoscalingStatus | None = None
     """Queue depth and decisions."""
     quality: QualityStatus | None = None

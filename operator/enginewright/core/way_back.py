@@ -45,7 +45,7 @@ def served(revisions: Iterable[RevisionStatus]) -> str:
 
 
 def way_back(status: Status) -> Revisions:
-    """What to go back to for somebody who names no revision: the first one. It leaves the revision that is being rolled
+    """What to go back to where no revision is named: the first one. It leaves the revision that is being rolled
     out, or else the one that serves. One with an engine that has drifted is left out: it would answer alike again."""
     rollout = status.rollout
     drifted = _drifted(status)

@@ -14,7 +14,7 @@ Body = Mapping[str, Any]
 
 
 class Hints(Protocol):
-    """Who waits for what that carries no label of theirs."""
+    """Which models wait for what carries no label of theirs."""
 
     def of_claim(self, namespace: str, claim: str) -> Iterable[Key]: ...
 

@@ -80,7 +80,7 @@ class Watcher:
         self._tell(error)
 
     def _tell(self, error: BaseException | None) -> None:
-        """Once, whoever sees it first."""
+        """Once, for the first that sees it."""
         if not self._told:
             self._told = True
             self._ended(error)
@@ -107,8 +107,8 @@ class Watcher:
             supervision.cancel()
 
     async def _supervise(self) -> None:
-        """kopf ends when a watch fails for good, but may then wait for ever for the other watches, which it cancelled
-        while they asked for new credentials: that it is dead is told from here."""
+        """kopf ends when a watch fails for good, but may then wait forever for the other watches, which it cancelled
+        while they asked for new credentials: its death is detected here."""
         whole_at: float | None = None
         while not self._stop.is_set():
             await asyncio.sleep(_LOOK_SECONDS)
@@ -118,7 +118,7 @@ class Watcher:
             if not missing:
                 whole_at = now
             elif whole_at is not None and now - whole_at > STOP_SECONDS:
-                error = RuntimeError(f"there is no watch on {', '.join(missing)} any more, and kopf does not end")
+                error = RuntimeError(f"there is no watch on {', '.join(missing)} any more, but kopf goes on")
                 log.error("kopf has died", error=str(error))
                 self._tell(error)
                 return

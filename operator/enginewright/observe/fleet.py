@@ -31,7 +31,7 @@ SERVICE_NAME = "kubernetes.io/service-name"
 
 async def observe_members(reads: Reads, view: ObjectView, spec: Spec | None) -> FleetView:
     """Of this very fleet; and of the classes that have no object yet, whose name is taken. An object of a class that
-    somebody took the label or the owner from is the fleet's all the same, and written again."""
+    that lost its label or owner to an edit is the fleet's all the same, and written again."""
     found = await reads.list_all(OPTIMISED_MODEL, view.namespace, labels=f"{labels.FLEET}={view.name}")
     mine = {name_of(raw): member_view(raw) for raw in found if controlled_by(raw, view.uid)}
     taken = set()

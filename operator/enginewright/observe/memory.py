@@ -27,7 +27,7 @@ from enginewright.observe.fields import Raw, labels_of, name_of, section, uid_of
 from enginewright.observe.kinds import SELECTORS, WATCHED
 from enginewright.observe.packing import packed, unpacked
 
-# Of all that is remembered: packed objects, and so much beside each. Whoever may write objects chooses how large and
+# Of all that is remembered: packed objects, and so much beside each. A user who may write objects chooses how large and
 # how many they are: what has no room is not kept, and passes read it from the apiserver.
 BYTES: Final = 192 << 20
 ENTRY_BYTES: Final = 1 << 10
@@ -35,7 +35,7 @@ OBJECT_BYTES: Final = 128 << 10
 # How long a deletion is remembered: longer than a read takes that began before it.
 GONE_SECONDS: Final = 120.0
 SERVICE_NAME: Final = "kubernetes.io/service-name"
-# As if it were a label, which nobody can write: the answer of a server image that an object's status has.
+# As if it were a label, which no user can write: the answer of a server image that an object's status has.
 ANSWER: Final = ".status.server"
 LABEL_LENGTH: Final = 63
 # Labels that passes select by; the first few have an index.
@@ -357,6 +357,6 @@ def _namespace_of(raw: Raw) -> str:
 
 
 def _version_of(raw: Raw) -> int:
-    """0 for one that is no number: which of two states is later cannot be told then, and the object is not kept."""
+    """0 for one that is no number: which of two states is later is unknown then, and the object is not kept."""
     version = str(section(raw, "metadata").get("resourceVersion") or "")
     return int(version) if version.isdecimal() else 0

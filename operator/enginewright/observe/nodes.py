@@ -37,7 +37,7 @@ class NodeReader:
         self._until = float("-inf")
 
     async def views(self) -> tuple[NodeView, ...] | None:
-        """None where they cannot be read: what is said of room is an advice, and no pass fails for want of it."""
+        """None where they cannot be read: what is said of room is an advice, and no pass fails for lack of it."""
         async with self._lock:  # who comes meanwhile waits for the same reading
             if self._clock() >= self._until:
                 self._views, keep = await self._read()
@@ -51,10 +51,10 @@ class NodeReader:
                 nodes = await self._kube.list_cached(NODE, labels=PRODUCT_LABEL)
                 pods = await self._pods([name_of(node) for node in nodes])
         except RefusedError as error:
-            log.info("nodes are not looked at: conditions say what the scheduler says, and no more", error=str(error))
+            log.info("the operator does not read nodes: conditions repeat only the scheduler's words", error=str(error))
             return None, REFUSED_FOR
         except (ClientError, TimeoutError) as error:
-            log.warning("nodes cannot be read", error=str(error) or repr(error))
+            log.warning("cannot read nodes", error=str(error) or repr(error))
             return None, FRESH
         return tuple(node_view(node, pods[name_of(node)]) for node in sorted(nodes, key=name_of)), FRESH
 
@@ -75,9 +75,8 @@ class NodeReader:
 
 
 def wanted(spec: Spec | None, view: ObjectView, seen: Observed) -> bool:
-    """Whether a pass has a use for nodes: a pod waits for a device that nodes count, a build is about to begin for a
-    server image that asks for a driver, or the engine that the object wants is built and its Deployment is about to be
-    made."""
+    """Whether a pass has a use for nodes: a pod waits for a device that nodes count, or a build is about to begin for a
+    server image that asks for a driver."""
     if spec is None or spec.placement.accelerator == "cpu" or (spec.placement.mig and spec.placement.mig.dra):
         return False
     if any(pod.unschedulable for pods in (seen.pods, *(job.pods for job in seen.jobs)) for pod in pods):
@@ -85,13 +84,11 @@ def wanted(spec: Spec | None, view: ObjectView, seen: Observed) -> bool:
     fingerprint = str(view.status.get("fingerprint") or "")
     built = {*seen.records, *(job.fingerprint for job in seen.jobs if job.outcome and job.outcome.ok)}
     known = built | {job.fingerprint for job in seen.jobs if job.fingerprint}
-    if fingerprint not in known and _asks_for_a_driver(view, seen):
-        return True
-    return fingerprint in built and all(one.fingerprint != fingerprint for one in seen.deployments)
+    return fingerprint not in known and _asks_for_a_driver(view, seen)
 
 
 def _asks_for_a_driver(view: ObjectView, seen: Observed) -> bool:
-    """By what was remembered of the server image, or is just being told."""
+    """By what was remembered of the server image, or is just being answered."""
     told = view.status.get("server")
     remembered = told.get("cuda") if isinstance(told, Mapping) else None
     facts = (job.outcome.facts for job in seen.jobs if job.outcome)

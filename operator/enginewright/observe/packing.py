@@ -19,7 +19,7 @@ def packed(resource: Resource, raw: Raw) -> bytes:
     if resource == CLAIM:
         few = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
         slim: dict[str, Any] = {"metadata": few, "status": {"phase": section(raw, "status").get("phase")}}
-    elif resource == DEPLOYMENT:  # its managers are told apart
+    elif resource == DEPLOYMENT:  # its managers are distinguished
         slim = dict(raw)
     else:
         slim = {**raw, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}

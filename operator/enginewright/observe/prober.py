@@ -23,7 +23,7 @@ MOST_COMPARED: Final = 300
 # Pairs a second while live traffic is thin, within this many seconds of each.
 PAIRS: Final = 5
 BUDGET: Final = 0.7
-# In one analysis: what cannot be told by then is not for want of samples.
+# In one analysis: what is unknown by then is not for lack of samples.
 MOST_PAIRS: Final = 3000
 Ends = tuple[str, str]
 Answered = dict[str, Tensor] | None
@@ -57,7 +57,7 @@ class Prober:
                 if self._clock() - began > BUDGET:
                     return
         except (ClientError, ProbeError) as error:
-            window.cannot_probe(f"probes are not answered by the stable revision: {error}")
+            window.cannot_probe(f"the stable revision does not answer probes: {error}")
 
     def _wanted(self, question: Question, window: Window) -> int:
         done, similar = window.probes.pairs, len(window.probes.similarities)

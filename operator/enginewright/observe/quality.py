@@ -32,7 +32,7 @@ class QualityReader:
         self._pauses: dict[Key, tuple[float, Pauses]] = {}
 
     async def reports(self, view: ObjectView, pods: Iterable[PodView]) -> Mapping[str, QualityReport]:
-        """By pod, of those that are ready; one that does not answer is left out: no pass fails for want of it."""
+        """By pod, of those that are ready; one that does not answer is left out: no pass fails for lack of it."""
         asked = {pod.name: pod.ip for pod in pods if pod.ready and pod.ip and not pod.deleting}
         key, now = Key(view.namespace, view.name), self._clock()
         self._read = {one: read for one, read in self._read.items() if now - read[0] < FRESH}

@@ -77,9 +77,9 @@ class RecordReader:
 
     def _unreadable(self, raw: Raw) -> None:
         where = f"{section(raw, 'metadata').get('namespace')}/{name_of(raw)}"
-        self._skip("unreadable", where, "its outcome is none that this release reads, or is too large")
+        self._skip("unreadable", where, "this release cannot read its outcome, or it is too large")
 
     def _skip(self, why: str, where: str, message: str) -> None:
         self._skipped(why)
-        log.warning("ConfigMap is labelled as an engine record and not read; delete it if no build made it",
+        log.warning("the operator cannot read a ConfigMap labelled as an engine record; delete it if no build made it",
                     config_map=where, why=message)

@@ -15,7 +15,7 @@ from enginewright.observe.keys import Key
 from enginewright.observe.pods import has_ended, out_of_reach, phase_of, termination_messages, working_container
 from enginewright_builder.contract import ContractError, Outcome, Progress, load
 
-# Of a log, how much is parsed at most: whoever makes a pod with our labels chooses what it prints.
+# Of a log, how much is parsed at most: a user who makes a pod with our labels chooses what it prints.
 PARSED_BYTES: Final = 64 << 10
 T = TypeVar("T", Outcome, Progress)
 
@@ -52,7 +52,7 @@ class Logs(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """Of one Job. ``awaited`` names the pod that has ended and whose log, which may hold the outcome, is not read yet:
-    until then nobody can tell how the Job ended."""
+    until then it is unknown how the Job ended."""
 
     outcome: Outcome | None = None
     progress: Progress | None = None

@@ -1,4 +1,4 @@
-"""Who uses which engine, in all namespaces at once: what the collector of unused engines looks at."""
+"""Which model uses which engine, in all namespaces at once: what the collector of unused engines looks at."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class ShelfReader:
                 if where is None:
                     raise
                 complete = False
-                log.warning("unused engines are not looked for", namespace=where, error=str(error))
+                log.warning("the collector of unused engines is off", namespace=where, error=str(error))
         everywhere = frozenset[str]().union(*(one.referenced for one in found))
         complete = complete and all(one.settled for one in found)
         return [replace(one, everywhere=everywhere, all_settled=complete) for one in found]
 
     async def _read(self, where: str | None) -> list[Shelves]:
-        """Records first, then who refers to them: whoever comes later is seen. Of what carries its fingerprint as an
-        annotation the apiserver sends metadata alone; of each object only what is needed here is kept."""
+        """Records first, then what refers to them: a model that comes later is seen. Of what carries its fingerprint as
+        an annotation the apiserver sends metadata alone; of each object only what is needed here is kept."""
         records = await self._all(where, CONFIG_MAP, record_mark, f"{labels.ENGINE}=true", metadata=True)
         if not records and where is None:
             return []

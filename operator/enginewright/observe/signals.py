@@ -72,7 +72,7 @@ class _Watched:
 
 
 class Signals:
-    """``wake`` puts a key into the work queue; ``scraped`` is told the source and whether each replica answered;
+    """``wake`` puts a key into the work queue; ``scraped`` gets the source and whether each replica answered;
     without ``prober`` no requests are made, and without ``activators`` none is asked."""
 
     def __init__(
@@ -116,7 +116,8 @@ class Signals:
             return
         for task in watched.tasks:
             task.cancel()
-        # Not `await task`: its cancellation could not be told from our own, and a pass that swallows that never ends.
+        # Not `await task`: its cancellation could not be distinguished from our own, and a pass that swallows that
+        # never ends.
         await asyncio.wait(watched.tasks)
 
     async def close(self) -> None:
@@ -240,7 +241,8 @@ class Signals:
 
     async def _ask_activators(self, target: Target, window: Window) -> float | None:
         """What they hold in all; None where none answers. While no replica is ready this takes a whole period, and
-        ends as soon as a request is held: who waits for a cold start need not wait for the next round as well."""
+        ends as soon as a request is held: a request that waits for a cold start need not wait for the next round as
+        well."""
         if self._activators is None or not target.activators:
             return None
         wait = 0.0 if target.replicas else self._period

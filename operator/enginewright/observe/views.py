@@ -106,8 +106,8 @@ def deployment_view(raw: Raw) -> DeploymentView:
 
 
 def _replicas_manager(raw: Raw) -> str:
-    """Who wrote ``spec.replicas`` last, empty when that was the operator or nobody. Whoever changes a value owns it
-    alone; several own it only while they agree."""
+    """The last writer of ``spec.replicas``, empty when that was the operator or none. The manager that changes a value
+    owns it alone; several own it only while they agree."""
     owners = [entry for entry in entries(raw, "metadata", "managedFields")
               if "f:replicas" in section(entry, "fieldsV1", "f:spec")]
     if any(entry.get("manager") in (labels.FIELD_MANAGER, labels.FIELD_MANAGER_SCALER) for entry in owners):
@@ -117,8 +117,8 @@ def _replicas_manager(raw: Raw) -> str:
 
 
 def _pods_manager(raw: Raw) -> str:
-    """Who else has written what pods are made of. Labels and annotations of theirs, such as the one that ``kubectl
-    rollout restart`` leaves, are no matter."""
+    """Which other managers have written what pods are made of. Labels and annotations of theirs, such as the one that
+    ``kubectl rollout restart`` leaves, are no matter."""
     others = (entry for entry in entries(raw, "metadata", "managedFields")
               if entry.get("manager") != labels.FIELD_MANAGER
               and section(entry, "fieldsV1", "f:spec", "f:template").get("f:spec"))

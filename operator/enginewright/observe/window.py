@@ -25,7 +25,7 @@ OLD_KEPT: Final = 360
 # Seconds that numbers of replicas are kept for: the longest period of a scaling policy.
 ASKED: Final = 1800.0
 # Half an hour of an analysis; of each round only sums by revision are kept. Many are forgotten at once: what is left is
-# added up anew then, which one a second would cost every second. It is longer than any patience.
+# added up again then, which one a second would cost every second. It is longer than any patience.
 ROUNDS: Final = 1800
 FORGOTTEN: Final = 200
 SIMILARITIES: Final = 64
@@ -74,7 +74,7 @@ class Window:
             self._age(self._samples.popleft())
 
     def _age(self, sample: Sample) -> None:
-        """Of an old sample only arrivals count, and what was seen of replicas. Its queue is dropped, as if nobody had
+        """Of an old sample only arrivals count, and what was seen of replicas. Its queue is dropped, as if none had
         answered."""
         kept = replace(sample, pending={}, served={}, spent={}, starting=())
         before = self._old[-2].time if len(self._old) > 1 else self._started

@@ -225,7 +225,7 @@ class World:
         return tuple(_job(job, pods_of[name_of(job)], reports[name_of(job)]) for job in jobs)
 
     async def _kept(self, reads: Reads, view: ObjectView) -> Mapping[str, KeptRevision]:
-        """Revisions that can be gone back to: looked up only where somebody may ask for it."""
+        """Revisions that can be gone back to: looked up only where a user may ask for it."""
         if not needs_kept(view):
             return {}
         selector = labels.as_selector({labels.MODEL: view.name, labels.COMPONENT: labels.COMPONENT_REVISION})

@@ -1,4 +1,4 @@
 """``kubectl optimisedmodel``: what an OptimisedModel does and why, in plain words, and the verbs that people need.
 
-Works with the rights of whoever calls it and needs no operator beside it: everything is read from the object.
+Works with the rights of its caller and needs no operator beside it: everything is read from the object.
 """

@@ -21,7 +21,7 @@ from enginewright.core.spec.fleet import classes_of, member_spec
 from enginewright_builder.contract import ResolvedSource, RuntimeRequest
 
 NOTHING: Final = "nothing changes"
-NEW: Final = "it is new: the source is read, an engine is built unless the store has it, and it is served"
+NEW: Final = "it is new: the operator reads the source, builds an engine unless the store has it, and serves it"
 _STANDS_FOR_ITSELF: Final = ResolvedSource(digest=f"sha256:{'0' * 64}", format="onnx", size_bytes=0)
 
 
@@ -60,7 +60,7 @@ def difference(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Dif
 def lines(name: str, told: Difference) -> list[str]:
     """For a terminal, a file or a pipe."""
     if told.problems:
-        return [f"{name}: it would be refused", *(f"  {problem}" for problem in told.problems)]
+        return [f"{name}: the operator would refuse it", *(f"  {problem}" for problem in told.problems)]
     return [f"{name}: {told.effect}",
             *(f"  {one.path}: {_value(one.before)} -> {_value(one.after)}" for one in told.changes)]
 
@@ -78,8 +78,8 @@ def _value(value: Any) -> str:
 def _effect(before: Spec, after: Spec) -> str:
     rolled_out = f"rolled out by {after.rollout.strategy}"
     if source_key(before) != source_key(after):
-        return ("the source and its data are read again; where their content has changed, another engine is built "
-                f"unless the store has it, and {rolled_out}")
+        return ("the operator reads the source and its data again; if their content has changed, it builds another "
+                f"engine unless the store has it, and {rolled_out}")
     engines, revisions = zip(*(_identities(spec) for spec in (before, after)), strict=True)
     if engines[0] != engines[1]:
         return f"another engine: built unless the store has it, then {rolled_out}"

@@ -39,7 +39,7 @@ def history(obj: Mapping[str, Any], now: datetime, measured: Mapping[str, Series
 def filled(page: str, found: Mapping[str, Any]) -> str | None:
     """``page`` with its history; None for a page of an earlier release, which has no place for one."""
     before, place, after = page.partition(PLACE.format("null"))
-    # As it stands in a script element, where "</script>" would end it.
+    # Inside a script element, where "</script>" would end it.
     text = json.dumps(found, allow_nan=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f"{before}{PLACE.format(text)}{after}" if place else None
 

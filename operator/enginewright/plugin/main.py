@@ -30,32 +30,34 @@ EXIT_PIPE: Final = 141  # as a shell tells it of a program that SIGPIPE ended
 
 
 def parser() -> argparse.ArgumentParser:
-    what = "Why a model is in its state, and what next."
+    what = "Shows why a model is in its state, and what to do next."
     top = argparse.ArgumentParser(prog="kubectl optimisedmodel", description=what)
     top.add_argument("--version", action="version", version=__version__)
     verbs = top.add_subparsers(required=True, metavar="COMMAND")
-    said = _verb(verbs, "explain", "why is it in this state, and what is next", does.explain)
+    said = _verb(verbs, "explain", "show why it is in this state, and what to do next", does.explain)
     said.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     _verb(verbs, "watch", "follow builds, rollouts and the queue until it is Ready", does.watch)
     promoted = _verb(verbs, "promote", "give all traffic to the revision that waits", does.promote)
     promoted.add_argument("revision", nargs="?", default="", help="default: the candidate")
-    back = _verb(verbs, "rollback", "go back to an earlier revision, without a build", does.rollback)
-    back.add_argument("revision", nargs="?", default="", help="or its beginning; default: the one that served before")
+    back = _verb(verbs, "rollback", "go back to an earlier revision without a build", does.rollback)
+    back.add_argument("revision", nargs="?", default="", help="or the first characters of it; default: the one that "
+                                                              "served before")
     back.add_argument("--release", action="store_true", help="follow the spec again")
-    _verb(verbs, "retry", "try again what failed", does.retry)
-    _verb(verbs, "rebuild", "build the engine anew, though the store has one", does.rebuild)
+    _verb(verbs, "retry", "retry what failed", does.retry)
+    _verb(verbs, "rebuild", "rebuild the engine, though the store has one", does.rebuild)
     page = _verb(verbs, "report", "save the evidence of the engine that serves", does.report)
     page.add_argument("-f", "--file", type=Path, help="default: NAME-report.html; - is standard output")
     page.add_argument("--json", action="store_true", help="build-report.json instead of the page")
-    page.add_argument("--open", action="store_true", help="show it in a browser")
+    page.add_argument("--open", action="store_true", help="open it in a browser")
     page.add_argument("--prometheus", metavar="URL", default="", help="add replicas, queue and requests over time from "
                       "this Prometheus, for example http://localhost:9090 by a kubectl port-forward")
-    page.add_argument("--hours", type=_hours, default=24.0, metavar="N", help="how far back, with --prometheus (24)")
-    tops = verbs.add_parser("top", help="queue, rate, p99, replicas and cost of all models")
+    page.add_argument("--hours", type=_hours, default=24.0, metavar="N", help="hours to look back, with --prometheus "
+                                                                              "(24)")
+    tops = verbs.add_parser("top", help="show queue, rate, p99, replicas and cost of all models")
     tops.add_argument("-A", "--all-namespaces", action="store_true")
     tops.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     _cluster_arguments(tops, does.top)
-    differs = verbs.add_parser("diff", help="what a manifest would change, and whether it needs a build")
+    differs = verbs.add_parser("diff", help="show what a manifest would change, and whether it needs a build")
     differs.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
     differs.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     _cluster_arguments(differs, does.diff)
@@ -78,15 +80,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _verb(verbs: Any, name: str, text: str, act: Callable[..., Any]) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-    command.add_argument("name", metavar="NAME", type=object_name, help="of the OptimisedModel, or om/NAME")
+    command.add_argument("name", metavar="NAME", type=object_name, help="name of the OptimisedModel, or om/NAME")
     _cluster_arguments(command, act)
     return command
 
 
 def _cluster_arguments(command: argparse.ArgumentParser, act: Callable[..., Any]) -> None:
-    command.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig's context")
+    command.add_argument("-n", "--namespace", metavar="NAME", help="default: the namespace of the kubeconfig's context")
     command.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
-    command.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: its current one")
     command.set_defaults(act=act)
 
 
@@ -94,7 +96,7 @@ def object_name(text: str) -> str:
     """Also of what ``kubectl get -o name`` prints, and of ``om/NAME`` as one writes it for kubectl's own verbs."""
     kind, slash, name = text.rpartition("/")
     if slash and not (name and kind.removesuffix(f".{GROUP}") in (*SHORT_NAMES, KIND.lower(), PLURAL)):
-        raise argparse.ArgumentTypeError(f"{text}: is no OptimisedModel; write its name, or om/NAME")
+        raise argparse.ArgumentTypeError(f"{text}: is not an OptimisedModel; write its name, or om/NAME")
     return name
 
 

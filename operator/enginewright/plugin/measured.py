@@ -14,7 +14,7 @@ from enginewright.clients.signals import PENDING, NoSignalError
 from enginewright.plugin.wishes import WishError
 
 REQUESTS: Final = "nv_inference_request_success"
-# Points across the page; more cannot be told apart.
+# Points across the page; more cannot be distinguished.
 POINTS: Final = 300
 # Shortest step: servers are usually scraped every 15 or 30 seconds.
 STEP_SECONDS: Final = 15.0
@@ -37,7 +37,7 @@ async def over_time(url: str, obj: Mapping[str, Any], now: datetime, hours: floa
 
 
 def with_gaps(series: Series, step: float, end: float) -> Series:
-    """With a NaN where values are missing, up to ``end``: with no replica nobody exports anything."""
+    """With a NaN where values are missing, up to ``end``: with no replica nothing is exported."""
     found: Series = []
     for at, value in series:
         if found and at - found[-1][0] > 1.5 * step:

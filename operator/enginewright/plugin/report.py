@@ -2,7 +2,7 @@
 
 A pod that runs for a second prints the file and the engine's manifest; the image, the store's claim or bucket and the
 engine are those with which the serving revision checks its engine. The manifest has to have the digest that the
-operator wrote into that revision, and the file the digest that the manifest has: what somebody else put into the store
+operator wrote into that revision, and the file the digest that the manifest has: what another writer put into the store
 never gets to a person's browser.
 """
 
@@ -95,13 +95,13 @@ def checked(text: str, manifest_digest: str, file: str) -> bytes:
         last = text.strip().splitlines()[-1:] or ["nothing"]
         raise WishError(f"{file} could not be read from the store: {last[0][:500]}")
     if f"sha256:{hashlib.sha256(manifest).hexdigest()}" != manifest_digest:
-        raise WishError(f"{file} is not shown: the engine's manifest in the store is not the one that was proven")
+        raise WishError(f"{file} is not shown: the engine's manifest in the store differs from the proven one")
     try:
         entry = Manifest.from_json(manifest.decode()).files[file]
     except (ContractError, UnicodeDecodeError, KeyError) as error:
         raise WishError(f"{file} is not in the engine's manifest: {error}") from error
     if hashlib.sha256(content).hexdigest() != entry.sha256:
-        raise WishError(f"{file} is not shown: it is not what the build wrote, somebody else changed it in the store")
+        raise WishError(f"{file} is not shown: it changed in the store after the build wrote it")
     return content
 
 

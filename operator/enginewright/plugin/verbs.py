@@ -43,7 +43,7 @@ async def explain(client: KubeClient, options: argparse.Namespace) -> int:
 
 
 async def watch(client: KubeClient, options: argparse.Namespace) -> int:
-    """Until it is Ready, or somebody has seen enough. In a pipe each new explanation is printed once."""
+    """Until it is Ready, or the user stops it. In a pipe each new explanation is printed once."""
     console, last = Console(), ""
     with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as picture:
         while True:

@@ -55,9 +55,9 @@ def retry(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
     """``stamp`` is any value that was not there before."""
     name, status = _read(obj)
     if not (_failed(status) or status.classes):  # what failed of a fleet may stand in the objects of its classes
-        raise WishError(f"nothing of {name} has failed, so there is nothing to try again; its engine is built anew by "
+        raise WishError(f"nothing of {name} has failed, so there is nothing to retry; its engine is rebuilt by "
                         + kubectl(f"optimisedmodel rebuild {name}", obj["metadata"].get("namespace") or ""))
-    return {labels.RETRY: stamp}, f"what failed of {name} is tried again"
+    return {labels.RETRY: stamp}, f"the operator retries what failed of {name}"
 
 
 def _failed(status: Status) -> bool:
@@ -71,8 +71,8 @@ def _failed(status: Status) -> bool:
 
 def rebuild(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
     """``stamp`` is any value that was not there before."""
-    return {labels.REBUILD: stamp}, (f"the engine of {obj['metadata']['name']} is built anew; what serves goes on "
-                                     "until the new one is proven")
+    return {labels.REBUILD: stamp}, (f"the engine of {obj['metadata']['name']} is rebuilt; what serves goes on until "
+                                     "the new engine is proven")
 
 
 def _read(obj: Mapping[str, Any]) -> tuple[str, Status]:

@@ -31,7 +31,7 @@ MARKS = {"True": "✓", "False": "✗", "Unknown": "…"}
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
     """``headline`` is one sentence. ``facts`` say what serves and on what evidence, ``way`` is one line for each
-    condition, ``next`` what somebody should or can do; each is empty when there is nothing to say."""
+    condition, ``next`` what the user should or can do; each is empty when there is nothing to say."""
 
     headline: str
     facts: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ def explain(obj: Mapping[str, Any], now: datetime) -> Explanation:
     status = read(Status, raw)
     if status is None or not status.conditions:
         return Explanation(
-            headline=f"{name} has not been looked at yet.",
+            headline=f"The operator has not looked at {name} yet.",
             next=("Is the operator running, and does it watch this namespace? kubectl get deploy -A -l "
                   f"{labels.NAME}={labels.PRODUCT}",),
         )
@@ -152,7 +152,7 @@ def _next(meta: Mapping[str, Any], status: Status, raw: Mapping[str, Any]) -> tu
     if reasons & {Reason.WAITING_FOR_PROMOTION, Reason.WAITING_FOR_SAMPLES} and rollout and rollout.candidate:
         found.append(f"Promote revision {rollout.candidate}: {plugin('promote')}")
     if any(labels.RETRY in str(entry.get("message")) for entry in entries.values()):
-        found.append(f"Try again what failed, when its cause is mended: {plugin('retry')}")
+        found.append(f"Retry what failed, once its cause is fixed: {plugin('retry')}")
     drifted = entries[Condition.QUALITY_HELD].get("status") == "False"
     if drifted or find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True":
         found.extend(f"Go back to revision {back.revision}, which served before: "

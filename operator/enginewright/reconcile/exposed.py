@@ -47,11 +47,12 @@ class Exposed(Collector):
         self._shown.pop(key, None)
 
     def collect(self) -> Iterator[Metric]:
-        conditions = GaugeMetricFamily("enginewright_condition", "1 for what each condition of each object is.",
+        conditions = GaugeMetricFamily("enginewright_condition", "1 for the state of each condition of each object.",
                                        labels=(*OBJECT, "type", "status", "reason"))
-        costs = GaugeMetricFamily("enginewright_cost_per_million_inferences", "As status.cost has it.",
+        costs = GaugeMetricFamily("enginewright_cost_per_million_inferences", "Cost, as in status.cost.",
                                   labels=(*OBJECT, "currency"))
-        agreement = GaugeMetricFamily("enginewright_quality_agreement", "Of live answers, as status.quality has it.",
+        agreement = GaugeMetricFamily("enginewright_quality_agreement", "Agreement of live answers, as in "
+                                                                        "status.quality.",
                                       labels=(*OBJECT, "bound"))
         answers = GaugeMetricFamily("enginewright_quality_samples", "Sampled requests in the windows of all replicas.",
                                     labels=OBJECT)

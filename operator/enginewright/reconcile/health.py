@@ -1,7 +1,7 @@
 """Is this process doing its work? Asked by the kubelet, which restarts it when not.
 
 Idle is healthy, and so is an apiserver that is away for a while: a restart would not bring it back. What a restart does
-mend is told as unhealthy: an event loop or a pass that hangs, a watch that ended without anyone noticing.
+mend is reported as unhealthy: an event loop or a pass that hangs, a watch that ended without anyone noticing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Health:
             self._started = self._whole_since = self._clock()
 
     async def beat(self) -> None:
-        """For ever: measures how late the event loop is, and whether all watches are there."""
+        """Forever: measures how late the event loop is, and whether all watches are there."""
         while True:
             slept = self._clock()
             await asyncio.sleep(BEAT)
@@ -86,9 +86,9 @@ class Health:
         now, limits, watching = self._clock(), self._limits, self._watching()
         found = []
         if self.lag > limits.loop_lag:
-            found.append(f"event loop is {self.lag:.1f} s late")
+            found.append(f"the event loop is {self.lag:.1f} s late")
         if (oldest := self._oldest_pass()) > limits.oldest_pass:
-            found.append(f"a pass has been running for {oldest:.0f} s")
+            found.append(f"a pass has run for {oldest:.0f} s")
         if not watching.alive:
             found.append("the watching thread has ended")
         if watching.missing and now - self._whole_since > limits.watchers_missing:
@@ -106,5 +106,5 @@ class Health:
         if watching.missing:
             found.append(f"not watching yet: {', '.join(watching.missing)}")
         if self._last_resync() is None:
-            found.append("first resync is not done")
+            found.append("the first resync is not done")
         return found

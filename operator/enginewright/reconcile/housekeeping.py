@@ -1,4 +1,4 @@
-"""Now and then: which engines does nobody use any more? No object asks for it, so no pass does it."""
+"""Finds unused engines now and then. No object asks for it, so no pass does it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Housekeeper:
         self._period = period
 
     async def run(self) -> None:
-        """For ever. A round that fails is told and left to the next: nothing waits for it."""
+        """Forever. A round that fails is logged and left to the next: nothing waits for it."""
         while True:
             await asyncio.sleep(self._period)
             try:
                 await self.round()
             except ClientError as error:
-                log.warning("looking for unused engines failed", error=str(error))
+                log.warning("the search for unused engines failed", error=str(error))
 
     async def round(self) -> None:
         """Raises :class:`~enginewright.clients.errors.ClientError` when it cannot look."""

@@ -84,7 +84,8 @@ class Fence:
     def check(self) -> None:
         """Raises :class:`NotLeadingError`."""
         if self._clock() >= self._until:
-            raise NotLeadingError("not sent: this operator has not renewed its Lease in time, and another one may work")
+            raise NotLeadingError("not sent: this operator has not renewed its Lease in time, and another operator may "
+                                  "lead")
 
 
 class Leadership:
@@ -118,7 +119,7 @@ class Leadership:
         log.info("leads", lease=f"{self._namespace}/{self._name}", identity=self._me)
 
     async def hold(self) -> None:
-        """For ever, once it is won. Raises :class:`LeadershipLostError`."""
+        """Forever, once it is won. Raises :class:`LeadershipLostError`."""
         while True:
             await asyncio.sleep(max(0.0, min(self._terms.retry_period, self._left())))
             # Standbys count from when the renewal is written, which is after this.
@@ -132,7 +133,7 @@ class Leadership:
             except (ClientError, TimeoutError) as error:
                 if self._left() <= 0:
                     raise self._lost(f"not renewed for {self._terms.renew_deadline:g} s: {error}") from error
-                log.warning("lease is not renewed", error=str(error) or repr(error), left=round(self._left(), 1))
+                log.warning("could not renew the lease", error=str(error) or repr(error), left=round(self._left(), 1))
 
     async def release(self) -> None:
         """Lets a standby take over at once. Does nothing when the Lease is not held. When the apiserver does not
@@ -145,7 +146,7 @@ class Leadership:
             async with asyncio.timeout(self._terms.call_deadline):
                 await self._write({"holderIdentity": ""})
         except (ClientError, TimeoutError) as error:
-            log.warning("lease is not released", error=str(error))
+            log.warning("could not release the lease", error=str(error))
 
     def _hold_since(self, asked: float) -> None:
         self._renewed = asked
@@ -161,7 +162,7 @@ class Leadership:
         except NotFoundError:
             return await self._create()
         except TransientError as error:
-            log.warning("lease is not read", error=str(error))
+            log.warning("could not read the lease", error=str(error))
             return False
         except RefusedError as error:
             raise self._refused(error) from error
@@ -192,7 +193,7 @@ class Leadership:
         except AlreadyExistsError:
             return False
         except TransientError as error:
-            log.warning("lease is not created", error=str(error))
+            log.warning("could not create the lease", error=str(error))
             return False
         except RefusedError as error:
             raise self._refused(error) from error
@@ -274,7 +275,7 @@ class LeaseThread:
         await asyncio.shield(self._won)
 
     async def lost(self) -> None:
-        """For ever. Raises :class:`LeadershipLostError`, or what else ended the thread."""
+        """Forever. Raises :class:`LeadershipLostError`, or what else ended the thread."""
         await asyncio.shield(self._lost)
 
     def _run(self) -> None:

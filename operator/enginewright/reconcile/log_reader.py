@@ -62,7 +62,7 @@ class LogReader:
         return followed.said if followed else Said()
 
     async def run(self) -> None:
-        """For ever, until cancelled."""
+        """Forever, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(AT_ONCE):
                 group.create_task(self._work(), name=f"log reader {number}")
@@ -81,7 +81,7 @@ class LogReader:
         if followed is None:
             return
         lines = await self._read(followed.log)
-        if self._followed.get(uid) is not followed:  # nobody wants it any more, or the pod has ended meanwhile
+        if self._followed.get(uid) is not followed:  # no pass wants it any more, or the pod has ended meanwhile
             return
         if lines is None:
             self._queue.retry(uid, BACKOFF)
@@ -99,7 +99,7 @@ class LogReader:
         try:
             text = await self._kube.logs(one.namespace, one.pod, one.container, tail=LINES, deadline=DEADLINE)
         except ClientError as error:
-            log.info("log of a pod cannot be read", pod=f"{one.namespace}/{one.pod}", error=str(error))
+            log.info("cannot read the log of a pod", pod=f"{one.namespace}/{one.pod}", error=str(error))
             return None
         return text.splitlines()[::-1]
 

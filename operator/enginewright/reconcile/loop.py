@@ -39,7 +39,7 @@ class Loop:
         return time.monotonic() - min(self._in_flight.values()) if self._in_flight else 0.0
 
     async def run(self) -> None:
-        """For ever, until cancelled; the passes that run are cancelled with it."""
+        """Forever, until cancelled; the passes that run are cancelled with it."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
                 group.create_task(self._work(), name=f"worker {number}")
@@ -62,7 +62,7 @@ class Loop:
         except (ClientError, TimeoutError) as error:
             self._again(key, family_of(error), error)
         except Exception as error:
-            log.exception("defect in a pass; please report it", object=str(key))
+            log.exception("a pass failed on a defect; please report it", object=str(key))
             self._again(key, family_of(error), error)
         else:
             self._metrics.passes.labels("ok").inc()
@@ -74,7 +74,7 @@ class Loop:
         self._metrics.passes.labels(family.value).inc()
         asked = error.retry_after if isinstance(error, TransientError) else None
         delay = self._queue.retry(key, BACKOFF[family], asked or 0.0)
-        # Somebody else wrote meanwhile: that is how the apiserver works, and nobody need look at it.
+        # Another client wrote meanwhile: that is how the apiserver works, and needs no attention.
         say = log.info if isinstance(error, ConflictError) else log.warning
         say("pass failed", object=str(key), family=family.value, error=str(error) or repr(error),
             retry_in=round(delay, 1))

@@ -35,7 +35,7 @@ class Metrics:
         )
         self.status_writes = Counter("enginewright_status_writes", "Writes of status.", registry=self.registry)
         self.scrapes = Counter(
-            "enginewright_scrapes", "Readings of queue depth by source and whether it answered: ok or failed.",
+            "enginewright_scrapes", "Readings of queue depth by source and result: ok or failed.",
             ["source", "result"], registry=self.registry,
         )
         self.api_seconds = Histogram(
@@ -57,7 +57,8 @@ class Metrics:
             self.looks.labels(source)
 
         self.skipped = Counter(
-            "enginewright_records_skipped", "Engine records that were not read, by why: large or unreadable.", ["why"],
+            "enginewright_records_skipped", "Engine records that were not read, by reason: large or "
+                                            "unreadable.", ["why"],
             registry=self.registry,
         )
         for why in ("large", "unreadable"):

@@ -172,7 +172,7 @@ class Reconciler:
                 observed, plan = await self._look(key, view, fresh=True)
         self._remember(key, view, observed, plan)
         if fresh and plan.actions and not await self._stays(view):
-            log.info("object goes: nothing is done for it any more")
+            log.info("the object is being deleted: the operator stops work on it")
             return None
         # Before anything is written: what the apiserver refuses must not keep replicas from being measured.
         await self._listen(key, view, observed, plan)
@@ -276,8 +276,8 @@ class Reconciler:
         return await self._parts.reporter.status(view, status)
 
     async def _surface(self, view: ObjectView, error: Exception, log: FilteringBoundLogger) -> None:
-        """A defect is told where the user looks, not only in our log. What could not be judged is not ready. The object
-        is read again, since the pass may have written its status before it failed."""
+        """A defect is reported where the user looks, not only in our log. What could not be judged is not ready. The
+        object is read again, since the pass may have written its status before it failed."""
         what = f"{type(error).__name__}: {error}"
         message = f"The operator failed on this object and tries again ({what}); please report it."
         event = Event(type="Warning", reason=Reason.OPERATOR_ERROR, action="Reconcile", note=message)
@@ -286,7 +286,7 @@ class Reconciler:
                 return
             await self._tell(now, refused(now, now.status, Reason.OPERATOR_ERROR, message, self._parts.world.now()))
         except ClientError as second:
-            log.warning("defect could not be told in status", error=str(second))
+            log.warning("defect could not be written to status", error=str(second))
         await self._parts.reporter.events(view, [event], log)
 
     async def _listen(self, key: Key, view: ObjectView, observed: Observed, plan: Plan) -> None:

@@ -31,7 +31,7 @@ class Healer:
         self._chance = chance
 
     async def run(self) -> None:
-        """For ever: at once, soon after, then every period; sooner after a failure. Passes read from the apiserver what
+        """Forever: at once, soon after, then every period; sooner after a failure. Passes read from the apiserver what
         could not be listed."""
         failures, delay = 0, min(SOON, self._period)
         while True:
@@ -40,7 +40,7 @@ class Healer:
             except ClientError as error:
                 failures += 1
                 wait = RETRY.jittered(failures, self._chance)
-                log.warning("what is remembered could not be compared", error=str(error), retry_in=round(wait, 1))
+                log.warning("could not compare the memory with the cluster", error=str(error), retry_in=round(wait, 1))
             else:
                 self._metrics.missed.labels("vanished").inc(vanished)
                 failures, wait, delay = 0, delay, self._period

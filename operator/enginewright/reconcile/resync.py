@@ -45,7 +45,7 @@ class Resync:
         self.last: float | None = None
 
     async def run(self) -> None:
-        """For ever: at once, then every period; sooner after a failure."""
+        """Forever: at once, then every period; sooner after a failure."""
         failures = 0
         while True:
             try:
@@ -90,7 +90,7 @@ class Resync:
         if len(refused) == len(self._namespaces or ("",)):
             raise next(iter(refused.values()))
         for namespace, why in refused.items():
-            log.warning("a namespace cannot be looked after; the others are", namespace=namespace, error=str(why))
+            log.warning("cannot serve a namespace; the others go on", namespace=namespace, error=str(why))
         return found, refused.keys()
 
 

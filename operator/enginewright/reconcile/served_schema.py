@@ -28,7 +28,7 @@ class ServedSchema:
         self.missing: tuple[str, ...] = ()
 
     async def run(self) -> None:
-        """For ever. What serves goes on serving with an old CRD, so this only tells."""
+        """Forever. What serves goes on serving with an old CRD, so this only tells."""
         while True:
             await self.look()
             await asyncio.sleep(self._period)
@@ -40,7 +40,7 @@ class ServedSchema:
             log.debug("no schema is published yet; it follows the CRD by a moment")
             return
         except (ClientError, ValueError) as error:
-            log.warning("the CRD's schema cannot be read", error=str(error))
+            log.warning("cannot read the CRD's schema", error=str(error))
             return
         if found and found != self.missing:
             log.error(OLD, missing=len(found), fields=found[:SHOWN])

@@ -1,7 +1,7 @@
 """KEDA: the HPA behind it scales between one and the maximum, KEDA itself between zero and one.
 
 Sources: keda.sh, "Scaling Deployments" (``pollingInterval`` 30 s, ``cooldownPeriod`` 300 s, which counts for scaling to
-zero only, ``useCachedMetrics`` false: each of the HPA's questions, every 15 s, is asked of the trigger anew), and
+zero only, ``useCachedMetrics`` false: each of the HPA's questions, every 15 s, is asked of the trigger again), and
 kedacore/keda ``pkg/scaling/executor/scale_scaledobjects.go`` (``RequestScale``, ``scaleToZero``, ``scaleFromZero``).
 The HPA's metric is External with an average value.
 """

@@ -195,9 +195,9 @@ def test_only_a_changed_setting_changes_the_checksum(objects: Objects) -> None:
     ({"config": {"prices": {"currency": "EUR", "perHour": {"cpu": -1}}}}, "/config/prices/perHour/cpu"),
     ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
     ({"config": {"serverArgs": ["--log-verbose=1", "--metrics-port=9002"]}}, "is 8002 on each replica"),
-    ({"config": {"serverArgs": ["--allow-http=False"]}}, 'config.serverArgs[0]: got "--allow-http=False", is asked by'),
+    ({"config": {"serverArgs": ["--allow-http=False"]}}, 'config.serverArgs[0]: got "--allow-http=False", is used by'),
     *(({"config": {"qualityResources": {"limits": {"memory": memory}}}},
-       f'config.qualityResources.limits.memory: got "{memory}", is less than the monitor needs, whatever the model; '
+       f'config.qualityResources.limits.memory: got "{memory}", is less than the monitor needs for any model; '
        'write at least 256Mi') for memory in ("128Mi", "0.2Gi", "0", "256M", "268435455")),
     ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
     ({"networkPolicy": {"models": {"enabled": True}}}, "networkPolicy.models.namespaces: is empty"),

@@ -250,7 +250,7 @@ def certificate(folder: Path) -> Path:
 
 @pytest.fixture
 def encrypted(fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
-    """One that is told apart from this machine's own, to which nothing is encrypted."""
+    """An address other than this machine's own, to which nothing is encrypted."""
     monkeypatch.setattr(registry, "is_loopback", lambda name: False)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate(tmp_path))

@@ -69,7 +69,7 @@ def test_what_an_entry_says(entry: dict[str, Any], login: Login | None, monkeypa
 @pytest.mark.parametrize(("text", "said"), [
     ("hunter2", "is no Docker configuration in JSON"), ('["hunter2"]', "is no Docker configuration in JSON"),
     ('{"auths": "hunter2"}', "is no Docker configuration in JSON"),
-    ('{"auths": {"registry.example": "hunter2"}}', "registry.example is no entry of a Docker configuration"),
+    ('{"auths": {"registry.example": "hunter2"}}', "registry.example is not an entry of a Docker configuration"),
     ('{"auths": {"registry.example": {"auth": "hunter2:"}}}', "no user and password in base64"),
     ('{"auths": {"registry.example": {"auth": 1}}}', "no user and password in base64"),
     ('{"auths": {"registry.example": {"username": "hunter2", "password": 1}}}', "has no user and password"),

@@ -255,7 +255,7 @@ def test_a_damaged_graph_is_ignored_said_and_made_anew(made: Counter[str], tmp_p
     stored.write_bytes(stored.read_bytes()[:-1])
     told = build("int8", tmp_path)
     assert made == {"int8": 2}
-    assert any(line.startswith("typed graph ignored and made anew: int8-") for line in told)
+    assert any(line.startswith("typed graph ignored and made again: int8-") for line in told)
     assert build("int8", tmp_path) == ["the int8 graph comes from the store"]
 
 

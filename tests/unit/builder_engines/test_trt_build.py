@@ -170,7 +170,7 @@ def test_a_corrupt_timing_cache_is_ignored_said_and_made_anew(spoil: Callable[[P
     plan, told = build(trt, request_)
     assert plan == b"plan"
     assert trt.configs[0].caches == [b""]
-    assert any(line.startswith("timing cache ignored and measured anew: tensorrt-10.6.0-") for line in told)
+    assert any(line.startswith("timing cache ignored and measured again: tensorrt-10.6.0-") for line in told)
     assert timing_cache.load(request_.timing_caches or Path(), KEY).content == b", measured now"
 
 
@@ -179,7 +179,7 @@ def test_a_timing_cache_that_tensorrt_itself_refuses_is_ignored_and_said(request
     trt = StandIn(accepts=lambda cache: cache == b"")
     plan, told = build(trt, request_)
     assert plan == b"plan"
-    assert "timing cache ignored and measured anew: TensorRT refuses it" in told
+    assert "timing cache ignored and measured again: TensorRT refuses it" in told
     assert timing_cache.load(request_.timing_caches or Path(), KEY).content == b", measured now"
 
 

@@ -50,7 +50,7 @@ def test_each_replica_begins_with_what_the_build_chose() -> None:
 
 
 @pytest.mark.parametrize(("curve", "spec", "reason", "words"), [
-    ((), {}, "BatchesNotMeasured", "does not say what batches take"),
+    ((), {}, "BatchesNotMeasured", "has no latency of batches"),
     (CURVE, {"serving": {"resources": {"limits": {"memory": "512Mi"}}}}, "NoRoomForTwo", "twice 0.3 GiB"),
 ])
 def test_where_it_cannot_be_done_the_model_serves_as_it_was_built(

@@ -107,7 +107,7 @@ def test_a_few_requests_are_waited_for_and_for_no_longer_than_the_analysis_is_to
         cluster.step()
         assert cluster.status["rollout"]["step"] == "Analysing"
     message = cluster.condition("RolloutComplete")["message"]
-    assert "no live request was mirrored; 10 live requests are to be mirrored" in message
+    assert "no live request was mirrored; 10 mirrored live requests are needed" in message
     for _ in range(25):
         cluster.step()
     assert cluster.revision == new or cluster.status["rollout"]["step"] in ("Expanding", "Switching", "Complete")

@@ -21,7 +21,7 @@ from support.nodes import node, pod
 CONFIG = OperatorConfig(require_mig_config_state=False)
 ONE = {"nvidia.com/mig-1g.10gb": 1}
 SMALL = {"mig-1g.10gb": 7}
-PROPOSAL = "This is a proposal, which nobody carries out; enginewright plan prints it for the MIG manager."
+PROPOSAL = "This is a proposal, not carried out by the operator; enginewright plan prints it for the MIG manager."
 
 
 def placed(profile: str = "", count: int = 1, **more: Any) -> Placement:
@@ -58,7 +58,7 @@ def closed(name: str) -> dict[str, Any]:
                  "Devices do not stand in the way: free are 1 × 1g.10gb on node a.", id="just enough"),
     pytest.param(placed("1g.10gb"), cut("a", *"pqrstuv"),
                  "There is not enough: 7 of 7 × nvidia.com/mig-1g.10gb on the nodes that it may run on (1) are in use, "
-                 "and cutting idle GPUs anew would not make room.", id="all in use"),
+                 "and other layouts of idle GPUs would not make room.", id="all in use"),
     pytest.param(placed("3g.40gb"), cut("a", *"pqrstu"),
                  "There is no nvidia.com/mig-3g.40gb on any node that it may run on, and no idle GPU to cut for it.",
                  id="too little in sum"),
@@ -74,11 +74,11 @@ def closed(name: str) -> dict[str, Any]:
                  "Moving p from node a to b would free a GPU that can be cut for it on a.", id="in pieces"),
     pytest.param(placed("3g.40gb"), cut("a", "p"),
                  "Only fragmentation stands in the way: free are 6 × 1g.10gb on node a. It would fit if what runs were "
-                 "packed anew.", id="nowhere to move to"),
+                 "repacked.", id="nowhere to move to"),
     pytest.param(placed("3g.40gb"), [node("a", H100, count=2, **{"mig-1g.10gb": 14}), *cut("b", *"uvwxyz"),
                                      *(pod(one, "a", ONE) for one in "lmnopqrs")],
                  "Only fragmentation stands in the way: free are 6 × 1g.10gb on node a and 1 × 1g.10gb on node b. It "
-                 "would fit if what runs were packed anew.", id="who lies alone on a board is not known"),
+                 "would fit if what runs were repacked.", id="who lies alone on a board is not known"),
     pytest.param(placed("3g.40gb"), [*cut("a", "p"), *cut("b", *"qrs", **{"mig-1g.10gb": 3})],
                  "Only fragmentation stands in the way: free are 6 × 1g.10gb on node a. Moving q, r and s from node b "
                  "to a would free a GPU that can be cut for it on b.", id="the one that can be emptied"),

@@ -77,10 +77,11 @@ def test_nodes_that_take_no_pods_are_left_out() -> None:
 
 @pytest.mark.parametrize(("bad", "said"), [
     (node("a", "", gpu=1),
-     'node a: metadata.labels[nvidia.com/gpu.product]: is missing, so that its GPUs are not known (got ""); run GPU '
+     'node a: metadata.labels[nvidia.com/gpu.product]: is missing, so its GPUs are unknown (got ""); run GPU '
      "feature discovery (part of NVIDIA's GPU operator) on it, or set the label"),
     (node("a", H100, **{"mig-9g.10gb": 1}),
-     "node a: status.allocatable[nvidia.com/mig-9g.10gb]: is no profile of NVIDIA-H100-80GB-HBM3 (got 1); correct the "
+     "node a: status.allocatable[nvidia.com/mig-9g.10gb]: is not a profile of NVIDIA-H100-80GB-HBM3 (got 1); correct "
+     "the "
      "label of its product"),
     (node("a", H100, count=1, **{"mig-3g.40gb": 3}),
      'node a: status.allocatable: is more than 1 boards of NVIDIA-H100-80GB-HBM3 can hold (got {"3g.40gb": 3}); '

@@ -158,7 +158,7 @@ def test_down_by_steps(
     assert found.replicas == wanted
     assert ("autoscaling.behavior.scaleDown removes" in found.message) == (wanted > 1)
     assert found.reason == Reason.SCALING  # no alarm: nobody needs more replicas
-    assert ("Fewer replicas are asked for, and have to wait" in found.message) == (wanted == current)
+    assert ("Fewer replicas are needed, but have to wait" in found.message) == (wanted == current)
 
 
 def test_a_step_holds_back_no_one_from_the_limits() -> None:

@@ -149,10 +149,10 @@ def test_alternating_load_does_not_flap() -> None:
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (None, "has been asked"),
-        (SignalWindow(started=0), "has been asked"),
+        (None, "has not asked a replica"),
+        (SignalWindow(started=0), "has not asked a replica"),
         (window(even(50, 2), even(50, 2), newest=-11), "older than 10 s"),
-        (window(None, None, None), "No replica answers"),
+        (window(None, None, None), "No replica reports"),
     ],
 )
 def test_without_fresh_samples_it_holds(seen: SignalWindow | None, words: str) -> None:

@@ -94,8 +94,8 @@ def test_samples_of_another_analysis_do_not_count() -> None:
     [
         (window(seconds=2), QUESTION, "60 requests of each are needed"),
         (window(), asked(requests=10_000), "10000 requests of each are needed"),
-        (window(), asked(watched=60), "it is watched for 60 s at least"),
-        (window(probes=ProbeResults()), asked(similarity=0.9), "its outputs are being compared"),
+        (window(), asked(watched=60), "the analysis lasts 60 s at least"),
+        (window(probes=ProbeResults()), asked(similarity=0.9), "outputs are being compared"),
         (window(slower=1.2499), QUESTION, "too close to tell yet"),
     ],
 )
@@ -111,7 +111,7 @@ def test_what_is_missing_is_said(seen: SignalWindow, question: Question, words: 
     [
         (window(seconds=302), asked(requests=10_000), "10000 requests of each are needed"),
         (window(seconds=302, probes=ProbeResults(pairs=8, flawed=4, similarities=(1.0,) * 4)), asked(similarity=0.9),
-         "its outputs are being compared"),
+         "outputs are being compared"),
         (unread(302, "new"), QUESTION, "60 requests of each are needed"),
         (unread(302, "new", "old"), QUESTION, "60 requests of each are needed"),
         (unread(302, "new"), replace(QUESTION, alone=True), "60 requests are needed"),
@@ -130,7 +130,7 @@ def test_outputs_without_numbers_are_not_waited_for() -> None:
     silent = ProbeResults(pairs=16)
     answer = compare(window(probes=silent), asked(similarity=0.9))
     assert answer.verdict == "good"
-    assert "outputs were not compared: 16 answers of both hold no numbers to compare, or too many" in answer.message
+    assert "outputs were not compared: 16 answers hold no numbers to compare, or too many" in answer.message
     assert compare(window(probes=replace(silent, pairs=15)), asked(similarity=0.9)).verdict == "open"
     assert "not compared" not in compare(window(probes=silent), QUESTION).message, "nobody asked for it"
 
@@ -201,7 +201,7 @@ def test_an_analysis_that_may_take_so_long_waits_for_tails(watched: int, seconds
     limits = Limits(watched=watched, patience=1500)
     answer = compare(window(seconds=seconds), replace(QUESTION, limits=limits))
     assert answer.verdict == verdict
-    assert ("its p99 is being compared, once a minute" in answer.message) == (verdict == "open")
+    assert ("p99 is compared once a minute" in answer.message) == (verdict == "open")
     bare = window(seconds=seconds)
     rounds = tuple(replace(one, traffic={name: replace(part, p99=None) for name, part in one.traffic.items()})
                    for one in bare.rounds)

@@ -52,7 +52,7 @@ def test_the_same_seed_makes_the_same_input() -> None:
         ({}, "names no inputs"),
         (meta(("x", "FP32", [1, 40_000_000])), "takes more than 4 MiB"),
         (meta(("x", "FP64", [1, 4_000_000])), "takes more than 4 MiB"),
-        (meta(("x", "COMPLEX", [1])), "input x is of a type that is not known"),
+        (meta(("x", "COMPLEX", [1])), "input x has an unknown type"),
     ],
 )
 def test_what_cannot_be_made_up_is_said(metadata: dict[str, Any], words: str) -> None:

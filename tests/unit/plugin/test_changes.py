@@ -47,7 +47,7 @@ def test_of_a_fleet_each_class_counts(changed: dict[str, Any], effect: str) -> N
 
 def test_another_source_is_read_again() -> None:
     told = difference(manifest(), manifest(source={"uri": "pvc://models/other"}))
-    assert told.effect.startswith("the source and its data are read again; where their content has changed, ")
+    assert told.effect.startswith("the operator reads the source and its data again; if their content has changed, ")
 
 
 def test_changes_are_named_with_defaults_filled_in() -> None:
@@ -74,4 +74,4 @@ def test_what_would_be_refused_is_told_instead(bad: dict[str, Any]) -> None:
     told = difference(manifest(), manifest(**bad))
     assert told.problems
     assert not told.effect
-    assert lines("prod/minilm", told)[0] == "prod/minilm: it would be refused"
+    assert lines("prod/minilm", told)[0] == "prod/minilm: the operator would refuse it"

@@ -39,7 +39,7 @@ def test_a_name_is_read_as_kubectl_writes_it(word: str) -> None:
 def test_what_is_of_another_kind_is_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["explain", word])
-    assert f"{word}: is no OptimisedModel; write its name, or om/NAME" in capsys.readouterr().err
+    assert f"{word}: is not an OptimisedModel; write its name, or om/NAME" in capsys.readouterr().err
 
 
 def test_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:

@@ -79,9 +79,9 @@ def test_what_is_no_report_is_told_with_its_last_words(text: str) -> None:
 
 
 @pytest.mark.parametrize(("manifest", "page", "digest", "file", "said"), [
-    (MANIFEST, PAGE, f"sha256:{'0' * 64}", "report.html", "not the one that was proven"),
-    (MANIFEST, PAGE, "", "report.html", "not the one that was proven"),
-    (MANIFEST, PAGE + b"<script>", DIGEST, "report.html", "not what the build wrote"),
+    (MANIFEST, PAGE, f"sha256:{'0' * 64}", "report.html", "differs from the proven one"),
+    (MANIFEST, PAGE, "", "report.html", "differs from the proven one"),
+    (MANIFEST, PAGE + b"<script>", DIGEST, "report.html", "after the build wrote it"),
     (MANIFEST, PAGE, DIGEST, "other.html", "not in the engine's manifest"),
     (b"{", PAGE, f"sha256:{hashlib.sha256(b'{').hexdigest()}", "report.html", "not in the engine's manifest"),
 ])

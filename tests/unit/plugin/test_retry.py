@@ -38,4 +38,4 @@ def test_nothing_has_failed(status: dict[str, Any]) -> None:
     {"classes": [ROW]},
 ], ids=["source", "waits", "build", "rollout", "told", "fleet"])
 def test_what_failed_is_tried_again(status: dict[str, Any]) -> None:
-    assert retry(model(status), "now") == ({labels.RETRY: "now"}, "what failed of minilm is tried again")
+    assert retry(model(status), "now") == ({labels.RETRY: "now"}, "the operator retries what failed of minilm")

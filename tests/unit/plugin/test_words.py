@@ -43,7 +43,7 @@ def twice(**rollout: Any) -> Cluster:
 
 def test_one_that_nobody_looks_at() -> None:
     said = explain({"metadata": {"name": "minilm", "generation": 1}, "spec": {}}, Cluster().now)
-    assert said.headline == "minilm has not been looked at yet."
+    assert said.headline == "The operator has not looked at minilm yet."
     assert "Is the operator running" in said.next[0]
 
 

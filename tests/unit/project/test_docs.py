@@ -109,7 +109,7 @@ def test_help_lists_every_target() -> None:
     assert {line.split()[0] for line in shown.splitlines() if line.startswith("  ")} == targets
 
 
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+ARCHITECTURE = "".join((ROOT / "docs" / name).read_text() for name in ("architecture.md", "code-map.md"))
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(

@@ -19,7 +19,7 @@ def pins(lock: Path) -> dict[str, tuple[str, int]]:
     for line in lock.read_text().splitlines():
         if match := PIN.match(line):
             current = match[1]
-            assert current not in found, f"{lock.name}: {current} stands there twice"
+            assert current not in found, f"{lock.name}: {current} is repeated"
             found[current] = (match[2], 0)
         elif "--hash=sha256:" in line:
             version, hashes = found[current]

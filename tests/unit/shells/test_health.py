@@ -42,7 +42,7 @@ def test_idle_is_healthy() -> None:
 @pytest.mark.parametrize(
     ("process", "expected"),
     [
-        (Process(oldest=301), ["a pass has been running for 301 s"]),
+        (Process(oldest=301), ["a pass has run for 301 s"]),
         (Process(watching=Watching(False, WHOLE.expected, frozenset())), ["the watching thread has ended"]),
         (Process(resync=-2601), ["no full resync for 3600 s"]),
     ],
@@ -76,14 +76,14 @@ def test_one_that_stands_by_is_ready_to_take_over() -> None:
     assert process.health.problems() == [], "its time begins when it takes over"
     process.now += 61
     assert process.health.problems() == ["no watch on jobs@*"]
-    assert "first resync is not done" in process.health.unready()
+    assert "the first resync is not done" in process.health.unready()
 
 
 def test_a_late_loop_is_remembered_until_the_next_probe() -> None:
     process = Process()
     process.health.tick(20.0)
     process.health.tick(0.0)
-    assert process.health.problems() == ["event loop is 16.0 s late"]
+    assert process.health.problems() == ["the event loop is 16.0 s late"]
     for _ in range(5):
         process.health.tick(0.0)
     assert process.health.problems() == []
@@ -92,14 +92,14 @@ def test_a_late_loop_is_remembered_until_the_next_probe() -> None:
 def test_before_the_first_resync_it_lives_but_is_not_ready() -> None:
     process = Process(resync=None)
     assert process.health.problems() == []
-    assert process.health.unready() == ["first resync is not done"]
+    assert process.health.unready() == ["the first resync is not done"]
 
 
 async def test_probes_over_http() -> None:
     process = Process(oldest=301)
     async with TestClient(TestServer(health_app(process.health))) as client:
         bad = await client.get("/healthz")
-        assert (bad.status, await bad.text()) == (503, "a pass has been running for 301 s\n")
+        assert (bad.status, await bad.text()) == (503, "a pass has run for 301 s\n")
         process.oldest = 0
         good = await client.get("/readyz")
         assert (good.status, await good.text()) == (200, "ok\n")

@@ -12,7 +12,7 @@ import pytest
 from enginewright.clients.errors import ClientError, RefusedError, TransientError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import NODE, Resource
-from enginewright.core.observed import DeploymentView, JobView, ObjectView, Observed, PodView
+from enginewright.core.observed import JobView, ObjectView, Observed, PodView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.observe.nodes import FRESH, REFUSED_FOR, NodeReader, wanted
 from enginewright_builder.contract import Facts, ImageFacts, Outcome
@@ -124,8 +124,6 @@ def view(**status: Any) -> ObjectView:
 WAITING = PodView(name="p", phase="Pending", unschedulable="0/1 nodes are available")
 QUIET = Observed(now=NOW)
 BUILT = replace(QUIET, records={FINGERPRINT: cast(Any, None)})
-DEPLOYED = DeploymentView(name="m-1", uid="u", revision="1", fingerprint=FINGERPRINT, generation=1,
-                          observed_generation=1, created=NOW, spec_replicas=1)
 
 
 def job(**fields: Any) -> JobView:
@@ -142,7 +140,7 @@ ANSWERED = job(step="ask", outcome=Outcome(kind="ask", ok=True, facts=Facts(
     pytest.param(replace(QUIET, jobs=(ANSWERED,)), {}, True, id="it has just been asked"),
     pytest.param(replace(QUIET, jobs=(job(fingerprint=FINGERPRINT),)), {"server": {"cuda": "12.6"}}, False,
                  id="the build has begun"),
-    pytest.param(replace(BUILT, deployments=(DEPLOYED,)), {"server": {"cuda": "12.6"}}, False, id="it is built"),
+    pytest.param(BUILT, {"server": {"cuda": "12.6"}}, False, id="it is built"),
     pytest.param(QUIET, {"server": "nonsense"}, False, id="a status that somebody edited"),
 ])
 def test_before_a_build_for_an_image_that_asks_for_a_driver(seen: Observed, asked: dict[str, Any], use: bool) -> None:
@@ -154,8 +152,7 @@ def test_before_a_build_for_an_image_that_asks_for_a_driver(seen: Observed, aske
     pytest.param(spec(), replace(QUIET, pods=(WAITING,)), True, id="a replica waits"),
     pytest.param(spec(), replace(QUIET, jobs=(JobView(name="j", uid="u", created=NOW, pods=(WAITING,)),)), True,
                  id="a build waits"),
-    pytest.param(spec(), BUILT, True, id="a revision is about to start"),
-    pytest.param(spec(), replace(BUILT, deployments=(DEPLOYED,)), False, id="it has its Deployment"),
+    pytest.param(spec(), BUILT, False, id="a revision is about to start"),
     pytest.param(spec(accelerator="cpu"), replace(QUIET, pods=(WAITING,)), False, id="CPUs"),
     pytest.param(spec(mig={"profile": "3g.40gb", "dra": {"deviceClassName": "mig.nvidia.com"}}),
                  replace(QUIET, pods=(WAITING,)), False, id="claimed devices"),

@@ -91,7 +91,7 @@ def test_replicas_that_run_are_not_planned_again(files: Files, capsys: pytest.Ca
                   pod("p", "n", {"nvidia.com/mig-1g.10gb": 1}, labels=labels))
     _, out, _ = run(capsys, "-f", models, "--nodes", nodes, "-o", "json")
     assert len(json.loads(out)["placements"]) == 1
-    assert "minilm: 1 of 2 replicas run already" in json.loads(out)["notes"]
+    assert "minilm: 1 of 2 replicas already run" in json.loads(out)["notes"]
 
 
 @pytest.mark.parametrize(("taint", "fits"), [("nvidia.com/gpu", 1), ("team-b", 0)])
@@ -104,8 +104,8 @@ def test_taints_and_selectors(files: Files, capsys: pytest.CaptureFixture[str], 
 
 
 @pytest.mark.parametrize(("made", "said"), [
-    (model("m", 1, "auto"), 'm: spec.placement.mig.profile: the size of the model is not known from its manifest, and '
-     'status does not have it (got "auto"); name a profile such as 1g.10gb, or plan with'),
+    (model("m", 1, "auto"), 'm: spec.placement.mig.profile: neither its manifest nor its '
+     'status has the model\'s size (got "auto"); name a profile such as 1g.10gb, or plan with'),
     (model("m", 1, "1g.99gb"),
      'm: spec.placement.mig.profile: is not a profile of NVIDIA-H100-80GB-HBM3 (got "1g.99gb")'),
     (model("m", -1), "m: spec.replicas: input should be greater than or equal to 0 (got -1)"),
@@ -142,7 +142,7 @@ def test_auto_takes_what_the_operator_chose(files: Files, capsys: pytest.Capture
 def test_a_model_that_stands_there_twice(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = files("nodes.json", node("n", H100, count=1, gpu=1))
     code, _, err = run(capsys, "-f", files("m.yaml", model("m"), model("m")), "--nodes", nodes)
-    assert (code, err) == (1, "enginewright: metadata.name: stands there twice (got m); give each model once, or say "
+    assert (code, err) == (1, "enginewright: metadata.name: is repeated (got m); give each model once, or add "
                               "its namespace\n")
 
 

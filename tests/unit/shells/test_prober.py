@@ -165,7 +165,7 @@ async def test_inputs_that_the_stable_revision_refuses_blame_nobody(servers: Ser
         assert not window.probes.problem, "it may be one stall"
     await prober.round(QUESTION, REPLICAS, REVISIONS, window)
     assert window.probes.pairs == window.probes.flawed == 0
-    assert "not answered by the stable revision: it answered 400" in window.probes.problem
+    assert "the stable revision does not answer probes: it answered 400" in window.probes.problem
 
 
 async def test_another_input_is_tried_where_one_is_refused(servers: Servers, prober: Prober) -> None:
@@ -214,7 +214,7 @@ async def test_a_replica_that_is_away(prober: Prober, unused_tcp_port: int) -> N
         window = fresh()
         for _ in range(UNANSWERED):
             await Prober(client, lambda: 0.0).round(QUESTION, REPLICAS, REVISIONS, window)
-    assert "not answered by the stable revision" in window.probes.problem
+    assert "the stable revision does not answer probes" in window.probes.problem
 
 
 @pytest.mark.parametrize(("alone", "asked"), [(False, set[str]()), (True, {NEW})])

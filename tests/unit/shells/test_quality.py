@@ -57,7 +57,7 @@ async def test_a_report_in_pieces_comes_whole() -> None:
 
 
 @pytest.mark.parametrize(("body", "status", "says"), [
-    ("", 500, "answered 500"), ("{", 200, "not of the form"), ('{"metric":1}', 200, "not of the form"),
+    ("", 500, "answered 500"), ("{", 200, "does not have the form"), ('{"metric":1}', 200, "does not have the form"),
     (QualityReport(metric="m", tolerance=0.1, samples=2, total=2.5).to_json(), 200, "cannot add up to 2.5"),
     (QualityReport(metric="m", tolerance=0.1, samples=2, total=-1).to_json(), 200, "cannot add up to -1"),
     ("x" * 100_000, 200, "more than 8192 bytes"),

@@ -56,7 +56,7 @@ def test_prices_are_read(tmp_path: Path) -> None:
         ("job_labels: {enginewright.io/model: x}", "job_labels: got 'enginewright.io/model'"),
         ("job_annotations: {batch.kubernetes.io/x: y}", "job_annotations: got 'batch.kubernetes.io/x'"),
         ("job_labels: {kueue.x-k8s.io/queue-name: q}", "job_labels: got 'kueue.x-k8s.io/queue-name'"),
-        ("job_env: {LD_PRELOAD: x}", "job_env: got 'LD_PRELOAD', which is the image's; remove it"),
+        ("job_env: {LD_PRELOAD: x}", "job_env: got 'LD_PRELOAD', which the image sets; remove it"),
         ("job_env: {HTTPS_PROXY: 1}", "job_env.HTTPS_PROXY: expected str, got 1"),
         ("prices: {currency: EUR, per_hour: {cpu: 0}}", "prices.per_hour.cpu: got 0.0, expected more than 0"),
         ("prices: {currency: EUR, per_hour: {cpu: .inf}}", "prices.per_hour.cpu: got inf, expected more than 0"),
@@ -66,7 +66,7 @@ def test_prices_are_read(tmp_path: Path) -> None:
         ('server_args: ["--log-verbose=1", "--metrics-port=9002"]',
          "server_args[1]: got '--metrics-port=9002', is 8002 on each replica, for the operator; remove it"),
         ("quality_resources: {limits: {memory: 128Mi}}",
-         "quality_resources.limits.memory: got '128Mi', is less than the monitor needs, whatever the model; "
+         "quality_resources.limits.memory: got '128Mi', is less than the monitor needs for any model; "
          "write at least 256Mi"),
         ("quality_resources: {limits: {memory: 268435455}}", "quality_resources.limits.memory: expected str"),
         ("quality_resources: {limits: {memory: lots}}",

@@ -134,17 +134,17 @@ def test_an_object_or_its_block_alone(tmp_path: Path, text: str, capsys: pytest.
     [
         pytest.param("{maxReplica: 6}", [], "spec.autoscaling.maxReplica: is not a field", id="unknown field"),
         pytest.param("{minReplicas: 7, maxReplicas: 6}", [], "is greater than maxReplicas 6", id="between fields"),
-        pytest.param("{maxReplicas: 6}", ["--max", "5"], "--autoscaling: says what --min and --max would; leave those "
+        pytest.param("{maxReplicas: 6}", ["--max", "5"], "--autoscaling: replaces --min and --max; leave those "
                      "out", id="said twice"),
-        pytest.param("{maxReplicas: 6, costCeilingPerHour: 9}", [], "costCeilingPerHour 9 says nothing without a "
+        pytest.param("{maxReplicas: 6, costCeilingPerHour: 9}", [], "costCeilingPerHour 9 has no meaning without a "
                      "price; write --price-per-hour F", id="no price"),
         pytest.param("{maxReplicas: 6}", ["--price-per-hour", "0"], "--price-per-hour: got 0; write a number above 0",
                      id="price"),
-        pytest.param("{maxReplicas: 6}", ["--price-per-hour", "2"], "--price-per-hour: 2 says nothing without "
+        pytest.param("{maxReplicas: 6}", ["--price-per-hour", "2"], "--price-per-hour: 2 has no meaning without "
                      "autoscaling.costCeilingPerHour; write that into the file", id="no ceiling"),
-        pytest.param(MODEL + "---" + MODEL, [], "has 2 documents that may be meant; give an OptimisedModel", id="two"),
+        pytest.param(MODEL + "---" + MODEL, [], "has 2 matching documents; give an OptimisedModel", id="two"),
         pytest.param("- 1", [], "give an OptimisedModel with spec.autoscaling, or that block alone", id="a list"),
-        pytest.param("", [], "has 0 documents that may be meant", id="empty"),
+        pytest.param("", [], "has 0 matching documents", id="empty"),
         pytest.param("{", [], "cannot be read", id="no YAML"),
         pytest.param("{maxReplicas: 6, since: 2023-99-99}", [], "om.yaml: cannot be read: month must be in 1..12; give",
                      id="no date"),

@@ -181,12 +181,12 @@ def test_notes_of_the_trace_are_told(tmp_path: Path, capsys: pytest.CaptureFixtu
         pytest.param(["--max", "1001"], "--max: got 1001; autoscaling.maxReplicas is at most 1000", id="most replicas"),
         pytest.param(["--cold-start-seconds", "-1"], "--cold-start-seconds: got -1; write 0 or more", id="cold start"),
         pytest.param(["--rate-scale", "0"], "--rate-scale: got 0; write a number above 0", id="rate scale"),
-        pytest.param(["--price-per-hour", "2"], "--price-per-hour: 2 says nothing without "
+        pytest.param(["--price-per-hour", "2"], "--price-per-hour: 2 has no meaning without "
                      "autoscaling.costCeilingPerHour", id="a price alone"),
         pytest.param(["--policies", "hpa,vpa"], "--policies: got 'hpa,vpa'; write all, or some of enginewright,hpa,",
                      id="policies"),
         pytest.param(["--max-batch", "0"], "--max-batch: got 0; write 1 or more", id="largest batch"),
-        pytest.param(["--service-curve", "x.json"], "--service-curve: says what --service-ms and --capacity-rps would; "
+        pytest.param(["--service-curve", "x.json"], "--service-curve: replaces --service-ms and --capacity-rps; "
                      "leave those out", id="curve and figures"),
     ],
 )
@@ -203,4 +203,4 @@ def test_what_is_assumed_of_a_replica_is_told(trace: str, capsys: pytest.Capture
     _, out, _ = run(capsys, "--trace", trace, "--policies", "hpa", "--format", "json")
     answer = json.loads(out)
     assert (answer["settings"]["service_ms"], answer["settings"]["capacity_rps"]) == (50.0, 20.0)
-    assert "one that answers 20 requests a second, one by one, is assumed; write --service-curve" in answer["notes"][0]
+    assert "the simulation assumes 20 requests a second, one by one; write --service-curve" in answer["notes"][0]

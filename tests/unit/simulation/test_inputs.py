@@ -65,13 +65,13 @@ def test_a_csv_with_a_timestamp_column_is_a_trace(written: Any, text: str, arriv
         pytest.param("TIMESTAMP,x\n1,2\n,3\n", "trace.csv:3: TIMESTAMP is empty; write", id="a gap in the column"),
         pytest.param("TIMESTAMP\n1700158546000\n", "trace.csv:2: TIMESTAMP 1700158546000 is not in seconds; divide",
                      id="milliseconds"),
-        pytest.param("TIMESTAMP\n-99999999999\n", "trace.csv:2: TIMESTAMP -99999999999 is before all dates; write "
+        pytest.param("TIMESTAMP\n-99999999999\n", "trace.csv:2: TIMESTAMP -99999999999 is before 1970; write "
                      "seconds since 1970", id="before all dates"),
         pytest.param("TIMESTAMP\n0001-01-01\n", "trace.csv:2: TIMESTAMP 0001-01-01 is too far from today; write ISO",
                      id="first date"),
         pytest.param("TIMESTAMP\n9999-12-31T23:59:59Z\n", "trace.csv:2: TIMESTAMP 9999-12-31T23:59:59Z is too far",
                      id="last date"),
-        pytest.param("TIMESTAMP\nnan\n", "trace.csv:2: TIMESTAMP nan is no time", id="nan"),
+        pytest.param("TIMESTAMP\nnan\n", "trace.csv:2: TIMESTAMP nan is not a time", id="nan"),
         pytest.param("TIMESTAMP\n2023-11-16 18:15:46\n2023-11-16T18:15:47Z\n", "trace.csv:3: TIMESTAMP "
                      "2023-11-16T18:15:47Z has a time zone, unlike those before it", id="zones mixed"),
         pytest.param('{"status": ', "trace.csv:1: is not JSON", id="cut JSON"),
@@ -131,7 +131,7 @@ def test_range_data_of_prometheus_become_requests_at_its_rates(written: Any) -> 
         pytest.param(range_data([[1700158546000 + 60000 * step, "5"] for step in range(3)]), "series 0: the time of "
                      "[1700158546000, '5'] is not in seconds; divide milliseconds by 1,000", id="milliseconds"),
         pytest.param(range_data([[-99999999999 + 60 * step, "5"] for step in range(3)]), "series 0: the time of "
-                     "[-99999999999, '5'] is before all dates; write seconds since 1970", id="before all dates"),
+                     "[-99999999999, '5'] is before 1970; write seconds since 1970", id="before all dates"),
         pytest.param(range_data([[10**400, "5"]]), "is not a time and a value; give", id="no float"),
         pytest.param('{"status": "error", "error": "parse error"}', "is an error of Prometheus: parse error",
                      id="error"),
@@ -328,7 +328,7 @@ def test_a_curve_that_ends_early_can_be_used_up_to_there(written: Any) -> None:
         (json.dumps(report(sweep={"service_curve": [{"batch": 1, "p50_ms": "5"}]})),
          '[0].p50_ms: got "5"; write a number'),
         (json.dumps(report(sweep={"service_curve": [{"batch": 1, "p50_ms": 5}] * 2})),
-         "[1].batch: 1 stands there twice"),
+         "[1].batch: 1 is repeated"),
         (json.dumps(report(sweep={"service_curve": [{"batch": 1, "p50_ms": 5, "compute_ms": "4"}]})),
          '[0].compute_ms: got "4"; write a number'),
         (json.dumps(report(sweep={"service_curve": [{"batch": 1, "p50_ms": 5, "compute_ms": 4}],

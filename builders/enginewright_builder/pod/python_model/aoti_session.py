@@ -227,7 +227,7 @@ class Session:
     def _capture_ahead(self) -> None:
         shapes = [spec["shape"][1:] for spec in self._described["inputs"]]
         if any(size is None for shape in shapes for size in shape):
-            return  # nobody knows which size to capture
+            return  # the size to capture is unknown
         for batch in dict.fromkeys(self._size(size) for size in list(self._buckets)):
             with self._ready():
                 self._graph(tuple((batch, *shape) for shape in shapes), seen=True)
@@ -236,7 +236,7 @@ class Session:
 class Graph:
     """One captured run. ``inputs`` are what it reads and ``outputs`` what it writes, at every replay.
 
-    Rows beyond those filled keep what was there before: zeros or older inputs, whose answers nobody reads.
+    Rows beyond those filled keep what was there before: zeros or older inputs, the answers of which are not read.
     """
 
     def __init__(self, call: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]], inputs: list[torch.Tensor],

@@ -392,7 +392,7 @@ class _DLTensor(ctypes.Structure):
 def as_tensor(value: Any, stream: int) -> HostTensor | DeviceTensor:
     """An array as it is; a tensor on a GPU by its pointer, ready on ``stream``; any other tensor as an array.
 
-    The DLPack capsule is read, never consumed, so whoever made it frees it, once ``owner`` is gone.
+    The DLPack capsule is read, never consumed, so its maker frees it, once ``owner`` is gone.
     """
     if isinstance(value, np.ndarray):
         return HostTensor(value)

@@ -4,11 +4,11 @@ The default is what the build proved, and all else is on trial:
 
 * Only from the default is a candidate tried, and only where it promises a gain above :data:`PROMISE` in two looks.
 * It is kept where requests then take less by :data:`GAIN`, left where it does not suit the traffic in two looks, and
-  held against the default anew from time to time.
+  compared with the default again from time to time.
 * Loads, and trials that gained nothing, may take half of the share of requests that may be late, so that the percentile
   of the objective cannot tell them. The same is not tried again for twice as long as that share makes one trial last.
 * Between two trials lies a dwell time, of many loads of the model.
-* Where a load fails nothing is tried for an hour: it may fail for want of memory, which those who ask would notice.
+* Where a load fails nothing is tried for an hour: it may fail for lack of memory, which those who ask would notice.
   Where a load took the server with it, requests were lost, and the bar is twice as long each further time.
 """
 
@@ -28,7 +28,7 @@ PROMISE, GAIN = 0.15, 0.10
 # A trial during which requests take so many times what they did is over, whatever the window's length.
 WORSE = 1.3
 # Seconds and requests of a window that something is concluded from, fewer to leave a setting; and seconds after which
-# one with too few requests is begun anew.
+# one with too few requests is repeated.
 LOOK, LEAVE, STALE = 2.0, 1.0, 20.0
 REQUESTS, LEAVE_REQUESTS = 30, 5
 # After a change: batches that began before it are still counted.
@@ -78,7 +78,7 @@ def begin(time: float, safe: SafeSet) -> State:
 
 
 def follow(state: State, time: float, spent: Spent | None, safe: SafeSet) -> State:
-    """``spent`` is what all replicas did since the step before, None where that cannot be told: then nothing changes,
+    """``spent`` is what all replicas did since the step before, None where that is unknown: then nothing changes,
     and what was seen is dropped. ``time`` is seconds on a monotonic clock."""
     passed = time - state.time
     credit = min(CREDIT_TRIALS * _cost(safe), state.credit + SHARE * safe.allowed * passed)
@@ -165,7 +165,7 @@ def _while_kept(state: State, mix: Mix, safe: SafeSet) -> State:
         return _back(state, f"traffic changed: batches of {mix.batch:.1f}, {mix.inside:.1f} requests inside, "
                             f"{mix.taken * 1e3:.1f} ms a request", safe)
     if state.time - state.changed >= 2 * _cost(safe) / (SHARE * safe.allowed):
-        return _back(state, f"{state.setting} is to be held against the measured setting anew", safe)
+        return _back(state, f"{state.setting} is to be compared with the measured setting again", safe)
     return _anew(replace(state, unfit=False))
 
 

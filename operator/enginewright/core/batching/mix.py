@@ -2,12 +2,12 @@
 
 A queue delay is worth its wait only where requests come together: from clients that each wait for their answer before
 they ask again, or from one that asks for several things at once. Without a delay the first of them is sent alone, the
-others wait for it, and so the crowd falls into two halves that wait for one another for ever: each takes two batches'
+others wait for it, and so the crowd falls into two halves that wait for one another forever: each takes two batches'
 time. Held back until all are there, it takes one. For arrivals that know nothing of each other, a delay gains next to
 nothing (Deb and Serfozo, "Optimal control of batch service queues", 1973: where serving is cheap, serve at once).
 
-How large the crowd is, is told by Little's law: requests inside a replica are the seconds that requests took in it, per
-second. Clients that think hardly at all are all inside. Where fewer are (bursts with pauses), it is twice the mean
+How large the crowd is follows from Little's law: requests inside a replica are the seconds that requests took in it,
+per second. Clients that think hardly at all are all inside. Where fewer are (bursts with pauses), it is twice the mean
 batch: its two halves.
 """
 
@@ -27,11 +27,11 @@ TOGETHER, BURSTS = 1.5, 2.5
 # A crowd is all inside where that makes at least this share of twice the mean batch.
 INSIDE = 0.7
 # A delay in times of a batch: one half of a crowd is held back for a little longer than the other is computed, so that
-# they meet; where nobody waits for the others, requests of one burst meet much sooner.
+# they meet; where no request waits for the others, requests of one burst meet much sooner.
 MEET, GATHER = 1.05, 0.2
-# Who is held back for all of it, in vain, may take so many times what the mean request takes now: about what one in a
-# hundred takes now, so that the tail is no worse. With 1.2 a crowd of 12 of which one in 500 requests is late had a p99
-# 17 % longer where a batch of 12 takes twice as long as one request.
+# A request held back for all of it, in vain, may take so many times what the mean request takes now: about what one in
+# a hundred takes now, so that the tail is no worse. With 1.2 a crowd of 12 of which one in 500 requests is late had a
+# p99 17 % longer where a batch of 12 takes twice as long as one request.
 TAIL = 1.15
 # A crowd is whole: what is a little above it is the edge of a window.
 ROUNDING = 0.1

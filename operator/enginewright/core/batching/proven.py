@@ -28,8 +28,8 @@ def safe_set(record: EngineRecord, objective: ObjectiveSpec) -> SafeSet | Refusa
                                                          "wait for.")
     # A record without a curve of its own has one point, the median of a closed loop: that says nothing of batches.
     if capacity is None or len(capacity.curve) < 2:
-        return Refusal(reason=Reason.BATCHES_NOT_MEASURED, message="The build's record does not say what batches take; "
-                                                                   "an engine that is built anew has that.")
+        return Refusal(reason=Reason.BATCHES_NOT_MEASURED, message="The build's record has no latency of batches; "
+                                                                   "a rebuilt engine has that.")
     default = Setting(delay_us=serving.max_queue_delay_us, preferred=serving.preferred_batch_sizes)
     return SafeSet(
         default=default, curve=capacity.curve, max_batch=serving.max_batch_size,

@@ -1,7 +1,7 @@
 """A candidate against the stable revision in the same seconds: is it proven as good, proven worse, or still open?
 
 Latency is compared second by second, so that what slows both (a busy node, a burst of large requests) cancels out;
-failures against those of the stable revision, so that a client's bad requests, which hit both, blame nobody.
+failures against those of the stable revision, so that a client's bad requests, which hit both, count against neither.
 """
 
 from __future__ import annotations

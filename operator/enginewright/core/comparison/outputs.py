@@ -38,5 +38,5 @@ def uncompared(probes: ProbeResults, limits: Limits) -> str:
     if limits.similarity is None or len(probes.similarities) >= COMPARED_PAIRS:
         return ""
     if fruitless(probes):
-        return f"{probes.pairs} answers of both hold no numbers to compare, or too many"
+        return f"{probes.pairs} answers hold no numbers to compare, or too many"
     return probes.problem

@@ -15,7 +15,7 @@ class Limits:
     """``slowdown`` is the largest relative rise of mean latency (0.25: a quarter slower). ``requests`` are needed of
     each side. ``milliseconds`` bounds the ``percentile`` where the server exports it, None without an objective.
     ``similarity`` is the least cosine between the outputs of both to the same input; None where they are meant to
-    differ. Nobody is good before ``watched`` seconds; after ``patience`` seconds the best estimate decides."""
+    differ. No verdict is good before ``watched`` seconds; after ``patience`` seconds the best estimate decides."""
 
     slowdown: float = 0.25
     requests: int = 60
@@ -45,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """``ratio`` is the candidate's mean latency over the stable revision's, None before it can be told. ``requests``
+    """``ratio`` is the candidate's mean latency over the stable revision's, None before it is known. ``requests``
     and ``failures`` are the candidate's, ``seconds`` how long both were watched. ``message`` says all this, and when
     the verdict is open, what is missing; ``starved`` says that it may never come: it is requests, and probes bring
     none, or it has not come with all patience, and a person has to say what is to be. ``uncompared`` is why outputs

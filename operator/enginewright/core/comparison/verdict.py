@@ -18,7 +18,7 @@ from enginewright.core.sequential import FEWEST_VALUES
 
 # Evidence of more failures (as odds) that is not enough to give up but too much to promote.
 DOUBT: Final = math.log(8.0)
-# Until both sides' tails can be told apart: as many as a series needs, and the first, which is left out.
+# Until both sides' tails can be distinguished: as many as a series needs, and the first, which is left out.
 TAIL_SECONDS: Final = (FEWEST_VALUES + 1) * TAIL_WINDOW
 
 
@@ -52,7 +52,7 @@ def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored 
         return replace(answer, verdict="good")
     if sums.seconds >= question.limits.patience:
         return _best_guess(answer, sums, question.limits)
-    unclear = "its failures are not told from chance yet" if sums.doubt > DOUBT else "too close to tell yet"
+    unclear = "its failures may still be chance" if sums.doubt > DOUBT else "too close to tell yet"
     return replace(answer, message=f"{answer.message}; {unclear}")
 
 
@@ -85,7 +85,7 @@ def _best_guess(answer: Answer, sums: Sums, limits: Limits) -> Answer:
     """Out of patience: the limit may lie within what is possible, but not below what is likeliest."""
     near = sums.ratio is not None and sums.ratio.mean < math.log1p(limits.slowdown)
     if near and sums.doubt <= DOUBT:
-        return replace(answer, verdict="good", message=f"{answer.message}, as far as could be told")
+        return replace(answer, verdict="good", message=f"{answer.message}, as far as could be measured")
     message = f"It could not be shown to be as good: {answer.message}."
     return replace(answer, verdict="worse", reason=Reason.ANALYSIS_INCONCLUSIVE, message=message)
 
@@ -152,18 +152,18 @@ def _missing(window: SignalWindow, sums: Sums, limits: Limits) -> str:
         return f"{limits.requests} requests of each are needed{tried}"
     awaited = limits.similarity is not None and not uncompared(window.probes, limits)
     if awaited and len(window.probes.similarities) < COMPARED_PAIRS:
-        return "its outputs are being compared"
+        return "outputs are being compared"
     if _tail_is_awaited(sums, limits):
-        return "its p99 is being compared, once a minute"
-    return f"it is watched for {limits.watched:.0f} s at least" if sums.seconds < limits.watched else ""
+        return "p99 is compared once a minute"
+    return f"the analysis lasts {limits.watched:.0f} s at least" if sums.seconds < limits.watched else ""
 
 
 def _mirroring(sums: Sums, limits: Limits, mirrored: Mirrored | None) -> str:
     """Empty once there are enough, or the analysis has taken as long as it is meant to: a quarter of that is
-    ``watched``. Where no live request comes nobody waits longer for one."""
+    ``watched``. Where no live request comes the analysis waits no longer for one."""
     if mirrored is None or mirrored.enough or sums.seconds >= min(4 * limits.watched, limits.patience):
         return ""
-    return f"{LEAST_MIRRORED} live requests are to be mirrored"
+    return f"{LEAST_MIRRORED} mirrored live requests are needed"
 
 
 def _tail_is_awaited(sums: Sums, limits: Limits) -> bool:

@@ -47,7 +47,6 @@ from enginewright.core.manifests import (
 from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action, Apply, Delete, Scale
-from enginewright.core.planner.preferred import preferred_nodes
 
 # The slices of the Service tell when it has left the replicas; should that be missed, another look does.
 LEAVING_CHECK = 1.0
@@ -120,9 +119,8 @@ def _start(found: _Pass) -> tuple[Action, ...]:
     seen = ctx.observed.deployment(revision)
     if seen and (seen.deleting or not look_for_another(ctx.observed.pods, seen, engine.record)):
         return () if seen.deleting else claim(ctx, engine.placement)
-    preferred = preferred_nodes(ctx.observed.nodes, ctx.obj.namespace, engine.record, engine.placement)
     # Stated again, since server-side apply takes away what is stated no more.
-    manifest = deployment(ctx.owner, ctx.spec, engine.record, engine.placement, ctx.config, preferred=preferred,
+    manifest = deployment(ctx.owner, ctx.spec, engine.record, engine.placement, ctx.config,
                           replicas=seen.spec_replicas if seen else found.desired.replicas[revision], again=bool(seen))
     why = "its replicas look for an engine that has been built again since" if seen else found.desired.why
     return (*claim(ctx, engine.placement), Apply(manifest=manifest, why=why, force=bool(seen)))

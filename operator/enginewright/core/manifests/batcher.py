@@ -2,7 +2,7 @@
 container that has it and changes the batching.
 
 The key is made by the pod's first container: no Secret, no manifest and no log of the pod has it. The server's process
-has it among its arguments, which whoever lists processes on the node can read (``docs/threat-model.md``).
+has it among its arguments, which anyone who lists processes on the node can read (``docs/threat-model.md``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GUARDED = (f"set -eu; read -r key < {labels.KEY_FILE}; [ -n \"$key\" ]; "
 
 def adaptive(spec: Spec, record: EngineRecord, placement: Placement,
              config: OperatorConfig) -> SafeSet | Refusal | None:
-    """What replicas' batching may be, or why it stays as it was built; None where nobody asks."""
+    """What replicas' batching may be, or why it stays as it was built; None where it is off."""
     if not spec.batching.adaptive:
         return None
     found = safe_set(record, spec.objective)
@@ -45,7 +45,7 @@ def _control_taken(config: OperatorConfig) -> Refusal | None:
     if bad is None:
         return None
     return Refusal(reason=Reason.MODEL_CONTROL_TAKEN, message=(
-        f"{bad.text}, config.serverArgs[{bad.index}] of the installation, {bad.message}: {bad.remedy}, or take "
+        f"{bad.text}, config.serverArgs[{bad.index}] of the installation {bad.message}: {bad.remedy}, or take "
         "spec.batching.adaptive away."))
 
 
@@ -60,7 +60,7 @@ def _no_room(spec: Spec, engine: EngineSummary, placement: Placement, config: Op
     if not room or not engine.memory_bytes:
         what = f"how much memory {where} has" if engine.memory_bytes else "how much memory the engine takes"
         return Refusal(reason=Reason.MEMORY_UNKNOWN, message=f"A change of batching needs memory for two models for a "
-                                                             f"moment, and it is not known {what}.")
+                                                             f"moment, and the operator does not know {what}.")
     if 2 * engine.memory_bytes > room:
         return Refusal(reason=Reason.NO_ROOM_FOR_TWO, message=(
             f"A change of batching needs memory for two models for a moment: twice {engine.memory_bytes / mig.GIB:.1f} "

@@ -145,19 +145,6 @@ def node_placement(placement: Placement) -> JSON:
     return spec
 
 
-def prefer(pod: JSON, hosts: Sequence[str]) -> JSON:
-    """``pod`` with a wish for nodes, the first most. Weights are of at most 100; the scheduler scales them so that the
-    best node that is there gets the whole weight of its plugin."""
-    if not hosts:
-        return pod
-    terms = [{"weight": 100 - 10 * rank, "preference": {"matchExpressions": [
-        {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}} for rank, host in enumerate(hosts[:9])]
-    node = pod.get("affinity", {}).get("nodeAffinity", {})
-    there = node.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-    node = {**node, "preferredDuringSchedulingIgnoredDuringExecution": [*there, *terms]}
-    return {**pod, "affinity": {**pod.get("affinity", {}), "nodeAffinity": node}}
-
-
 def device_claims(owner_name: str, placement: Placement) -> JSON:
     if placement.claim is None:
         return {}

@@ -1,9 +1,9 @@
-"""The Deployment of one revision. Its ``replicas`` are those that are wanted when it is made; then only the scaler
+"""The Deployment of one revision. Its ``replicas`` are the number at the time it is made; then only the scaler
 changes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from enginewright.core import labels
@@ -20,7 +20,6 @@ from enginewright.core.manifests.common import (
     metadata,
     node_placement,
     pod_security,
-    prefer,
     pull_secrets,
     resources,
     scratch_volumes,
@@ -84,9 +83,9 @@ def deployment_name(owner_name: str, revision: str) -> str:
 
 
 def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig, *,
-               replicas: int | None = None, preferred: Sequence[str] = (), again: bool = False) -> JSON:
-    """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``preferred`` are
-    host names of nodes, the best first. ``again``: of one that is there, with replicas that will never start."""
+               replicas: int | None = None, again: bool = False) -> JSON:
+    """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``again``: of one
+    that is there, with replicas that will never start."""
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
     placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
@@ -97,7 +96,7 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     template = {
         "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
                      "annotations": {labels.FINGERPRINT_FULL: fingerprint}},
-        "spec": prefer(_pod(owner, spec, record, placement, config, revision), preferred),
+        "spec": _pod(owner, spec, record, placement, config, revision),
     }
     return sealed({
         "apiVersion": "apps/v1",
@@ -158,7 +157,7 @@ def _store_volume(spec: Spec, record: EngineRecord) -> list[JSON]:
 
 
 def _engine_volume(spec: Spec, record: EngineRecord) -> JSON:
-    """The pod's own copy of the engine, which nobody changes after it was checked. The node evicts a pod that takes
+    """The pod's own copy of the engine, which nothing changes after it was checked. The node evicts a pod that takes
     more than it said it would: so the limit is for what has gone wrong, and there is room beside the engine for its
     reports and its reference."""
     engine, source = record.outcome.engine, record.outcome.source

@@ -1,4 +1,4 @@
-"""The Job that removes engines which nobody uses from a store."""
+"""The Job that removes unused engines from a store."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
             **({"suspend": True} if step.queue else {}),  # Kueue lets it run when its turn has come
             "backoffLimit": config.job_backoff_limit,
             # The pod's own deadline is what stops a hang; this one, which counts the wait for a device as well, only
-            # ends what nobody waits for any more.
+            # ends what nothing waits for any more.
             "activeDeadlineSeconds": step.deadline * (config.job_backoff_limit + 1) + config.job_pending_limit,
             "ttlSecondsAfterFinished": config.job_ttl,
             "podFailurePolicy": {"rules": [

@@ -24,7 +24,7 @@ _READ_ONLY = {"readOnly": True}
 # Port and state of a listening socket, as /proc/net/tcp has them.
 _LISTENS = f":{labels.HTTP_PORT:04X} 00000000:0000 0A"
 # Before the shell becomes the server: what the prover cannot see from its own container. A file is renamed into its
-# place, so that nobody reads half of it. The key is read as a replica's shell does it.
+# place, so that no reader gets half of it. The key is read as a replica's shell does it.
 SCRIPT = f"""set -eu
 date +%s.%N > {WITNESS_PATH}/started
 (
@@ -45,7 +45,7 @@ exec "$@" --http-restricted-api=model-repository:{labels.KEY_HEADER}="$key" \
 
 def proven_by_the_server(pod: JSON, spec: Spec, config: OperatorConfig) -> JSON:
     """``pod``, whose one container builds and proves, with a container for each step."""
-    # A copy for each: what is alike in several containers is nobody's in common.
+    # A copy for each: several containers share no object.
     build, server, prove = (deepcopy(pod["containers"][0]) for _ in range(3))
     return {**pod, "initContainers": [_build(build), _server(server, spec, config)],
             "containers": [_prove(prove, config)], "volumes": [*pod["volumes"], *_volumes(deepcopy(pod["volumes"]))]}

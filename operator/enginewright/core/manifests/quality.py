@@ -20,7 +20,7 @@ def _of_pod(name: str, path: str) -> JSON:
 
 
 def trace_arguments() -> list[str]:
-    """The server is told where traces go, and makes none before somebody asks for some."""
+    """The server's arguments say where traces go; it makes none before a client asks for some."""
     return ["--trace-config=mode=triton", f"--trace-config=triton,file={labels.TRACES_PATH}/trace.json"]
 
 
@@ -34,8 +34,8 @@ def trace_volumes() -> list[JSON]:
 
 def monitor(quality: QualitySpec, served_as: str, fingerprint: str, config: OperatorConfig, *, mirror: str) -> JSON:
     """It has no probe: a pod is ready only if all its containers are, and this one must not stand in the way. Where
-    ``mirror`` is not empty it is the name of the Service that live requests are sent to as well. Then the monitor is
-    told its namespace, for that Service's whole name, and its address, so that it sends no request to itself."""
+    ``mirror`` is not empty it is the name of the Service that live requests are sent to as well. Then the monitor
+    gets its namespace, for that Service's whole name, and its address, so that it sends no request to itself."""
     environment = [_of_pod("POD_NAMESPACE", "metadata.namespace"), _of_pod("POD_IP", "status.podIP")]
     return {
         "name": labels.CONTAINER_QUALITY,

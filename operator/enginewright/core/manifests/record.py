@@ -17,7 +17,7 @@ from enginewright.core.spec.base import in_bucket
 from enginewright_builder.contract import ContractError, Outcome, canonical
 
 OUTCOME_FILE = "outcome.json"
-# Of an outcome that is read: a build's own has a few KB, and whoever may write ConfigMaps may write any number of
+# Of an outcome that is read: a build's own has a few KB, and anyone who may write ConfigMaps may write any number of
 # candidates into one.
 OUTCOME_BYTES = 64 << 10
 _ACCESS = TypeAdapter(dict[str, str])

@@ -1,2 +1,2 @@
 """A planner for MIG slices and whole GPUs: which replica goes where, what does not fit and why, and which layout would
-help. It only says; nobody's layout is changed."""
+help. It only says; no layout is changed."""

@@ -86,7 +86,7 @@ class _Layer:
                 found[shape, 1].append(((board,), 0, shape == WHOLE))
         ready = [self._board(False) for _ in range(self.opened)]
         laid = self._lay(over, ready, tight=False) or self._lay(over, ready, tight=True)
-        assert laid is not None, "what was counted to fit does not"
+        assert laid is not None, "a counted fit does not fit"
         for shape, more in laid.items():
             found[shape, 1] += more
         return {kind: iter(spots) for kind, spots in found.items()}

@@ -42,7 +42,7 @@ def _missing(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Unplaced]:
     known = {rest[way.demand].name for way in choices(rest, pools(gpus, rest, cut=True))}
     kept = any(gpu.layout == "kept" for gpu in gpus)
     uncut = _placed(rest, [replace(gpu, layout="proposal") for gpu in gpus]) if kept else {}
-    anew = packed(rest, gpus)
+    repacked = packed(rest, gpus)
     moves, space = _Moves(gpus), _space(gpus)
     found = []
     for demand in rest:
@@ -54,8 +54,8 @@ def _missing(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Unplaced]:
             continue
         cut = uncut.get(demand.name, 0)
         if cut:
-            say("kept", cut, "would fit if layouts were changed that are not to be changed")
-        moved = max(0, anew[demand.name] - cut)
+            say("kept", cut, "would fit if fixed layouts were changed")
+        moved = max(0, repacked[demand.name] - cut)
         if moved:
             say("fragmentation", moved, moves.advice(demand))
         if demand.replicas > cut + moved:
@@ -71,7 +71,7 @@ def _placed(demands: Sequence[Demand], gpus: Sequence[GPU]) -> dict[str, int]:
 
 
 def packed(demands: Sequence[Demand], gpus: Sequence[GPU]) -> dict[str, int]:
-    """How many of each would be placed if everything that runs on slices were packed anew on the same kind of slice."""
+    """How many of each would be placed if everything that runs on slices were repacked on the same kind of slice."""
     running: dict[tuple[str, str], int] = {}
     emptied = []
     for gpu in gpus:
@@ -123,10 +123,10 @@ class _Moves:
                     them = "it" if len(blocking) == 1 else "them"
                     return (f"would fit on GPU {gpu.name} as {option} at slice {start} if {names} moved to another "
                             f"GPU; there is room for {them}")
-        return "there is enough, but in pieces: would fit if the replicas that run were packed anew"
+        return "there is enough, but in pieces: would fit if the replicas that run were repacked"
 
     def _blocked(self, demand: Demand, option: Option) -> list[tuple[tuple[Instance, ...], GPU, int]]:
-        """Who lies where ``option`` could lie, on the boards with the most room, the fewest first."""
+        """What lies where ``option`` could lie, on the boards with the most room, the fewest first."""
         found = []
         wanted = (gpu for gpu in self.gpus if option.gpus == 1 and shape_of(gpu.product, option.profile) is not None
                   and (demand.nodes is None or gpu.node in demand.nodes)
@@ -162,7 +162,7 @@ def _no_hardware(demand: Demand, gpus: Sequence[GPU]) -> str:
     wanted = _list([f"{option}{' of ' + _list(list(option.products)) if option.products else ''}"
                     for option in demand.options])
     if not there:
-        return f"needs {wanted}, and none of the nodes that it may run on has a GPU that is known"
+        return f"needs {wanted}, and no node that it may run on has a known GPU"
     return f"needs {wanted}, and the nodes that it may run on have {_list(there)}"
 
 
@@ -173,7 +173,7 @@ def _too_little(demand: Demand, space: Mapping[tuple[str, str], tuple[int, int]]
              if (demand.nodes is None or node in demand.nodes) and (not option.products or product in option.products)
              and shape_of(product, option.profile) is not None]
     free, total = sum(one[0] for one in there), sum(one[1] for one in there)
-    return f"needs {option} each; {free} of {total} memory slices are free after this plan, too few or taken by others"
+    return f"needs {option} each; {free} of {total} memory slices are free after this plan, too few or in use"
 
 
 def _space(gpus: Sequence[GPU]) -> dict[tuple[str, str], tuple[int, int]]:
@@ -187,4 +187,4 @@ def _space(gpus: Sequence[GPU]) -> dict[tuple[str, str], tuple[int, int]]:
 def _list(names: Sequence[str]) -> str:
     more = len(names) - NAMED
     shown = [*names[:NAMED], *([f"{more} more"] if more > 0 else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "nobody"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"

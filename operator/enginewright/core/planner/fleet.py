@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-# kept: nobody may change it. proposal: people may, so that a plan may propose it. dynamic: the driver cuts a slice when
-# one is claimed (the DRA driver's DynamicMIG), so that a replica may go wherever there is room.
+# kept: it may not be changed. proposal: people may, so that a plan may propose it. dynamic: the driver cuts a slice
+# when one is claimed (the DRA driver's DynamicMIG), so that a replica may go wherever there is room.
 Layout = Literal["kept", "proposal", "dynamic"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """A MIG instance that exists. ``start`` is its first memory slice, ``used_by`` whoever runs on it or empty."""
+    """A MIG instance that exists. ``start`` is its first memory slice, ``used_by`` what runs on it or empty."""
 
     profile: str
     start: int
@@ -21,8 +21,8 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class GPU:
-    """One board. ``index`` is its number on the node, ``used_by`` whoever has it whole. ``mig`` says that MIG mode is
-    on. ``layout`` says who may cut it anew; instances in use stay where they are in any case."""
+    """One board. ``index`` is its number on the node, ``used_by`` what has it whole. ``mig`` says that MIG mode is
+    on. ``layout`` says who may repartition it; instances in use stay where they are in any case."""
 
     node: str
     index: int

@@ -78,7 +78,7 @@ def name_of(product: str, shape: int) -> str:
 
 @cache
 def cells(product: str, profile: str, start: int) -> int:
-    """The mask of the slices under an instance. A profile that nobody knows takes the board: nothing is put beside
+    """The mask of the slices under an instance. An unknown profile takes the board: nothing is put beside
     what is not understood."""
     size = slices(product)
     known = mig.profile(product, profile)

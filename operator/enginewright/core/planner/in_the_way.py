@@ -63,7 +63,8 @@ def _proposal(there: Site, made: Plan, fitting: int, replicas: int) -> str:
     busy = {node.name for node in there.near if any(pod.devices for pod in node.pods)}
     part = "it" if fitting == replicas == 1 else f"{fitting} of {count(replicas, 'pod')}"
     changes = _list([_change(change, change.node in busy) for change in made.changes])
-    return (f"With another MIG layout {part} would fit: {changes}. This is a proposal, which nobody carries out; "
+    return (f"With another MIG layout {part} would fit: {changes}. This is a proposal, not carried out by the "
+            "operator; "
             f"enginewright plan prints it for the MIG manager.")
 
 
@@ -90,14 +91,14 @@ def _pieces(there: Site, replicas: int, by_layout: int) -> str:
     free = _list([_free({node.name: left}, resource) for node in there.near
                   for resource in sorted(filter(is_device, node.allocatable)) if (left := free_of(node, resource))])
     begin = "For the rest only" if by_layout else "Only"
-    advice = "It would fit if what runs were packed anew." if by_layout else _advice(there)
+    advice = "It would fit if what runs were repacked." if by_layout else _advice(there)
     return f"{begin} fragmentation stands in the way: free are {free or 'slices beside those in use'}. {advice}"
 
 
 def _advice(there: Site) -> str:
     move = best_move(there.near, lambda node, going: _would_fit(there, node, going))
     if move is None:
-        return "It would fit if what runs were packed anew."
+        return "It would fit if what runs were repacked."
     own = [pod.pod for pod in move.pods if pod.namespace == there.namespace]
     others = len(move.pods) - len(own)
     pods = _list([*own, *([f"{count(others, 'pod')} of other namespaces"] if others else [])])
@@ -123,9 +124,9 @@ def _too_few(there: Site, by_layout: int) -> str:
     if not total:
         return f"{begin} no {there.resource} on any node that it may run on, and no idle GPU to cut for it."
     used = total - sum(free_of(node, there.resource) for node in there.usable)
-    anew = ", and cutting idle GPUs anew would not make room" if there.option.profile else ""
+    recut = ", and other layouts of idle GPUs would not make room" if there.option.profile else ""
     where = f"on the nodes that it may run on ({len(there.usable)})"
-    return f"{begin} not enough: {used} of {total} × {there.resource} {where} are in use{anew}."
+    return f"{begin} not enough: {used} of {total} × {there.resource} {where} are in use{recut}."
 
 
 def _has(node: NodeView, resource: str) -> int:

@@ -43,8 +43,8 @@ def needs_of(objects: Sequence[Object], fleet: Fleet, config: OperatorConfig) ->
             problems += [_of(full, problem) for problem in spec]
             continue
         if any(demand.name == full for demand in demands):
-            problems.append(Problem(field="metadata.name", value=full, message="stands there twice",
-                                    remedy="give each model once, or say its namespace"))
+            problems.append(Problem(field="metadata.name", value=full, message="is repeated",
+                                    remedy="give each model once, or add its namespace"))
             continue
         needed = _demand(spec, full, one.get("status") or {}, fleet, config)
         if isinstance(needed, Problem):
@@ -55,7 +55,7 @@ def needs_of(objects: Sequence[Object], fleet: Fleet, config: OperatorConfig) ->
             running = fleet.running.get((str(metadata.get("namespace") or "default"), name), 0)
             missing = needed.replicas - running
             if running:
-                notes.append(f"{full}: {running} of {needed.replicas} replicas run already")
+                notes.append(f"{full}: {running} of {needed.replicas} replicas already run")
             if missing > 0:
                 demands.append(Demand(name=full, replicas=missing, options=needed.options, nodes=needed.nodes))
     return problems or Needs(demands=tuple(demands), notes=tuple(notes))
@@ -101,13 +101,13 @@ def _demand(
         return "it runs on CPUs"
     slices = spec.placement.mig
     if slices and slices.dra:
-        return "its slices are claimed by DRA, which are in ResourceSlices and not on nodes"
+        return "DRA claims its slices: they are in ResourceSlices, not on nodes"
     source = read(SourceStatus, status.get("source"))
     chosen = read(PlacementStatus, status.get("placement"))
     known = chosen.mig_profile if chosen and slices and slices.profile == "auto" else None
     if slices and slices.profile == "auto" and not known and not (source and source.size_bytes):
-        return Problem(field="spec.placement.mig.profile", value='"auto"', message="the size of the model is not known "
-                       "from its manifest, and status does not have it",
+        return Problem(field="spec.placement.mig.profile", value='"auto"', message="neither its manifest nor its "
+                                                                                   "status has the model's size",
                        remedy="name a profile such as 1g.10gb, or plan with the object of the cluster once its source "
                               "is resolved")
     placed = place_spec(spec, (source.size_bytes or 0) if source else 0, config)

@@ -51,9 +51,9 @@ def fleet_of(objects: Sequence[Object]) -> Fleet | list[Problem]:
             used_nodes.append(node)
             gpus += boards
     if not any(one.get("kind") == "Pod" for one in objects):
-        notes.append("no pods are known, so that all GPUs count as free")
+        notes.append("no pods are given, so all GPUs count as free")
     if any(gpu.instances for gpu in gpus):
-        notes.append("nodes do not say which slice lies where: positions are inferred")
+        notes.append("nodes do not publish the positions of slices: they are inferred")
     return problems or Fleet(gpus=tuple(gpus), nodes=tuple(used_nodes), running=_running(views), notes=tuple(notes))
 
 
@@ -81,7 +81,7 @@ def _boards(node: NodeView) -> list[GPU] | Problem:
         return []
     label = node.labels.get(PRODUCT_LABEL, "")
     if not label:
-        return _problem(node, f"metadata.labels[{PRODUCT_LABEL}]", label, "is missing, so that its GPUs are not known",
+        return _problem(node, f"metadata.labels[{PRODUCT_LABEL}]", label, "is missing, so its GPUs are unknown",
                         "run GPU feature discovery (part of NVIDIA's GPU operator) on it, or set the label")
     product, single = product_of(label), label.removesuffix("-SHARED").partition("-MIG-")[2]
     slices = {name.removeprefix(SLICE_PREFIX): count for name, count in resources.items() if name != GPU_RESOURCE}
@@ -95,7 +95,7 @@ def _cut(node: NodeView, product: str, whole: int, slices: Mapping[str, int], si
     unknown = [name for name in slices if mig.profile(product, name) is None]
     if unknown:
         return _problem(node, f"status.allocatable[{SLICE_PREFIX}{unknown[0]}]", slices[unknown[0]],
-                        f"is no profile of {product}", "correct the label of its product")
+                        f"is not a profile of {product}", "correct the label of its product")
     boards = _number_of_boards(node, product, whole, slices, single)
     if isinstance(boards, Problem):
         return boards

@@ -36,7 +36,7 @@ def place(demands: Sequence[Demand], gpus: Sequence[GPU], *, cut: bool) -> list[
 
 
 def _propose(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Seat]:
-    """Where that is enough, only what nothing is cut from yet; else free instances are cut anew, too."""
+    """Where that is enough, only what nothing is cut from yet; else free instances are repartitioned, too."""
     held = [replace(gpu, instances=tuple(replace(i, used_by=i.used_by or "free") for i in gpu.instances))
             for gpu in gpus]
     beside = place(rest, held, cut=True)

@@ -48,7 +48,7 @@ class Pool:
         return found
 
     def slices(self) -> int:
-        """Roughly what is free, to compare with what is wanted."""
+        """Roughly what is free, to compare with what is asked for."""
         return sum(free.bit_count() for free in self.free) + sum(map(len, self.fixed)) + len(self.idle)
 
     def shape(self, profile: str) -> int | None:
@@ -87,7 +87,7 @@ def _add(pool: Pool, gpu: GPU, cut: bool) -> None:
 
 
 def free_slices(gpu: GPU) -> int:
-    """The mask of slices that nobody uses."""
+    """The mask of free slices."""
     size = slices(gpu.product)
     if gpu.used_by:
         return 0

@@ -59,7 +59,7 @@ def as_text(plan: Plan, notes: Sequence[str], fragment: str) -> str:
     if plan.changes:
         nodes = sorted({change.node for change in plan.changes})
         seats = dict.fromkeys(seat for change in plan.changes for seat in change.seats)
-        parts.append("Proposal (nothing was changed). With the layout below, these would fit, too:\n"
+        parts.append("Proposal (nothing was changed). With the layout below, these would also fit:\n"
                      + _table(("MODEL", "REPLICA", "NODE", "GPU", "RUNS ON"), map(_row, seats)))
         parts.append("Configuration for NVIDIA's MIG manager (mig-parted):\n" + fragment.rstrip())
         parts.append("Once it is in the MIG manager's ConfigMap:\n" + "\n".join(

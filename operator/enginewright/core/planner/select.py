@@ -101,8 +101,8 @@ def _order(
 
 
 def _prices(selection: Selection, prices: Sequence[float]) -> list[float]:
-    """What a slice of each pool is worth at the margin: the least that one earns there now, half of that where nobody
-    is turned away. Halfway (geometrically) from what it was, so that prices settle."""
+    """What a slice of each pool is worth at the margin: the least that one earns there now, half of that where no
+    demand is turned away. Halfway (geometrically) from what it was, so that prices settle."""
     wanted = {way.pool for way in selection.ways if selection.left[way.demand]}
     found = []
     for pool, price in enumerate(prices):
@@ -113,7 +113,8 @@ def _prices(selection: Selection, prices: Sequence[float]) -> list[float]:
 
 
 def _pressure(demands: Sequence[Demand], fleet: Sequence[Pool], ways: Sequence[Choice]) -> list[float]:
-    """Slices that are wanted of each pool for each that is there, a demand shared among the pools that it may use."""
+    """Slices that are asked for of each pool for each that is there, a demand shared among the pools that it may
+    use."""
     smallest: dict[int, dict[int, int]] = {}
     for way in ways:
         mine = smallest.setdefault(way.demand, {})

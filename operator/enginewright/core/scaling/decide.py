@@ -24,7 +24,7 @@ SETTLED = 10.0
 # Seconds after which a replica is not expected any more, where no cold start was measured.
 STARTS_WITHIN = 120.0
 # Whether the most that is allowed is too few is seen when all of them have answered for a while.
-AWAITED = "Replicas that were asked for start, or have just become ready: whether they are enough is seen then."
+AWAITED = "Replicas are starting or have just become ready: the operator waits to see whether they are enough."
 
 
 def decide_replicas(
@@ -75,5 +75,5 @@ def _unknown_rate(queue: ScaleDecision, current: int, limits: ScaleLimits) -> Sc
     kept = limits.clamp(current)
     return replace(
         queue, replicas=kept, recommendation=max(kept, queue.recommendation), reason=Reason.HOLDING, hold=True,
-        message=f"Arrivals cannot be told: not every replica answers, or counters were reset. Replicas stay at {kept}.",
+        message=f"Arrivals are unknown: not every replica answers, or counters were reset. Replicas stay at {kept}.",
     )

@@ -4,7 +4,7 @@ Arrivals are gone through again with a floor under the replicas, as this scaler 
 replicas follow the need a cold start late, and go a cold start after they were needed last. The smallest floor is
 taken with which the objective would have been met; where none would have met it, the smallest that would have lost
 hardly more requests than the largest. Where more was lost than the objective allows over an hour, what would be lost
-for want of replicas, not by chance with as many as were needed, has to fit into what is left. So a load that only falls
+for lack of replicas, not by chance with as many as were needed, has to fit into what is left. So a load that only falls
 is followed closely, and one whose bursts come back finds the replicas that it had, or as many as tide it over until
 others start.
 """
@@ -37,7 +37,7 @@ class Fleet:
 
 def least_floor(cells: Sequence[Interval], fleet: Fleet, low: int, high: int, allowed: float, left: float) -> int:
     """From ``low`` to ``high`` replicas. ``allowed`` is the share of requests that may be late, 0 to 1, and ``left``,
-    at most as much, the share that may still be late for want of replicas; where that is none, all but the share
+    at most as much, the share that may still be late for lack of replicas; where that is none, all but the share
     ``allowed`` of those that the lowest floor would lose are to be saved."""
     steps = _steps(cells, fleet)
     least, most = _shares(steps, high, fleet), _shares(steps, low, fleet)

@@ -8,9 +8,9 @@ rate that reached a replica::
 
 (Sakasegawa, "An approximation formula L_q ≈ α ρ^β / (1 - ρ)", 1977, with the index of dispersion I as in heavy traffic;
 for one instance and Poisson arrivals it is Pollaczek's and Khinchin's), with a batcher on top of the rest of the batch
-under way. Computing is held against the service curve, at the batches that were executed. How sure a difference is, is
-told by the spread between cells of some seconds: what waits now is like what waited a moment ago, but not like what
-waited long before (batch means: Schmeiser, 1982).
+under way. Computing is held against the service curve, at the batches that were executed. How sure a difference is
+follows from the spread between cells of some seconds: what waits now is like what waited a moment ago, but not like
+what waited long before (batch means: Schmeiser, 1982).
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from enginewright.core.observed import Sample
 from enginewright.core.scaling.capacity import Capacity
 
-# Queues of 1, 2, 4, … requests and more: half a million are a second's work of nobody.
+# Queues of 1, 2, 4, … requests and more: no server does half a million in a second.
 SIZES = tuple(2**power for power in range(20))
 
 
 def found_queued(sample: Sample) -> tuple[float, ...]:
-    """Arrivals that found at least 1, 2, 4, … requests queued at the replica that they came to; none where that cannot
-    be told."""
+    """Arrivals that found at least 1, 2, 4, … requests queued at the replica that they came to; none where that
+    is unknown."""
     queues = sample.pending.values()
     longest = max(queues, default=0.0)
     if not sample.arrived or longest < 1:

@@ -17,8 +17,8 @@ from enginewright.core.scaling.lost import lost
 from enginewright.core.scaling.needs import DRAIN, Needed, Needs, Parts
 from enginewright.core.scaling.queue import replicas_text, within
 
-# Cold starts without a need for a replica until it goes: one that is wanted back costs a cold start, and who waits for
-# it. After one alone, chance in the arrivals makes replicas go back and forth.
+# Cold starts without a need for a replica until it goes: one that is needed again costs a cold start, and a request
+# that waits for it. After one alone, chance in the arrivals makes replicas go back and forth.
 HELD = 2.0
 # Seconds that the objective is held over: as long as samples are kept.
 HOUR = 3600.0
@@ -76,7 +76,7 @@ class Rule:
 
     def _floor(self, window: SignalWindow, seen: Sequence[arrivals.Interval], needed: Needed, low: int, high: int
                ) -> int:
-        """By what came until the last whole step of the replay: it says nothing new in between, whoever asks."""
+        """By what came until the last whole step of the replay: it says nothing new in between."""
         step = needed.cold / STEPS
         moment = seen[-1].time // step * step
         question = (low, high, needed.capacity, thinned(needed.clumps, low))
@@ -93,7 +93,7 @@ class Rule:
 
     def _left(self, cells: Sequence[arrivals.Interval], samples: Sequence[Sample], needed: Needed) -> float:
         """The share of requests that may still be late, so that over an hour no more are than the objective allows:
-        what a cold start has cost, or a burst that nobody had seen before, is to be won back."""
+        what a cold start has cost, or a burst that was not seen before, is to be won back."""
         allowed = self._capacity.allowed
         came, covered = sum(cell.arrived for cell in cells), sum(cell.seconds for cell in cells)
         if not came:
@@ -125,8 +125,8 @@ class Rule:
             return Reason.SCALING, f"{self._figures(needed, queued)}: {replicas_text(wanted)} instead of {current}."
         if needed.up > self._limits.max_replicas and current >= self._limits.max_replicas:
             return Reason.AT_LIMIT, (
-                f"Arrivals and the queue ask for more than {self._limits.ceiling}: raise "
-                f"it, or the objective{', or autoscaling.targetQueueDepth' if self._limits.bounded else ''}."
+                f"Arrivals and the queue ask for more than {self._limits.ceiling}: raise that limit, or the "
+                f"objective{', or autoscaling.targetQueueDepth' if self._limits.bounded else ''}."
             )
         bound = f", with {self._limits.target:g} queued at most" if self._limits.bounded else ""
         return Reason.STEADY, (

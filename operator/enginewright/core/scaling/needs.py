@@ -100,7 +100,7 @@ class Needs:
         if drained > up:
             up = max(up, min(drained, AT_MOST * for_rate(ahead), self._limits.max_replicas + 1))
         if any(AT_MOST * one.throughput >= belief.fleet.throughput for one in behind):
-            # Each that went would leave its share to the queue that is to be gone. One that is sick keeps nobody.
+            # Each that went would leave its share to the queue that is to be gone. One that is sick keeps none.
             down = max(down, current)
         up, down = self._believing_the_queue(up, down, rate, wish, belief, samples)
         if self._limits.bounded:

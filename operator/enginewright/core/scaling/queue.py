@@ -103,10 +103,10 @@ def holding(current: int, limits: ScaleLimits, why: str) -> ScaleDecision:
 
 def why_unknown(window: SignalWindow | None, limits: ScaleLimits, now: float) -> str:
     if window is None or not window.samples:
-        return "No replica has been asked for its queue depth yet."
+        return "The operator has not asked a replica for its queue depth yet."
     if now - window.samples[-1].time > limits.stale_after:
         return f"The last queue depth is older than {limits.stale_after:g} s."
-    return "No replica answers with its queue depth."
+    return "No replica reports its queue depth."
 
 
 def _explain(ceiling: int, wanted: int, current: int, total: float, limits: ScaleLimits) -> tuple[Reason, str]:
@@ -118,7 +118,7 @@ def _explain(ceiling: int, wanted: int, current: int, total: float, limits: Scal
         )
     if ceiling > limits.max_replicas and current >= limits.max_replicas:
         return Reason.AT_LIMIT, (
-            f"The queue asks for more than {limits.ceiling}: raise it, or autoscaling.targetQueueDepth."
+            f"The queue asks for more than {limits.ceiling}: raise that limit, or autoscaling.targetQueueDepth."
         )
     return Reason.STEADY, (
         f"Follows the queue: {limits.target:g} queued requests per replica, {limits.span}."

@@ -24,7 +24,7 @@ LOOKED, LEAST_SECONDS = 15.0, 2.5
 LEAST_REQUESTS = 20.0
 # Fewer seconds than these may be a hiccup: half of them take away half of what was measured at most.
 CERTAIN_SECONDS = 6.0
-# What is seen is told in such parts of what was measured; less than two fifths of a part below is as measured.
+# What is seen is expressed in such parts of what was measured; less than two fifths of a part below is as measured.
 PART, SLACK = 0.05, 0.4
 # One replica is slower than the others where it is so by so many standard deviations.
 SURE = 3.0

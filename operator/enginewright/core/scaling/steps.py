@@ -51,8 +51,8 @@ def _held_back(found: ScaleDecision, replicas: int, current: int, what: str, ste
         return replace(found, replicas=replicas, message=f"{found.message} {replicas_text(replicas)} for now: {rule}.")
     # Without the figures of the moment: the text stands in status.
     up = found.replicas > current
-    # Who goes slowly lacks nothing: that is no limit that anybody need raise.
-    message = f"{'More' if up else 'Fewer'} replicas are asked for, and have to wait: {rule}."
+    # A slow scale-up lacks nothing: no limit need be raised.
+    message = f"{'More' if up else 'Fewer'} replicas are needed, but have to wait: {rule}."
     return replace(found, replicas=replicas, reason=Reason.AT_LIMIT if up else Reason.SCALING, message=message)
 
 

@@ -1,6 +1,6 @@
 """To no replica and back, where ``minReplicas`` is 0: nothing but requests decides.
 
-Down goes it only after a time in which no request came, as every replica's own counters tell; what cannot be told
+Down goes it only after a time in which no request came, as every replica's own counters tell; what is unknown
 counts as a request. Up it goes with the first request that the activator holds: one replica, and once that answers its
 own queue says whether more are needed. How much was held until then tells how long it took to start.
 """
@@ -45,7 +45,7 @@ def to_sleep(window: SignalWindow | None, current: int, limits: ScaleLimits, now
 
 
 def quiet_since(samples: tuple[Sample, ...]) -> float | None:
-    """From when on, by all samples since, no request came and none waited; None while one does or nobody can tell."""
+    """From when on, by all samples since, no request came and none waited; None while one does or that is unknown."""
     if not samples or _busy(samples[-1]):
         return None
     quiet = itertools.takewhile(lambda sample: not _busy(sample), reversed(samples))

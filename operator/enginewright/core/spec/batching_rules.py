@@ -17,5 +17,5 @@ def batching_problems(spec: Spec) -> Iterator[Problem]:
         yield Problem(field=field, value=show(True), message="begins from what the build measures, and does not go "
                       "with preferredBatchSizes or maxQueueDelayMicroseconds", remedy="remove those, or adaptive")
     if spec.engine.max_batch_size < 2:
-        yield Problem(field=field, value=show(True), message="needs batches, and spec.engine.maxBatchSize is 1",
-                      remedy="raise that, or remove adaptive")
+        yield Problem(field=field, value=show(True), message="needs batches, but spec.engine.maxBatchSize is 1",
+                      remedy="raise maxBatchSize, or remove adaptive")

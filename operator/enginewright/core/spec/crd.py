@@ -16,7 +16,7 @@ NAME = f"{labels.PLURAL}.{labels.GROUP}"
 
 
 def crd(*, old_names: bool = True) -> dict[str, Any]:
-    """``old_names`` leaves in what the apiserver has to keep of older objects, and nobody should write."""
+    """``old_names`` leaves in what the apiserver has to keep of older objects; users should write none of it."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -30,7 +30,7 @@ def crd(*, old_names: bool = True) -> dict[str, Any]:
                 "plural": labels.PLURAL,
                 "singular": labels.KIND.lower(),
                 "shortNames": list(labels.SHORT_NAMES),
-                # all: an OptimisedModel runs pods, and whoever lists what runs in a namespace should see it.
+                # all: an OptimisedModel runs pods, and a list of what runs in a namespace should show it.
                 "categories": ["all", labels.PRODUCT],
             },
             "versions": [_version(old_names)],
@@ -57,8 +57,7 @@ def _schema(old_names: bool) -> Schema:
     root: Schema = {
         "type": "object",
         "description": "OptimisedModel is a model and what it must achieve. Enginewright builds engines for it on "
-                       "the hardware "
-                       "that will serve them, measures them, and serves the best one that passes.",
+                       "the hardware that will serve them, measures them, and serves the best one that passes.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},

@@ -43,11 +43,11 @@ class EngineSpec(SpecModel):
     stop_when: Literal["budgetSpent", "objectiveMet"] = "budgetSpent"
     """When no more candidates are tried: once the time budget is spent or all are tried; or with objectiveMet as soon
     as one that may be served takes at most half of spec.objective.latency for a single sample, before the server's own
-    time. A change builds anew."""
+    time. A change rebuilds."""
     fallback: Literal["none", "source"] = "none"
-    """What is served when no candidate may be, for want of speed, accuracy or time: none, so that nothing new is; or
+    """What is served when no candidate may be, for lack of speed, accuracy or time: none, so that nothing new is; or
     source, the source model itself in full precision, which passes the accuracy gate like any other. With source, the
-    time budget is part of what is asked for: more of it builds anew."""
+    time budget is part of what is asked for: more of it rebuilds."""
     queue_name: QueueName = ""
     """Kueue LocalQueue for the build Job; empty starts it at once."""
     calibration: DataSpec | None = None
@@ -56,7 +56,7 @@ class EngineSpec(SpecModel):
     """CPU and memory of the build Job's container. The accelerator is the one chosen under placement."""
     pod_template: JobPodTemplateSpec = Field(default_factory=JobPodTemplateSpec)
     """Additions to the Jobs that resolve the source and build, and to their pods. They are no part of what is asked of
-    the engine: a change builds nothing anew."""
+    the engine: a change rebuilds nothing."""
 
 
 class AccuracySpec(SpecModel):

@@ -53,7 +53,7 @@ def member_spec(spec: Spec, entry: PlacementClassSpec) -> Spec:
 
 
 def as_raw(spec: Spec) -> dict[str, Any]:
-    """As it stands in an object: what was given, without defaults that nobody wrote."""
+    """As written in an object: what was given, without defaults."""
     return spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -107,14 +107,14 @@ def _own(spec: Spec) -> Iterator[Problem]:
     placement = spec.placement
     names = [entry.name for entry in classes_of(spec)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        yield _problem("spec.placement.classes", twice, "has a name twice", "give each class a name of its own")
+        yield _problem("spec.placement.classes", twice, "repeats a name", "give each class its own name")
     for name, block in (("gpu", placement.gpu), ("mig", placement.mig)):
         if block is not None:
             yield _problem(f"spec.placement.{name}", block.model_dump(by_alias=True, exclude_none=True),
-                           "excludes spec.placement.classes", "move it into the classes that it is meant for")
+                           "excludes spec.placement.classes", "move it into the classes")
     if placement.accelerator == "cpu":
         yield _problem("spec.placement.accelerator", "cpu", "excludes spec.placement.classes",
-                       "move it into the classes that it is meant for")
+                       "move it into the classes")
     if spec.quality is not None and spec.quality.rollback:
         yield _problem("spec.quality.rollback", True, "excludes spec.placement.classes, which are promoted together",
                        "set it to false, and go back by changing the spec when QualityHeld of a class is False")
@@ -124,8 +124,8 @@ def _own(spec: Spec) -> Iterator[Problem]:
 
 def _scaled(spec: Spec) -> Iterator[Problem]:
     if spec.replicas is not None:
-        yield _problem("spec.replicas", spec.replicas, "excludes spec.placement.classes: a fleet has no one number of "
-                       "replicas, and is not scaled through /scale",
+        yield _problem("spec.replicas", spec.replicas, "excludes spec.placement.classes: a fleet has replicas for each "
+                                                       "class, and /scale does not scale it",
                        "remove it and set minReplicas of each class, or spec.autoscaling")
     if spec.autoscaling is not None and spec.autoscaling.min_replicas == 0:
         yield _problem("spec.autoscaling.minReplicas", 0, "excludes spec.placement.classes: requests that other "
@@ -140,12 +140,12 @@ def _scaled(spec: Spec) -> Iterator[Problem]:
 def _rolled_out(spec: Spec) -> Iterator[Problem]:
     rollout = spec.rollout
     if rollout.strategy == "BlueGreen":
-        yield _problem("spec.rollout.strategy", rollout.strategy, "does not go with spec.placement.classes, whose "
-                       "pods share one Service that cannot leave candidates out",
+        yield _problem("spec.rollout.strategy", rollout.strategy, "does not go with spec.placement.classes: their pods "
+                                                                  "share one Service that cannot leave candidates out",
                        "write strategy Canary, or Recreate for one class after the other")
     if rollout.strategy == "Recreate" and not rollout.auto_promote:
         yield _problem("spec.rollout.autoPromote", False, "does not go with strategy Recreate and "
-                       "spec.placement.classes: nothing is proven beside what serves, that could wait to be promoted",
+                       "spec.placement.classes: no candidate runs beside what serves and could wait for promotion",
                        "remove it, or write strategy Canary with maxSurge 0")
 
 

@@ -84,6 +84,6 @@ def real_path(root: Any, location: Location) -> Iterator[str | int]:
 def _is_branch(kind: Any, step: str | int) -> bool:
     branches = list(_flatten(kind))
     scalars = all(branch in (int, str, float, type(None)) for branch in branches)
-    # Right below a model it is a field that somebody called so.
+    # Right below a model it is a field of that name.
     key = step == "[key]" and _model_in(kind) is None
     return isinstance(step, str) and (key or (scalars and len(branches) > 1))

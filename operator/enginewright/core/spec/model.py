@@ -44,7 +44,7 @@ class Spec(SpecModel):
     """Let the load decide on the number of replicas. Not together with replicas."""
     quality: QualitySpec | None = None
     """Hold a few live answers against the unquantised source model, off the serving path. Absent: no request is looked
-    at. The engine is built with its reference, so that adding this builds it anew."""
+    at. The engine is built with its reference, so that adding this rebuilds it."""
     revision_history_limit: int = Field(default=5, ge=0, le=50)
     """How many old revisions status keeps. To go back to one that served, annotate the object with
     enginewright.io/rollback-to: its engine is kept as long as it is."""

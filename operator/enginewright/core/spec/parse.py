@@ -61,9 +61,9 @@ def _problem(detail: ErrorDetails) -> Problem:
     return Problem(field=_dotted(path), value=value, message=message, remedy=_remedy(path, detail))
 
 
-_MALFORMED = "has not the form that is needed"
+_MALFORMED = "is not a valid value"
 _MESSAGES = {"missing": "is required", "extra_forbidden": "is not a field",
-             "literal_error": "is not a value of this field", "string_pattern_mismatch": _MALFORMED}
+             "literal_error": "is not a valid value", "string_pattern_mismatch": _MALFORMED}
 
 
 def _remedy(path: Location, detail: ErrorDetails) -> str:

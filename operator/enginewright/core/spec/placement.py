@@ -71,7 +71,7 @@ class TolerationSpec(SpecModel):
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """Taint effect; empty matches all."""
     toleration_seconds: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """How long a NoExecute taint is tolerated; absent means for ever."""
+    """How long a NoExecute taint is tolerated; absent means forever."""
 
 
 class SpotSpec(SpecModel):

@@ -1,5 +1,5 @@
 """What parts of a pod users may write, field by field. What is not here is refused at every level, so that a field that
-Kubernetes adds some day is refused until somebody has looked at it.
+Kubernetes adds later is refused until it has been reviewed.
 
 Left out on purpose: all that reaches the node (``hostPath``, ``hostPort``, devices, mount propagation), that brings a
 token (``serviceAccountToken``, ``podCertificate``), that hands the work to a driver of unknown rights (inline ``csi``),
@@ -74,7 +74,7 @@ def _leaf(shape: Leaf, value: object, where: str) -> Iterator[Departure]:
     if not isinstance(value, shape.types) or (isinstance(value, bool) and bool not in shape.types):
         yield Departure(where, value, f"is not {shape.called}", f"write {shape.called}, as in a pod")
     elif value in shape.taken:
-        yield Departure(where, value, "is the operator's alone", "name another one, or remove it")
+        yield Departure(where, value, "is reserved for the operator", "name another one, or remove it")
 
 
 def _items(shape: Items, value: object, where: str) -> Iterator[Departure]:

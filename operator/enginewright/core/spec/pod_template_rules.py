@@ -34,7 +34,7 @@ KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 NAME_CHARACTERS = "letters, digits, '-', '_' and '.', a letter or digit first and last"
 RESERVED_KEYS = ("app.kubernetes.io/", f"{labels.GROUP}/")
-# By keys of these domains and those below them Kubernetes' own parts are told what to do with a pod, AppArmor for
+# By keys of these domains and those below them Kubernetes' own parts learn what to do with a pod, AppArmor for
 # instance; these two of them are harmless.
 KUBERNETES = re.compile(r"([^/]+\.)?(kubernetes|k8s)\.io/.*")
 HARMLESS_KEYS = ("cluster-autoscaler.kubernetes.io/safe-to-evict", "kubectl.kubernetes.io/default-container")
@@ -56,7 +56,7 @@ class Rules:
     """Of the field ``template``. Containers named in ``own`` may be added to, those of ``reserved_containers`` not;
     others are ``sidecars``, if there may be any. ``own_elsewhere`` tells where other parts of the own ones are set;
     ``own_env`` are the variables that those take, a name or the beginning of one. ``reserved_keys`` are prefixes of
-    labels and annotations that somebody else writes, ``keys_elsewhere`` where. Of a pod with several sets of containers
+    labels and annotations that others write, ``keys_elsewhere`` where. Of a pod with several sets of containers
     every name is reserved, whether this object's has them or not."""
 
     template: str
@@ -132,7 +132,7 @@ def _check(rules: Rules, template: PodTemplateSpec | JobPodTemplateSpec) -> Iter
             yield from _key(rules, f"metadata.{kind}", key)
     for key, value in template.metadata.labels.items():
         if not LABEL_VALUE.fullmatch(value):
-            yield rules.problem(f"metadata.labels.{key}", value, "is no value of a label",
+            yield rules.problem(f"metadata.labels.{key}", value, "is not a label value",
                                 f"write at most 63 {NAME_CHARACTERS}, or put it into an annotation")
     yield from _pod(rules, template.spec)
 
@@ -144,8 +144,8 @@ def _key(rules: Rules, where: str, key: str) -> Iterator[Problem]:
         remedy = f"set {elsewhere} in its place" if elsewhere else "choose a key with a prefix of your own"
         yield rules.problem(where, key, "cannot be set here", remedy)
     elif not KEY.fullmatch(key):
-        yield rules.problem(where, key, "is no key of labels and annotations",
-                            f"write at most 63 {NAME_CHARACTERS}; before them may stand a DNS name and '/'")
+        yield rules.problem(where, key, "is not a key of labels or annotations",
+                            f"write at most 63 {NAME_CHARACTERS}, after an optional DNS name and '/'")
 
 
 def _pod(rules: Rules, spec: Mapping[str, Any]) -> Iterator[Problem]:
@@ -181,7 +181,7 @@ def _entries(rules: Rules, key: str, entries: list[Any], volumes: set[str]) -> I
             yield rules.problem(f"{where}.name", name, "is required", "add it")
             continue
         if name in names:
-            yield rules.problem(f"{where}.name", name, "is there twice", "give each a name of its own")
+            yield rules.problem(f"{where}.name", name, "is repeated", "give each its own name")
         names.add(name)
         yield from (_container(rules, where, name, entry, volumes) if key == "containers" else
                     _volume(rules, where, name, entry))
@@ -189,20 +189,22 @@ def _entries(rules: Rules, key: str, entries: list[Any], volumes: set[str]) -> I
 
 def _volume(rules: Rules, where: str, name: str, volume: Mapping[str, Any]) -> Iterator[Problem]:
     if name in rules.reserved_volumes:
-        yield rules.problem(f"{where}.name", name, "is a volume of the operator's", "choose another name")
+        yield rules.problem(f"{where}.name", name, "is a volume of the operator", "choose another name")
     yield from _shaped(rules, VOLUME, volume, where)
     kinds = [key for key in volume if key != "name"]
     if len(kinds) != 1:
-        yield rules.problem(where, kinds, "is not one kind of volume", f"write one of {', '.join(VOLUME_TYPES)}")
+        yield rules.problem(where, kinds, "is not exactly one kind of volume", "write one of "
+                                                                               f"{', '.join(VOLUME_TYPES)}")
 
 
 def _container(rules: Rules, where: str, name: str, container: Mapping[str, Any],
                volumes: set[str]) -> Iterator[Problem]:
     own = name in rules.own
     if name in rules.reserved_containers:
-        yield rules.problem(f"{where}.name", name, "is a container of the operator's", "choose another name")
+        yield rules.problem(f"{where}.name", name, "is a container of the operator", "choose another name")
     if not (own or rules.sidecars):
-        yield rules.problem(f"{where}.name", name, "is no container of these pods, which end with their own",
+        yield rules.problem(f"{where}.name", name, "is not a container of these pods, which end with their own "
+                                                   "containers",
                             f"write {' or '.join(rules.own)}, to add env and volumeMounts to it")
         return
     yield from _shaped(rules, own_container(rules.own_elsewhere) if own else SIDECAR, container, where)
@@ -220,13 +222,13 @@ def _sidecar(rules: Rules, where: str, container: Mapping[str, Any]) -> Iterator
     for port in of_object(container, "ports"):
         for taken in (port.get("containerPort"), port.get("name")):
             if taken in (*rules.reserved_ports, *rules.reserved_ports.values()):
-                yield rules.problem(f"{where}.ports", taken, "is a port of the operator's", "choose another")
+                yield rules.problem(f"{where}.ports", taken, "is a port of the operator", "choose another")
     given = [("env", variable.get("name")) for variable in of_object(container, "env")]
     given += [("envFrom", source.get("prefix")) for source in of_object(container, "envFrom")]
     for kind, name in given:
         if str(name).startswith(DEVICE_ENV):
-            yield rules.problem(f"{where}.{kind}", name, "gives a container devices that the pod was not given",
-                                "remove it; devices are chosen under spec.placement")
+            yield rules.problem(f"{where}.{kind}", name, "gives a container devices that the pod does not have",
+                                "remove it; choose devices under spec.placement")
 
 
 def _own_env(rules: Rules, where: str, container: Mapping[str, Any]) -> Iterator[Problem]:
@@ -234,7 +236,7 @@ def _own_env(rules: Rules, where: str, container: Mapping[str, Any]) -> Iterator
         name = str(variable.get("name"))
         if not _is_one_of(name, rules.own_env):
             yield rules.problem(f"{where}.env", variable.get("name"),
-                                f"may change which code or which device is used in {rules.own_called}",
+                                f"may change the code or the device of {rules.own_called}",
                                 f"remove it; {_listed(rules.own_env)} may be set")
 
 
@@ -250,12 +252,12 @@ def _mount(rules: Rules, where: str, mount: Mapping[str, Any], volumes: set[str]
     where = f"{where}.volumeMounts"
     name, path, sub_path = mount.get("name"), mount.get("mountPath"), mount.get("subPath", "")
     if not isinstance(name, str) or name not in volumes:
-        yield rules.problem(where, name, f"is no volume of {rules.template}.spec.volumes",
-                            "name one of those; volumes of the operator are for its own containers alone")
+        yield rules.problem(where, name, f"is not a volume of {rules.template}.spec.volumes",
+                            "name one of those; the operator's volumes are for its own containers")
     if not isinstance(path, str) or not path.startswith("/") or not _plain(path):
-        yield rules.problem(where, path, "is no path that can be mounted at", "write an absolute path without '..'")
+        yield rules.problem(where, path, "is not a mount path", "write an absolute path without '..'")
     elif own and not _may_be_mounted(rules, path):
-        yield rules.problem(where, path, "is where the operator or the image has its own",
+        yield rules.problem(where, path, "is used by the operator or the image",
                             "choose another path, such as /mnt/NAME; certificates may go below "
                             f"{' and '.join(CERTIFICATES)}")
     if isinstance(sub_path, str) and (sub_path.startswith("/") or not _plain(sub_path)):

@@ -12,8 +12,8 @@ from enginewright.core.spec.parse import show
 
 # ONNX Runtime, NumPy and what is left free (``enginewright_builder.quality``) take 210 MiB, without a model.
 LEAST_MEMORY = 256 << 20
-TOO_LITTLE = "is less than the monitor needs, whatever the model"
-ENOUGH = "write at least 256Mi, and more for a source model that is large in full precision"
+TOO_LITTLE = "is less than the monitor needs for any model"
+ENOUGH = "write at least 256Mi, and more for a large source model"
 
 
 def too_little(limit: str | int) -> bool:

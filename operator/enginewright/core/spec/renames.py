@@ -1,8 +1,8 @@
 """Fields that had another name before, and how a spec that still has the old one is read.
 
 The schema keeps old names for one release, so that the apiserver drops nothing of a stored object; it refuses to add
-them to an object. Whoever reads a spec goes through :func:`current` first (``parse_spec`` does), and
-``enginewright migrate`` writes what it gives.
+them to an object. ``parse_spec`` reads a spec through :func:`current`, and ``enginewright migrate``
+writes what that gives.
 """
 
 from __future__ import annotations

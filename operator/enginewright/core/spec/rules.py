@@ -42,8 +42,8 @@ _OLD_NAMES = tuple(
 # Of an object with classes of devices. What CEL calls a transition rule is only held against changes.
 _FLEET = (
     Rule(rule="has(self.placement.classes) == has(oldSelf.placement.classes)",
-         message="spec.placement.classes can neither be added to an object nor be taken away: what serves it "
-                 "would have to go first; make another object, and delete this one when that serves",
+         message="spec.placement.classes cannot be added to an object or removed: that would stop what serves; create "
+                 "another object, and delete this one when that one serves",
          field=".placement.classes"),
     Rule(rule="!(has(self.placement.classes) && has(self.replicas))",
          message="spec.replicas and spec.placement.classes exclude each other: a fleet is not scaled through /scale; "
@@ -66,8 +66,8 @@ _FLEET = (
     # Which class it is only the operator says: of a text made by filter or map the apiserver expects too much cost.
     Rule(rule="!has(self.placement.classes) || self.engine.backend != 'tensorrt' || "
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
-         message="spec.engine.backend tensorrt needs a GPU, which a class with accelerator cpu has not; write auto, "
-                 "onnxruntime or torch, or remove that class", field=".engine.backend"),
+         message="spec.engine.backend tensorrt needs a GPU, which a class with accelerator cpu does not have; write "
+                 "auto, onnxruntime or torch, or remove that class", field=".engine.backend"),
     Rule(rule="!has(self.placement.classes) || self.engine.precision in ['auto', 'fp32', 'int8'] || "
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
          message="'spec.engine.precision ' + self.engine.precision + ' needs a GPU, which a class with accelerator cpu "
@@ -97,9 +97,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="spec.replicas and spec.autoscaling exclude each other; remove spec.replicas to let the "
                      "load decide, or spec.autoscaling to fix the number"),
         Rule(rule="!has(self.autoscaling) || self.autoscaling.minReplicas > 0 || !has(self.rollout.gateway)",
-             message="spec.autoscaling.minReplicas 0 and spec.rollout.gateway exclude each other: routes lead past the "
-                     "activator that holds requests; set minReplicas to 1 or more, or remove gateway and let a route "
-                     "of your own lead to the model's Service", field=".autoscaling.minReplicas"),
+             message="spec.autoscaling.minReplicas 0 and spec.rollout.gateway exclude each other: the routes bypass "
+                     "the activator that holds requests; set minReplicas to 1 or more, or remove gateway and let a "
+                     "route of your own lead to the model's Service", field=".autoscaling.minReplicas"),
         Rule(rule="self.placement.accelerator != 'cpu' || self.engine.backend != 'tensorrt'",
              message="spec.engine.backend tensorrt needs a GPU; write auto, onnxruntime or torch, or set "
                      "spec.placement.accelerator to gpu", field=".engine.backend"),
@@ -111,8 +111,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="'spec.engine.precision ' + self.engine.precision + ' on a GPU needs spec.engine.calibration; "
                      "add its uri, or write auto, fp16 or bf16'", expression=True, field=".engine.precision"),
         Rule(rule="self.engine.stopWhen != 'objectiveMet' || has(self.objective.latency)",
-             message="spec.engine.stopWhen objectiveMet needs spec.objective.latency, by which a candidate is enough; "
-                     "add that, or write budgetSpent", field=".engine.stopWhen"),
+             message="spec.engine.stopWhen objectiveMet needs spec.objective.latency to know when a candidate is "
+                     "enough; add that, or write budgetSpent", field=".engine.stopWhen"),
         Rule(rule="self.objective.minimise != 'energy' || has(self.objective.latency)",
              message="spec.objective.minimise energy needs spec.objective.latency: it chooses among configurations "
                      "that keep a latency; add that, or write cost", field=".objective.minimise"),
@@ -125,7 +125,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.engine.calibration) || !has(self.accuracy.evaluation) || "
                   "self.engine.calibration.uri != self.accuracy.evaluation.uri",
              message="spec.engine.calibration and spec.accuracy.evaluation are the same data; accuracy must be "
-                     "measured on data that the engine was not calibrated on", field=".engine.calibration"),
+                     "measured on data that did not calibrate the engine", field=".engine.calibration"),
         Rule(rule="!has(self.batching) || !has(self.batching.preferredBatchSizes) || "
                   "self.batching.preferredBatchSizes.all(size, size <= self.engine.maxBatchSize)",
              message="spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize; raise that, or lower "
@@ -161,8 +161,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     ),
     "spec.placement": (
         Rule(rule="!has(self.classes) || !(has(self.gpu) || has(self.mig) || self.accelerator == 'cpu')",
-             message="classes stand in place of accelerator, gpu and mig; move these into the classes that they are "
-                     "meant for", field=".classes"),
+             message="classes replace accelerator, gpu and mig; move them into the classes", field=".classes"),
         Rule(rule="self.accelerator != 'cpu' || !(has(self.gpu) || has(self.mig))",
              message="gpu and mig need accelerator gpu; remove them, or set accelerator to gpu"),
         Rule(rule="!has(self.mig) || !has(self.gpu) || self.gpu.count == 1",
@@ -208,8 +207,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="source prometheus and the block prometheus go together; add prometheus.url, or set source to "
                      "direct and remove the block"),
         Rule(rule="self.minReplicas > 0 || self.source == 'direct'",
-             message="minReplicas 0 needs source direct: only replicas themselves tell that no request comes; set "
-                     "source to direct, or minReplicas to 1 or more", field=".minReplicas"),
+             message="minReplicas 0 needs source direct: only the replicas themselves report that no request comes; "
+                     "set source to direct, or minReplicas to 1 or more", field=".minReplicas"),
     ),
     "spec.autoscaling.prometheus": (
         Rule(rule=f"!has(self.labels) || !self.labels.matches(r'{RESERVED_PATTERN}')",

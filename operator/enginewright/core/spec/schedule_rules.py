@@ -27,8 +27,8 @@ def schedule_problems(spec: Spec) -> Iterator[Problem]:
         return
     names = [one.name for one in spec.autoscaling.schedules]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        yield Problem(field="spec.autoscaling.schedules", value=show(twice), message="has a name twice",
-                      remedy="give each schedule a name of its own: decisions name the one that holds")
+        yield Problem(field="spec.autoscaling.schedules", value=show(twice), message="repeats a name",
+                      remedy="give each schedule its own name: decisions name the schedule in force")
     for index, one in enumerate(spec.autoscaling.schedules):
         field = f"spec.autoscaling.schedules[{index}]"
         yield from _times(field, one)
@@ -39,13 +39,13 @@ def _times(field: str, one: ScheduleSpec) -> Iterator[Problem]:
     for name, given in (("start", one.start), ("end", one.end)):
         if drawn := [part for part in re.split(r"[ ,]+", given) if RANDOM.fullmatch(part)]:
             yield Problem(field=f"{field}.{name}", value=show(given),
-                          message=f"has a random {drawn[0]}, which would be another time whenever it is read",
+                          message=f"has a random {drawn[0]}, which changes at each reading",
                           remedy=f"write numbers, such as {CRON_EXAMPLE}")
         elif not _comes(given):
-            yield Problem(field=f"{field}.{name}", value=show(given), message="is no time that ever comes",
+            yield Problem(field=f"{field}.{name}", value=show(given), message="is a time that never comes",
                           remedy=f"write minute, hour, day of month, month and day of week, such as {CRON_EXAMPLE}")
     if _same(one.start, one.end):
-        yield Problem(field=f"{field}.end", value=show(one.end), message="is the start, too: the limits never hold",
+        yield Problem(field=f"{field}.end", value=show(one.end), message="equals the start: the limits never apply",
                       remedy="write another time")
     if not _known(one.time_zone):
         yield Problem(field=f"{field}.timeZone", value=show(one.time_zone),

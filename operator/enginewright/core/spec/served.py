@@ -1,6 +1,6 @@
 """Does the cluster's CustomResourceDefinition know every field that this operator reads and writes?
 
-The chart upgrades the CRD with the operator unless it is told not to (``crds.install``). An apiserver drops fields that
+The chart upgrades the CRD with the operator unless ``crds.install`` is false. An apiserver drops fields that
 its CRD lacks without a word, in spec as in status, so an operator that is newer than the CRD must notice by itself.
 """
 

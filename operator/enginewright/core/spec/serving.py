@@ -58,8 +58,9 @@ class StoreSpec(SpecModel):
     and servers read it, so that claims on several nodes need ReadWriteMany; from a bucket each replica fetches its
     engine."""
     secret_ref: SecretReference | None = None
-    """Who may list, read, write and delete in the bucket: Jobs and replicas have its entries as environment variables,
-    such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or GOOGLE_SERVICE_ACCOUNT_KEY."""
+    """Credentials to list, read, write and delete in the bucket: Jobs and replicas have its entries as environment
+    variables, such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
+    GOOGLE_SERVICE_ACCOUNT_KEY."""
     service_account_name: str = Field(default="", max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$")
     """ServiceAccount of Jobs and replicas, where a cloud gives workloads an identity by it. Its own token is not
     mounted. Left out: the namespace's default."""

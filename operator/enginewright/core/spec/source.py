@@ -94,8 +94,8 @@ class SourceSpec(SpecModel):
     signature: SignatureSpec | None = None
     """How the source must be signed. Absent: no signature is asked for. Not with https:// and hf:// sources."""
     secret_ref: SecretReference | None = None
-    """Who may read the source and the data: resolve and build Jobs have its entries as environment variables, such as
-    HF_TOKEN and HF_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
+    """Credentials to read the source and the data: resolve and build Jobs have its entries as environment variables,
+    such as HF_TOKEN and HF_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
     GOOGLE_SERVICE_ACCOUNT_KEY; for a registry a Secret of type kubernetes.io/dockerconfigjson, or REGISTRY_USERNAME and
     REGISTRY_PASSWORD."""
     service_account_name: str = Field(default="", max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$")

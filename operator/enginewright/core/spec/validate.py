@@ -40,7 +40,7 @@ def validate_name(name: str) -> Problem | None:
     """A DNS-1035 label of at most 40 characters, so that the names of children fit in 63."""
     if len(name) <= MAX_OBJECT_NAME and re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
         return None
-    return _problem("metadata.name", name, "does not leave room for the names of Jobs and Deployments, or is no DNS "
+    return _problem("metadata.name", name, "leaves no room for the names of Jobs and Deployments, or is not a DNS "
                                            "label",
                     f"write at most {MAX_OBJECT_NAME} lower-case letters, digits and '-', the first a letter")
 
@@ -50,7 +50,7 @@ def validate_member_name(fleet: str, entry: PlacementClassSpec) -> Problem | Non
     if validate_name(member_name(fleet, entry.name)) is None:
         return None
     return _problem("spec.placement.classes", entry.name, f"makes {member_name(fleet, entry.name)}, which is too long "
-                    "for the name of an object of its own",
+                                                          "for the name of an object",
                     f"shorten it or metadata.name: {MAX_OBJECT_NAME} characters together, with the '-' between them")
 
 
@@ -81,9 +81,9 @@ def _replicas(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.autoscaling.minReplicas", 0, "needs source direct: only replicas themselves tell that no "
                        "request comes", "set source to direct, or minReplicas to 1 or more")
     if scaling.min_replicas == 0 and spec.rollout.gateway is not None:
-        yield _problem("spec.autoscaling.minReplicas", 0, "excludes spec.rollout.gateway, whose routes lead past the "
-                       "activator that holds requests",
-                       "set it to 1 or more, or remove gateway and let a route of your own lead to the model's Service")
+        yield _problem("spec.autoscaling.minReplicas", 0, "excludes spec.rollout.gateway: its routes bypass the "
+                                                          "activator that holds requests",
+                       "set it to 1 or more, or remove gateway and point a route of your own at the model's Service")
 
 
 def _engine(spec: Spec) -> Iterator[Problem]:
@@ -104,8 +104,8 @@ def _data(spec: Spec) -> Iterator[Problem]:
         return
     same_content = calibration.digest and calibration.digest == evaluation.digest
     if calibration.uri.rstrip("/") == evaluation.uri.rstrip("/") or same_content:
-        yield _problem("spec.engine.calibration.uri", calibration.uri, "is the evaluation data, too",
-                       "measure accuracy on data that the engine was not calibrated on: name another set")
+        yield _problem("spec.engine.calibration.uri", calibration.uri, "is also the evaluation data",
+                       "measure accuracy on data that did not calibrate the engine: name another set")
 
 
 def _accuracy(spec: Spec) -> Iterator[Problem]:
@@ -127,7 +127,7 @@ def _signature(spec: Spec) -> Iterator[Problem]:
     if spec.source.uri.startswith(("https://", "hf://")):
         yield _problem("spec.source.signature", named,
                        "needs a source on a volume, in a bucket or in a registry: by https:// one file is fetched, by "
-                       "hf:// what a build reads, and not all that was signed",
+                       "hf:// what a build reads, not all that was signed",
                        "copy the model and its signature to a volume, or state spec.source.digest instead")
     if {"..", "."} & set(signature.path.split("/")):
         yield _problem("spec.source.signature.path", signature.path, "leaves its folder",
@@ -141,22 +141,22 @@ def _store(spec: Spec) -> Iterator[Problem]:
                              ("serviceAccountName", store.service_account_name)):
             if value:
                 yield _problem(f"spec.store.{field}", value, f"has no meaning with {store.uri}: a volume is mounted by "
-                               "whoever may run pods", "remove it, or write s3://BUCKET/prefix or gs://BUCKET/prefix "
+                               "all who may run pods", "remove it, or write s3://BUCKET/prefix or gs://BUCKET/prefix "
                                                        "into spec.store.uri")
     elif account and store.service_account_name and account != store.service_account_name:
         yield _problem("spec.store.serviceAccountName", store.service_account_name,
-                       f"is another than spec.source.serviceAccountName {account}, and a build's pod has one alone",
-                       "write one that may do both, or name a Secret in secretRef for one of them")
+                       f"differs from spec.source.serviceAccountName {account}, and a build's pod has only one",
+                       "write one with the rights of both, or name a Secret in secretRef for one of them")
 
 
 def _objective(spec: Spec) -> Iterator[Problem]:
     latency = spec.objective.latency
     if latency is not None and latency.milliseconds < 0.05:
         yield _problem("spec.objective.latency.milliseconds", latency.milliseconds,
-                       "is less than a request takes on the wire", "write milliseconds, such as 20")
+                       "is less than a request's time on the wire", "write milliseconds, such as 20")
     if latency is None and spec.engine.stop_when == OBJECTIVE_MET:
         yield _problem("spec.engine.stopWhen", spec.engine.stop_when,
-                       "needs spec.objective.latency, by which a candidate is enough",
+                       "needs spec.objective.latency to know when a candidate is enough",
                        "add spec.objective.latency, or write budgetSpent")
 
 
@@ -176,7 +176,8 @@ def _batching(spec: Spec) -> Iterator[Problem]:
     batching = spec.batching
     if too_large := [size for size in batching.preferred_batch_sizes if size > spec.engine.max_batch_size]:
         yield _problem("spec.batching.preferredBatchSizes", too_large,
-                       f"exceeds spec.engine.maxBatchSize {spec.engine.max_batch_size}", "raise that, or lower these")
+                       f"exceeds spec.engine.maxBatchSize {spec.engine.max_batch_size}", "raise maxBatchSize, or lower "
+                                                                                         "these")
     yield from batching_problems(spec)
 
 
@@ -192,7 +193,7 @@ def _placement(spec: Spec) -> Iterator[Problem]:
             yield _problem(f"spec.placement.tolerations[{index}].value", toleration.value,
                            "has no meaning with operator Exists", "remove it, or write operator Equal")
         if not toleration.key and toleration.operator == "Equal":
-            yield _problem(f"spec.placement.tolerations[{index}].key", "", "is needed with operator Equal",
+            yield _problem(f"spec.placement.tolerations[{index}].key", "", "is required with operator Equal",
                            "name the taint's key, or write operator Exists")
 
 
@@ -205,7 +206,7 @@ def _mig(spec: Spec) -> Iterator[Problem]:
                        "set it to 1 and ask for more replicas")
     product = gpu.product if gpu is not None else ""
     if slices.profile == "auto" and not product:
-        yield _problem("spec.placement.mig.profile", "auto", "needs to know the GPU",
+        yield _problem("spec.placement.mig.profile", "auto", "needs a named GPU",
                        "add spec.placement.gpu.product, such as NVIDIA-H100-80GB-HBM3, or name a profile")
         return
     known = mig.profiles(product)
@@ -251,7 +252,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
     for side, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
         names = [tensor.name for tensor in tensors]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            yield _problem(f"spec.interface.{side}", twice, "has a name twice", "give each tensor a name of its own")
+            yield _problem(f"spec.interface.{side}", twice, "repeats a name", "give each tensor its own name")
         for index, tensor in enumerate(tensors):
             for dimension in tensor.shape:
                 low, dots, high = str(dimension).partition("..")
@@ -267,7 +268,7 @@ def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:
     if how is None:
         return
     if tensor.dtype != "uint8":
-        yield _problem(f"{field}.dtype", tensor.dtype, "is not what is normalised: clients send bytes",
+        yield _problem(f"{field}.dtype", tensor.dtype, "cannot be normalised: clients send bytes",
                        "write uint8, or remove normalise")
     if len(tensor.shape) < 2:
         yield _problem(f"{field}.shape", list(tensor.shape), "has no channels to normalise",
@@ -314,14 +315,14 @@ def reach_problems(spec: Spec) -> Iterator[Problem]:
 
 
 def _secrets(spec: Spec) -> Iterator[Problem]:
-    """With the Secret that engines are signed with, whoever has it could have any engine served."""
+    """Anyone who has the Secret that engines are signed with could have any engine served."""
     signature = spec.source.signature
     named = {"spec.source.secretRef": spec.source.secret_ref,
              "spec.store.secretRef": spec.store.secret_ref,
              "spec.source.signature.secretKeyRef": signature.secret_key_ref if signature else None}
     for field, reference in named.items():
         if reference is not None and reference.name == SIGNING_SECRET:
-            yield _problem(f"{field}.name", reference.name, "is the operator's alone",
+            yield _problem(f"{field}.name", reference.name, "is reserved for the operator",
                            "name a Secret of your own, or remove it")
 
 
