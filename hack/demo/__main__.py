@@ -130,7 +130,7 @@ def build_and_wait(kube: Kube, summary: Summary) -> None:
     summary.backend, summary.precision = engine["backend"], engine["precision"]
     summary.speedup_vs_reference = engine["speedup"]
     accuracy = model["spec"]["accuracy"]
-    summary.accuracy = {"metric": accuracy["metric"], "value": engine["accuracy"], "tolerance": accuracy["tolerance"]}
+    summary.accuracy = {"metric": accuracy["metric"], "value": engine["accuracy"], "tolerance": accuracy["maxLoss"]}
     for candidate in status.get("candidates", []):
         console.print(f"  {candidate['backend']} {candidate['precision']:<13} {candidate['verdict']:<16} "
                       f"{candidate.get('reason', '')}")

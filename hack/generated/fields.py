@@ -13,6 +13,13 @@ HEAD = """\
 `{version}`, kind `{kind}`, short name `{short}`. `kubectl explain {short}.spec --recursive` shows the same on a
 cluster. A field that is not listed is refused. **Bold** fields must be given where the object that holds them is given.
 
+Editors check and complete manifests by the [JSON schema](../schema/optimisedmodel.json). With yaml-language-server (VS
+Code's YAML extension, Neovim, Helix) write into a manifest's first line, with the path of your checkout:
+
+```yaml
+# yaml-language-server: $schema=PATH/docs/schema/optimisedmodel.json
+```
+
 Rules between fields stand below the table of the object that they are about; the operator checks more
 ([what happens with bad input](../bad-input.md)).
 """

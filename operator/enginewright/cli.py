@@ -15,7 +15,7 @@ import yaml
 from enginewright import __version__, logs, tracing
 from enginewright.clients.errors import ClientError
 from enginewright.command_line import LEVELS, positive, until_signalled
-from enginewright.commands import activate, adapt, plan, simulate, validate
+from enginewright.commands import activate, adapt, migrate, plan, simulate, validate
 from enginewright.settings import SettingsError, read_settings
 
 EXIT_REFUSED: Final = 1
@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("validate", help="check OptimisedModel manifests without a cluster")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
     check.set_defaults(act=validate.check_files)
+    migrate.arguments(verbs.add_parser("migrate", help="give fields the names that they have today"))
     plan.arguments(verbs.add_parser("plan", help="show where replicas fit, and which MIG layout would help"))
     simulate.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
     activate.arguments(verbs.add_parser("activate", help="hold requests for a model that has no replica"))

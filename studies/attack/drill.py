@@ -119,7 +119,7 @@ async def set_up(models: Models, cast: Cast, patience: float) -> None:
     for one in cast.models:
         scaling = {"minReplicas": one.replicas, "maxReplicas": one.replicas + 4, "algorithm": "queue",
                    "targetQueueDepth": TARGET}
-        await models.create(model(one.name, autoscaling=scaling, rollout={"analysisSeconds": 0}))
+        await models.create(model(one.name, autoscaling=scaling, rollout={"analysis": {"seconds": 0}}))
     deadline = time.monotonic() + patience
     while waiting := await _not_ready(models):
         if time.monotonic() > deadline:

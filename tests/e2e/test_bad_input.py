@@ -42,7 +42,7 @@ def _source(uri: str, **more: str) -> dict[str, Any]:
 
 
 def _evaluation(uri: str) -> dict[str, Any]:
-    return {"accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": uri}}}
+    return {"accuracy": {"metric": "cosine", "maxLoss": 0.05, "evaluation": {"uri": uri}}}
 
 
 SPENDS_NO_BUILD = (
@@ -115,7 +115,7 @@ def test_a_server_image_that_serves_nothing_is_refused_before_a_build(bench: Ben
     ({"source": {"uri": "ftp://host/model"}}, "pvc://"),
     ({"source": {"uri": "models/tiny"}}, "pvc://"),
     ({"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}, "replicas"),
-    ({"accuracy": {"tolerance": -0.5}}, "tolerance"),
+    ({"accuracy": {"maxLoss": -0.5}}, "maxLoss"),
 ])
 def test_the_apiserver_itself_refuses(bench: Bench, spec: dict[str, Any], says: str) -> None:
     with pytest.raises(StepError, match=says):
@@ -129,7 +129,7 @@ async def test_accuracy_out_of_reach_is_not_served_but_offered_and_raises_an_ala
     evaluation = {"uri": "pvc://models/evaluation.npz"}
     bench.apply(
         "strict",
-        accuracy={"metric": "relative-error", "tolerance": 0.012, "evaluation": evaluation},
+        accuracy={"metric": "relative-error", "maxLoss": 0.012, "evaluation": evaluation},
         engine={"precision": "int8", "buildBudgetSeconds": 15, "calibration": {"uri": "pvc://models/calibration.npz"}},
     )
     bench.wait_reason("strict", "AccuracyVerified", "AccuracyNotReached")

@@ -13,7 +13,7 @@ from support import object_store
 from support.bench import Bench
 from support.within_reach import make_secret, node_address
 
-IN_A_BUCKET = {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "engine-bucket"}}
+IN_A_BUCKET = {"uri": "s3://engines/team-a", "secretRef": {"name": "engine-bucket"}}
 SERVERS = "app.kubernetes.io/component=server"
 
 
@@ -24,9 +24,9 @@ def test_an_engine_is_built_into_a_bucket_and_served_from_there(bench: Bench, tm
         make_secret(bench, "engine-bucket", store.environment)
         make_secret(bench, "stranger", {**store.environment, "AWS_SECRET_ACCESS_KEY": "wrong"})
         bench.apply("first", store=IN_A_BUCKET)
-        bench.apply("refused", store={**IN_A_BUCKET, "credentialsFrom": {"name": "stranger"}})
+        bench.apply("refused", store={**IN_A_BUCKET, "secretRef": {"name": "stranger"}})
         told = bench.wait_reason("refused", "SourceResolved", "StoreAccessDenied")
-        assert "spec.store.credentialsFrom" in told["message"]
+        assert "spec.store.secretRef" in told["message"]
         fingerprint = bench.wait("first", "condition=Ready", 400)["status"]["fingerprint"]
         assert (store.root / "engines" / "team-a" / fingerprint / "manifest.json").is_file()
         (pod,) = bench.get("pod", f"enginewright.io/model=first,{SERVERS}")

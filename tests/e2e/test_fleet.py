@@ -7,7 +7,7 @@ from typing import Any
 from support.bench import Bench
 
 FLEET = "enginewright.io/fleet=tiny"
-ROLLOUT = {"analysisSeconds": 5}
+ROLLOUT = {"analysis": {"seconds": 5}}
 
 
 def over(*names: str) -> dict[str, Any]:

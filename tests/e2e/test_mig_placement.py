@@ -32,7 +32,7 @@ def mig_node(kube: Kube) -> Iterator[str]:
 
 
 def _gpu(profile: str) -> dict[str, object]:
-    return {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]},
+    return {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"},
             "mig": {"profile": profile, "strategy": "mixed"}}
 
 
@@ -74,7 +74,7 @@ def mig_devices(kube: Kube) -> Iterator[None]:
 
 
 def test_dynamic_resource_allocation_finds_the_slice_by_its_profile(bench: Bench, mig_devices: None) -> None:
-    placement = {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "nodeSelector": {},
+    placement = {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "nodeSelector": {},
                  "mig": {"profile": "1g.10gb", "dra": {"deviceClassName": "mig.nvidia.com"}}}
     bench.apply("claims", engine={"backend": "onnxruntime", "buildBudgetSeconds": 15}, placement=placement)
     selector = "enginewright.io/model=claims,app.kubernetes.io/component=build"

@@ -11,7 +11,7 @@ from support.candidates import plant
 
 # How fast the candidates are is not what this is about, on a machine with other things to do.
 ANALYSIS = {"mirror": True, "maxSlowdown": 10}
-SPEC: dict[str, Any] = {**WATCHED, "replicas": 1, "rollout": {"analysisSeconds": 60, "analysis": ANALYSIS}}
+SPEC: dict[str, Any] = {**WATCHED, "replicas": 1, "rollout": {"analysis": {"seconds": 60, **ANALYSIS}}}
 SOUND = {**SPEC, "engine": {"maxBatchSize": 4}}
 # Here the operator sends many requests of its own, on which the engine is right.
 NARROW = {**SPEC, "engine": {"maxBatchSize": 2}, "rollout": {**SPEC["rollout"], "strategy": "BlueGreen"}}

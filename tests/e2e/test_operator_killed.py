@@ -7,8 +7,9 @@ import pytest
 from demo.__main__ import SYSTEM_NAMESPACE
 from support.bench import Bench
 
-ROLLOUT = {"strategy": "BlueGreen", "analysisSeconds": 5}
-SCALED = {"minReplicas": 1, "maxReplicas": 2, "targetQueueDepth": 1, "scaleDownStabilizationSeconds": 5}
+ROLLOUT = {"strategy": "BlueGreen", "analysis": {"seconds": 5}}
+SCALED = {"minReplicas": 1, "maxReplicas": 2, "targetQueueDepth": 1,
+          "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}}
 
 
 def kill_operator(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from support.candidates import plant
 
 SERVERS = "app.kubernetes.io/component=server,enginewright.io/model=tiny"
 # A scaler looks every ten seconds, and what live answers say is looked at with it.
-SPEC: dict[str, Any] = {**WATCHED, "rollout": {"analysisSeconds": 0},
+SPEC: dict[str, Any] = {**WATCHED, "rollout": {"analysis": {"seconds": 0}},
                         "autoscaling": {"minReplicas": 1, "maxReplicas": 1}}
 ANOTHER = {**SPEC, "engine": {"maxBatchSize": 4}}
 

@@ -20,8 +20,8 @@ COMMIT = fake_hub.commit_of("one")
 
 
 def spec(uri: str, data: str, secret: str) -> dict[str, Any]:
-    return {"source": {"uri": uri, "credentialsFrom": {"name": secret}},
-            "accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": data}}}
+    return {"source": {"uri": uri, "secretRef": {"name": secret}},
+            "accuracy": {"metric": "cosine", "maxLoss": 0.05, "evaluation": {"uri": data}}}
 
 
 @pytest.mark.timeout(600)
@@ -41,7 +41,7 @@ def test_the_same_model_from_a_bucket_and_from_a_hub_has_the_same_engine(stocked
                                        "hub"))
         bench.apply("refused", **spec("s3://models/team/tiny.onnx", "s3://models/team/evaluation.npz", "stranger"))
         told = bench.wait_reason("refused", "SourceResolved", "SourceAccessDenied")
-        assert "spec.source.credentialsFrom" in told["message"]
+        assert "spec.source.secretRef" in told["message"]
         for name in ("from-bucket", "from-hub"):
             model = bench.wait(name, "condition=Ready")
             assert model["status"]["engine"]["cacheHit"]

@@ -43,15 +43,16 @@ def test_broken_rules_between_fields(kubectl: Kubectl, broken: Broken) -> None:
     ({**SOURCE, "engine": {"precision": "fp64"}}, 'supported values: "auto", "fp32"'),
     ({**SOURCE, "engine": {"maxBatchSize": -1}}, "spec.engine.maxBatchSize"),
     ({**SOURCE, "engine": {"queueName": "A b"}}, "write the name of a Kueue LocalQueue"),
-    ({**SOURCE, "accuracy": {"tolerance": 0}}, "should be greater than 0"),
+    ({**SOURCE, "accuracy": {"maxLoss": 0}}, "should be greater than 0"),
     ({**SOURCE, "autoscaling": {}}, "spec.autoscaling.maxReplicas: Required value"),
     ({**SOURCE, "autoscaling": {"maxReplicas": 2, "costCeilingPerHour": 0}}, "should be greater than 0"),
-    ({**SOURCE, "autoscaling": {"maxReplicas": 2, "scaleUpPolicies": [{"type": "Pods", "value": 1}]}},
-     "spec.autoscaling.scaleUpPolicies[0].periodSeconds: Required value"),
+    ({**SOURCE, "autoscaling": {
+        "maxReplicas": 2, "behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1}]}}}},
+     "spec.autoscaling.behavior.scaleUp.policies[0].periodSeconds: Required value"),
     ({**SOURCE, "autoscaling": {"maxReplicas": 2, "schedules": [{"name": "a", "start": "8:00", "end": "0 9 * * *"}]}},
      "write minute, hour, day of month, month and day of week"),
     ({**SOURCE, "placement": {"mig": {"profile": "tiny"}}}, "write auto or a profile such as 1g.10gb"),
-    ({**SOURCE, "placement": {"gpu": {"products": ["H100 80"]}}}, "NVIDIA-H100-80GB-HBM3"),
+    ({**SOURCE, "placement": {"gpu": {"product": "H100 80"}}}, "NVIDIA-H100-80GB-HBM3"),
     ({**SOURCE, "serving": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}, "unknown field"),
     ({**SOURCE, "serving": {"resources": {"limits": {"memory": "2 GB"}}}}, "spec.serving.resources.limits.memory"),
     ({**SOURCE, "store": {"uri": "s3://Bucket"}}, "write pvc://CLAIM or pvc://CLAIM/folder"),
@@ -101,7 +102,7 @@ def test_columns_short_name_and_categories(kubectl: Kubectl) -> None:
     patch = json.dumps({"status": {"conditions": [ready], "summary": summary}})
     kubectl("patch", "om", "shown", "--subresource=status", "--type=merge", "-p", patch)
     header, row = kubectl("get", "om", "shown", "-o", "wide").splitlines()
-    assert header.split() == ["NAME", "READY", "ENGINE", "PRECISION", "REPLICAS", "QUEUE", "P99", "AGE", "SHIPS",
+    assert header.split() == ["NAME", "READY", "ENGINE", "PRECISION", "REPLICAS", "QUEUE", "BUILD-P99", "AGE", "SHIPS",
                               "ACCELERATOR", "SPEEDUP", "COST", "REASON"]
     cells = row.split()
     assert cells[:7] == ["shown", "True", "onnxruntime", "int8", "2/2", "3.5", "12.5ms"]

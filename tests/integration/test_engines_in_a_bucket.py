@@ -498,7 +498,7 @@ class TestTheWorld:
         monkeypatch.setenv(PREFIX + name, value)
         with pytest.raises(UserError, match=said) as caught:
             Bucket(uri)
-        assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.store.credentialsFrom")
+        assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.store.secretRef")
 
     def test_a_bucket_that_is_not_there_is_told(self, uri: str, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="no-such-bucket is not there") as caught:
@@ -583,7 +583,7 @@ def test_a_key_for_google_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"{PREFIX}GOOGLE_SERVICE_ACCOUNT_KEY", "no json")
     with pytest.raises(UserError) as caught:
         Bucket("gs://engines/team-a")
-    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.store.credentialsFrom")
+    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.store.secretRef")
 
 
 def test_ages_are_the_buckets_own(bucket: Bucket) -> None:

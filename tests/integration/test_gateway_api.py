@@ -63,7 +63,7 @@ async def test_from_what_is_missing_to_shares_and_back(
 ) -> None:
     """Asked for and not there, then there, then a canary, then not asked for any more; with the rights of the chart."""
     async with embedded(operator_kubeconfig, namespace, resync=1.0):
-        await models.create(model(rollout={"analysisSeconds": 0}))
+        await models.create(model(rollout={"analysis": {"seconds": 0}}))
         await models.wait("Ready", "True", "Serving")
         await models.patch({"spec": {"rollout": {"gateway": GATEWAY}}})
         said = await models.wait("RolloutComplete", "False", "GatewayNotInstalled")
@@ -114,11 +114,11 @@ async def test_classes_of_a_fleet_get_shares_by_capacity(
 ) -> None:
     """Every engine of these tests is as fast as the other; the routes lead to the classes' own Services."""
     cpu: dict[str, Any] = {"name": "cpu", "accelerator": "cpu", "minReplicas": 3}
-    gpu: dict[str, Any] = {"name": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+    gpu: dict[str, Any] = {"name": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}}
     other = {**cpu, "name": "other", "nodeSelector": {"pool": "other"}, "minReplicas": 1}
     async with embedded(operator_kubeconfig, namespace):
         await models.create(model(placement={"classes": [cpu, gpu]},
-                                  rollout={"analysisSeconds": 0, "gateway": GATEWAY}))
+                                  rollout={"analysis": {"seconds": 0}, "gateway": GATEWAY}))
         await models.wait("Ready", "True", "Serving")
 
         async def split(shares: dict[str, int]) -> bool:

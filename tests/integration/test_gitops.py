@@ -68,8 +68,8 @@ async def test_an_applied_example_does_not_drift(
     async with embedded(operator_kubeconfig, namespace, triton=Depths()):
         await models.wait("Ready", "True")
         assert drift() == ""
-    kubectl("patch", "om", "minilm", "--type=merge", "-p", '{"spec": {"accuracy": {"tolerance": 0.1}}}')
-    assert "tolerance" in drift(), "a change by hand is seen"
+    kubectl("patch", "om", "minilm", "--type=merge", "-p", '{"spec": {"accuracy": {"maxLoss": 0.1}}}')
+    assert "maxLoss" in drift(), "a change by hand is seen"
 
 
 async def test_the_operator_owns_status_and_nothing_else(

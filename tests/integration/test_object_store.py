@@ -87,7 +87,7 @@ def test_who_may_not_read_is_told_where_credentials_go(uri: str, name: str, stor
     with pytest.raises(UserError) as caught:
         got(uri, tmp_path)
     assert caught.value.reason == "SourceAccessDenied"
-    assert "spec.source.credentialsFrom" in caught.value.remedy
+    assert "spec.source.secretRef" in caught.value.remedy
 
 
 def test_a_store_that_does_not_answer_is_tried_again_later(store: ObjectStore, tmp_path: Path,
@@ -150,7 +150,7 @@ def test_entries_that_make_no_sense_are_told_without_their_values(entries: dict[
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError) as caught:
         got("s3://models/net", tmp_path)
-    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.credentialsFrom")
+    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.secretRef")
     assert said in caught.value.message
     assert stores.SECRET not in caught.value.message
 

@@ -125,7 +125,7 @@ def test_who_may_not_read_is_told_where_credentials_go(entries: dict[str, str], 
     with pytest.raises(UserError) as caught:
         got(f"oci://{hub.address}/team/files:1.0", tmp_path)
     assert caught.value.reason == "SourceAccessDenied"
-    assert "spec.source.credentialsFrom" in caught.value.remedy
+    assert "spec.source.secretRef" in caught.value.remedy
     assert "wrong" not in caught.value.message
 
 

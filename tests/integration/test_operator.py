@@ -29,7 +29,7 @@ from support.operators import embedded, nothing_is_written, settled
 
 MINE = f"{labels.MODEL}=minilm"
 ENGINES = f"{labels.ENGINE}=true"
-QUICK = {"strategy": "Canary", "analysisSeconds": 0}
+QUICK = {"strategy": "Canary", "analysis": {"seconds": 0}}
 
 
 @pytest.fixture

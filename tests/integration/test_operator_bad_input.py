@@ -38,8 +38,8 @@ async def test_the_apiserver_refuses_what_its_rules_can_see(models: Models) -> N
 @pytest.mark.parametrize(
     ("spec", "expected", "cure"),
     [
-        ({"accuracy": {"tolerance": 0.9}}, "spec.accuracy.tolerance", {"accuracy": None}),
-        ({"placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-A30"]}, "mig": {"profile": "1g.10gb"}}},
+        ({"accuracy": {"maxLoss": 0.9}}, "spec.accuracy.maxLoss", {"accuracy": None}),
+        ({"placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-A30"}, "mig": {"profile": "1g.10gb"}}},
          "spec.placement.mig.profile", {"placement": {"mig": None}}),
     ],
 )
@@ -191,7 +191,7 @@ async def test_a_replica_with_another_tensorrt_is_told_and_nothing_is_built_anew
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:
     kubelet.script.server = "misfit"
-    await models.create(model(placement={"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H200"]}}))
+    await models.create(model(placement={"accelerator": "gpu", "gpu": {"product": "NVIDIA-H200"}}))
     told = await models.wait("Ready", "False", "TensorRTVersionMismatch")
     assert "refuses the engine before loading it: the engine was built with TensorRT 10.6.0" in told["message"]
     kubelet.script.server = "succeed"

@@ -51,7 +51,7 @@ async def test_it_is_switched_on_and_off_without_a_build(
 ) -> None:
     kubelet.script.curve = CURVE
     async with embedded(operator_kubeconfig, namespace, resync=1.0):
-        await models.create(model(rollout={"analysisSeconds": 0}))
+        await models.create(model(rollout={"analysis": {"seconds": 0}}))
         await models.wait("Ready", "True", "Serving")
         assert [names(pod) for pod in await pods(models)] == [["server"]]
 

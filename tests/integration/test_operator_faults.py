@@ -73,7 +73,7 @@ async def test_a_delete_that_no_watch_told_of_is_noticed(
         embedded(through, namespace, resync=1) as running,
     ):
         # Refused, so that it has no children whose end would tell of its own.
-        await models.create(model(accuracy={"tolerance": 0.9}))
+        await models.create(model(accuracy={"maxLoss": 0.9}))
 
         async def known() -> bool:
             return key in running.known

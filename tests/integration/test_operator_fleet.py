@@ -27,10 +27,10 @@ from support.fake_kubelet import FakeKubelet, Script
 from support.operators import embedded
 
 H100 = "NVIDIA-H100-80GB-HBM3"
-GPU = {"name": "gpu", "gpu": {"products": [H100]}}
+GPU = {"name": "gpu", "gpu": {"product": H100}}
 CPU = {"name": "cpu", "accelerator": "cpu", "nodeSelector": {"pool": "general"}}
-SLICE = {"name": "slice", "gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb"}}
-QUICK = {"analysisSeconds": 0}
+SLICE = {"name": "slice", "gpu": {"product": H100}, "mig": {"profile": "1g.10gb"}}
+QUICK = {"analysis": {"seconds": 0}}
 FLEET = f"{labels.FLEET}=minilm"
 
 

@@ -16,7 +16,7 @@ from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
 
-QUICK = {"strategy": "BlueGreen", "analysisSeconds": 0, "scaleDownDelaySeconds": 0}
+QUICK = {"strategy": "BlueGreen", "analysis": {"seconds": 0}, "scaleDownDelaySeconds": 0}
 KEPT = f"{labels.MODEL}=minilm,{labels.COMPONENT}={labels.COMPONENT_REVISION}"
 MINE = f"{labels.MODEL}=minilm"
 

@@ -52,7 +52,7 @@ async def test_killed_in_a_rollout(
 ) -> None:
     operator = OperatorProcess(operator_kubeconfig, namespace, tmp_path / "operator.log")
     async with operator.running():
-        await models.create(model(rollout={"analysisSeconds": 0}))
+        await models.create(model(rollout={"analysis": {"seconds": 0}}))
         await models.wait("Ready", "True")
         (old,) = await models.names(DEPLOYMENT, MINE)
         kubelet.script.server = "hold-new"

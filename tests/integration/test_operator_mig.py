@@ -14,7 +14,7 @@ from support.apiserver import Models, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
 
-AUTO = {"gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "auto"}}
+AUTO = {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "auto"}}
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def test_a_slice_on_which_the_objective_is_missed_gives_way_to_a_larger_on
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:
     kubelet.script.missed = frozenset({"1g.10gb"})
-    await models.create(model(placement=AUTO, rollout={"analysisSeconds": 0},
+    await models.create(model(placement=AUTO, rollout={"analysis": {"seconds": 0}},
                               objective={"latency": {"percentile": 99, "milliseconds": 5}}))
     await models.wait("ObjectiveMet", "True", "Met")
     await models.wait("Ready", "True", "Serving")

@@ -54,7 +54,7 @@ async def test_what_live_answers_say_and_the_way_back(
         assert (told["revision"], told["samples"], told["agreement"]) == (first, 1000, 1.0)
         assert told["required"] <= told["low"] < 1.0
 
-        await models.patch({"spec": {"engine": {"maxBatchSize": 4}, "rollout": {"analysisSeconds": 0}}})
+        await models.patch({"spec": {"engine": {"maxBatchSize": 4}, "rollout": {"analysis": {"seconds": 0}}}})
 
         async def another() -> str:
             stable = (await models.get())["status"]["rollout"].get("stable", "")
@@ -93,7 +93,7 @@ async def test_live_requests_are_sent_to_the_candidate_while_it_is_analysed(
 ) -> None:
     """By a Service without an address of its own, which leads to it alone; the figures roll it back."""
     told = Mirrors()
-    rollout = {"analysisSeconds": 600, "analysis": {"mirror": True}}
+    rollout = {"analysis": {"seconds": 600, "mirror": True}}
     async with embedded(operator_kubeconfig, namespace, quality=told, resync=1.0):
         await models.create(model(quality={}, rollout=rollout))
         await models.wait("Ready", "True", "Serving")

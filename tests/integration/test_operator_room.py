@@ -21,7 +21,7 @@ from support.fleets import H100
 from support.operators import embedded
 
 SLICE = {"nvidia.com/mig-1g.10gb": 1}
-PLACEMENT = {"accelerator": "gpu", "gpu": {"products": [H100]}, "mig": {"profile": "3g.40gb"}}
+PLACEMENT = {"accelerator": "gpu", "gpu": {"product": H100}, "mig": {"profile": "3g.40gb"}}
 
 
 @pytest.fixture

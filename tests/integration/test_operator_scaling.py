@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from enginewright.clients.resources import DEPLOYMENT
 from enginewright.clients.signals import ReplicaMetrics
@@ -15,7 +16,8 @@ from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import Depths, embedded
 
-SCALING = {"minReplicas": 1, "maxReplicas": 4, "targetQueueDepth": 4, "scaleDownStabilizationSeconds": 3}
+SCALING: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 4, "targetQueueDepth": 4,
+           "behavior": {"scaleDown": {"stabilizationWindowSeconds": 3}}}
 
 
 async def replicas(models: Models) -> int:
@@ -62,7 +64,8 @@ async def test_no_further_than_policies_and_schedules_allow(
     now = datetime.now(UTC)
     today = {"name": "today", "start": f"{now.minute} {(now.hour - 1) % 24} * * *",
              "end": f"{now.minute} {(now.hour + 2) % 24} * * *", "minReplicas": 2}
-    slowly = {**SCALING, "schedules": [today], "scaleUpPolicies": [{"type": "Pods", "value": 1, "periodSeconds": 1800}]}
+    one = [{"type": "Pods", "value": 1, "periodSeconds": 1800}]
+    slowly = {**SCALING, "schedules": [today], "behavior": {**SCALING["behavior"], "scaleUp": {"policies": one}}}
     depths = Depths()
     async with embedded(operator_kubeconfig, namespace, triton=depths):
         await models.create(model(autoscaling=slowly))
@@ -72,7 +75,7 @@ async def test_no_further_than_policies_and_schedules_allow(
         await models.wait("ScalingActive", "True", "AtLimit")
         assert await replicas(models) == 3
         status = (await models.get())["status"]
-        assert "3 replicas for now: autoscaling.scaleUpPolicies adds 1 in 1800 s at most." in (
+        assert "3 replicas for now: autoscaling.behavior.scaleUp adds 1 in 1800 s at most." in (
             status["autoscaling"]["decisions"][0]["reason"])
 
 

@@ -73,7 +73,8 @@ async def test_a_source_that_is_not_what_its_key_signed_is_refused_unopened(
     kubelet.script.resolver = volumes.resolve
 
     def signed_by(key: str) -> dict[str, Any]:
-        return {"source": {"uri": "pvc://models/minilm", "signature": {"keyFrom": {"name": "keys", "key": key}}}}
+        signature = {"configMapKeyRef": {"name": "keys", "key": key}}
+        return {"source": {"uri": "pvc://models/minilm", "signature": signature}}
 
     await models.create(model(**signed_by("theirs.pub")))
     told = await models.wait("SourceResolved", "False", "SignatureInvalid")

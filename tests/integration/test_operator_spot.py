@@ -30,7 +30,7 @@ async def test_a_build_whose_node_is_taken_back_goes_on_and_nothing_is_counted(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:
     kubelet.script.build = "taken-back"
-    await models.create(model(placement=SPOT, rollout={"analysisSeconds": 0}))
+    await models.create(model(placement=SPOT, rollout={"analysis": {"seconds": 0}}))
 
     await models.wait("EngineBuilt", "False", "BuildRetrying")
     kubelet.script.build = "succeed"

@@ -20,7 +20,7 @@ from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
 
-QUICK = {"strategy": "BlueGreen", "analysisSeconds": 0, "scaleDownDelaySeconds": 0}
+QUICK = {"strategy": "BlueGreen", "analysis": {"seconds": 0}, "scaleDownDelaySeconds": 0}
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -157,7 +157,7 @@ async def test_engines_in_a_bucket_need_no_claim_and_go_as_who_built_them(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:
     kubelet.script.gc = "hold"
-    bucket = {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "keys"}}
+    bucket = {"uri": "s3://engines/team-a", "secretRef": {"name": "keys"}}
     fingerprint = await built(models, "there", store=bucket)
     record = (await records(models))[fingerprint]
     assert "ownerReferences" not in record["metadata"]

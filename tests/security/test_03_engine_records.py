@@ -213,7 +213,7 @@ def test_a_pass_wants_the_records_of_its_own_engines_alone() -> None:
 
 
 def test_of_a_choice_among_slices_every_one_is_wanted() -> None:
-    auto = {**SPEC, "placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]},
+    auto = {**SPEC, "placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"},
                                   "mig": {"profile": "auto"}}}
     cluster = Cluster(spec=auto)
     cluster.settle()

@@ -197,10 +197,10 @@ def test_kubernetes_is_told_nothing_by_an_annotation(key: str, kind: str) -> Non
 def test_no_credentials_are_the_key_that_engines_are_signed_with(field: str) -> None:
     spec: JSON = {**BASE, "source": {"uri": "s3://models/a"}, "store": {"uri": "s3://engines/a"}}
     if field == "signature":
-        reference = {"kind": "Secret", "name": SIGNING_KEY, "key": "key"}
-        spec["source"] = {**BASE["source"], "signature": {"keyFrom": reference}}
+        reference = {"name": SIGNING_KEY, "key": "key"}
+        spec["source"] = {**BASE["source"], "signature": {"secretKeyRef": reference}}
     else:
-        spec[field] = {**spec[field], "credentialsFrom": {"name": SIGNING_KEY}}
+        spec[field] = {**spec[field], "secretRef": {"name": SIGNING_KEY}}
     found = parse_spec(spec)
     assert isinstance(found, Spec)
     assert [problem for problem in validate(found) if problem.value == f'"{SIGNING_KEY}"']

@@ -125,7 +125,7 @@ def walk(cluster: Cluster, again: Callable[[Cluster], None] = lambda _: None) ->
 
 
 def rollout(strategy: str, **more: Any) -> dict[str, Any]:
-    return {"strategy": strategy, "analysisSeconds": 10, "maxSurge": 1,
+    return {"strategy": strategy, "analysis": {"seconds": 10}, "maxSurge": 1,
             **({"scaleDownDelaySeconds": 5} if strategy == "BlueGreen" else {}), **more}
 
 

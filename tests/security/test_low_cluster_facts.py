@@ -65,7 +65,7 @@ def test_low_an_edited_service_is_put_right(edit: Any) -> None:
 def test_low_a_clock_that_is_behind_skips_no_delay() -> None:
     """The leader before had a clock ten seconds ahead, and wrote the time of the switch by it."""
     delay = 30
-    cluster = Cluster(spec={**SPEC, "rollout": {"strategy": "BlueGreen", "analysisSeconds": 0,
+    cluster = Cluster(spec={**SPEC, "rollout": {"strategy": "BlueGreen", "analysis": {"seconds": 0},
                                                 "scaleDownDelaySeconds": delay}})
     cluster.settle()
     old = cluster.revision

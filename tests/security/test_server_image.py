@@ -20,8 +20,8 @@ from enginewright_builder.contract import Outcome, ResolvedSource
 from support.children import good_spec
 
 SPEC: dict[str, Any] = {
-    "source": {"uri": "s3://models/net", "credentialsFrom": {"name": "secret-of-the-bucket"}},
-    "store": {"uri": "s3://engines/a", "credentialsFrom": {"name": "secret-of-the-store"},
+    "source": {"uri": "s3://models/net", "secretRef": {"name": "secret-of-the-bucket"}},
+    "store": {"uri": "s3://engines/a", "secretRef": {"name": "secret-of-the-store"},
               "serviceAccountName": "engines"},
     "placement": {"accelerator": "cpu"},
     "serving": {"image": "registry.example/anything:1"},

@@ -54,7 +54,7 @@ def check_gate(metric: str, tolerance: float, samples: int | None = None) -> Non
         raise UserError("MetricUnknown", f"{metric!r} is not a metric", field="spec.accuracy.metric", value=metric,
                         remedy=f"write one of {', '.join(METRICS)}, {ONNX_METRIC} or {PYTHON_METRIC}NAME")
     if not 0 < tolerance < 1:
-        raise UserError("ToleranceInvalid", f"{tolerance} is not between 0 and 1", field="spec.accuracy.tolerance",
+        raise UserError("ToleranceInvalid", f"{tolerance} is not between 0 and 1", field="spec.accuracy.maxLoss",
                         value=tolerance, remedy="write for example 0.01: at least 99 % of the reference")
     needed = samples_needed(tolerance)
     if samples is not None and samples < needed:
@@ -62,7 +62,7 @@ def check_gate(metric: str, tolerance: float, samples: int | None = None) -> Non
                         f"{1 - tolerance:g} even if all answers are right; {needed} can",
                         field="spec.accuracy.evaluation.uri", value=samples,
                         remedy=f"give at least {samples_advised(tolerance)} different samples, or raise "
-                               f"spec.accuracy.tolerance{_provable(samples)}")
+                               f"spec.accuracy.maxLoss{_provable(samples)}")
 
 
 def _provable(samples: int) -> str:
@@ -78,7 +78,7 @@ def synthetic_samples(tolerance: float, least: int) -> int:
     advised = samples_advised(tolerance)
     if samples_needed(tolerance) > MAX_SYNTHETIC:
         raise UserError("EvaluationTooSmall", f"a tolerance of {tolerance:g} takes {samples_needed(tolerance)} samples "
-                        f"to prove; at most {MAX_SYNTHETIC} are made up", field="spec.accuracy.tolerance",
+                        f"to prove; at most {MAX_SYNTHETIC} are made up", field="spec.accuracy.maxLoss",
                         value=tolerance, remedy="raise it to 0.0004 or more, or give spec.accuracy.evaluation")
     return max(least, min(advised, MAX_SYNTHETIC))
 

@@ -53,7 +53,7 @@ def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: Accu
     return NothingToServeError(
         "AccuracyNotReached", f"no candidate asked for reaches {accuracy.metric} ≥ {1 - accuracy.tolerance:.4g}: "
                               f"{figures}{_offer(summaries)}", summaries,
-        field="spec.accuracy.tolerance", value=accuracy.tolerance,
+        field="spec.accuracy.maxLoss", value=accuracy.tolerance,
         remedy="raise the tolerance, allow more precisions (spec.engine.precision: auto), or give more evaluation "
                f"samples{_ALLOW}")
 

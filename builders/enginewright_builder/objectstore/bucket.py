@@ -28,8 +28,8 @@ _IDENTITY = ("AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME", "AWS_WEB_IDENTITY_TOKEN_FI
              "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
              "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
 _REGION = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_FIELD, _CREDENTIALS = "spec.store.uri", "spec.store.credentialsFrom"
-_REMEDY = ("name a Secret with credentials in spec.store.credentialsFrom, or a ServiceAccount in "
+_FIELD, _CREDENTIALS = "spec.store.uri", "spec.store.secretRef"
+_REMEDY = ("name a Secret with credentials in spec.store.secretRef, or a ServiceAccount in "
            "spec.store.serviceAccountName, that may list, read, write and delete below that prefix")
 
 

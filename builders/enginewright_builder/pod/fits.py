@@ -77,7 +77,7 @@ def misfit(expected: Mapping[str, object], versions: Sequence[str], devices: Seq
     others = [one.name for one in devices if _plain(one.name) != _plain(built_on)]
     if _plain(built_on) not in ("", "gpu") and others:
         return (f"{DEVICE}: the engine was built and proven on {built_on}, and this replica has {others[0]}; name the "
-                "product in spec.placement.gpu.products, or mend the node's label nvidia.com/gpu.product")
+                "product in spec.placement.gpu.product, or mend the node's label nvidia.com/gpu.product")
     return _of_another_slice(str(expected.get("profile") or ""), devices) or _too_small(expected, devices)
 
 

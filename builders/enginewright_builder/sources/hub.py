@@ -182,4 +182,4 @@ def _hidden(uri: str, error: BaseException, context: FetchContext) -> UserError:
     """The hub does not tell one that is not there from one that may not be seen."""
     return denied(uri, f"is not there, or may not be read: {brief(error)}", context,
                   "check the name; for a private or gated repository name a Secret that has HF_TOKEN in "
-                  "spec.source.credentialsFrom")
+                  "spec.source.secretRef")

@@ -27,7 +27,7 @@ from enginewright_builder.sources.remote import (
 )
 
 _INVALID_NAME = re.compile(r"[Ii]nvalid path|parsing Path")
-_REMEDY = ("name a Secret with credentials in spec.source.credentialsFrom, or a ServiceAccount that may read it in "
+_REMEDY = ("name a Secret with credentials in spec.source.secretRef, or a ServiceAccount that may read it in "
            "spec.source.serviceAccountName")
 
 

@@ -39,7 +39,7 @@ _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TIMEOUT = httpx.Timeout(connect=10.0, read=60.0, write=60.0, pool=10.0)
 _CHALLENGE = re.compile(r"\b(Basic|Bearer)\b((?:\s*,?\s*[\w-]+=(?:\"[^\"]*\"|[^\s,\"]+))*)", re.IGNORECASE)
 _PARAMETER = re.compile(r"([\w-]+)=(?:\"([^\"]*)\"|([^\s,\"]+))")
-_REMEDY = ("check the name; for a private repository name a Secret in spec.source.credentialsFrom, of type "
+_REMEDY = ("check the name; for a private repository name a Secret in spec.source.secretRef, of type "
            "kubernetes.io/dockerconfigjson or with REGISTRY_USERNAME and REGISTRY_PASSWORD")
 T = TypeVar("T")
 
@@ -237,7 +237,7 @@ class Registry:
     def _unreachable(self, why: str) -> TransientError:
         return TransientError("SourceUnreachable", f"{self._uri}: {why}", field=self._context.field, value=self._uri,
                               remedy="check that the registry can be reached from the cluster (one without TLS is "
-                                     f"named in {PLAIN_HTTP} of the Secret of spec.source.credentialsFrom)")
+                                     f"named in {PLAIN_HTTP} of the Secret of spec.source.secretRef)")
 
     def corrupt(self, why: str) -> UserError:
         return UserError("SourceCorrupt", f"{self._uri}: {why}", field=self._context.field, value=self._uri,

@@ -18,7 +18,7 @@ MOST_FILES = 100_000
 _MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts"})
 PICKLES = PICKLE_SUFFIXES - {".pt"}  # which may be TorchScript: its content tells
 _VARIABLES = ("AWS_", "GOOGLE_", "HF_", "REGISTRY_")
-_CREDENTIALS = "spec.source.credentialsFrom"
+_CREDENTIALS = "spec.source.secretRef"
 
 
 def is_loopback(host: str) -> bool:

@@ -26,7 +26,7 @@ def check_signature(source: Path, request: SignatureRequest) -> None:
     key, signature = Path(request.key_path), signature_path(source, request.path)
     if not key.is_file():
         raise UserError("SignatureKeyMissing", f"{request.key_name} is not there, so the signature cannot be checked",
-                        field=f"{_FIELD}.keyFrom", value=request.key_name,
+                        field=_FIELD, value=request.key_name,
                         remedy="create it, then annotate the object with enginewright.io/retry")
     if not signature.is_file():
         raise UserError("SignatureMissing", f"the source is not signed: there is no {signature.name} beside it",
@@ -71,7 +71,7 @@ def _verifier(method: str, key: Path) -> Any:
     except Exception as error:  # of cryptography or OpenSSL, for each kind of rubbish
         wanted = "a certificate" if method == "certificate" else "an elliptic-curve public key"
         raise UserError("SignatureInvalid", f"the key is not {wanted} in PEM: {_brief(error)}",
-                        field=f"{_FIELD}.keyFrom", value=key.name, remedy=f"put {wanted} there, in PEM") from error
+                        field=_FIELD, value=key.name, remedy=f"put {wanted} there, in PEM") from error
 
 
 def _brief(error: Exception) -> str:

@@ -19,7 +19,7 @@ def store_access(spec: Spec) -> dict[str, str]:
 
 
 def access_of(store: StoreSpec) -> dict[str, str]:
-    secret = store.credentials_from
+    secret = store.secret_ref
     named = {SECRET: secret.name if secret else "", ACCOUNT: store.service_account_name}
     return {key: name for key, name in named.items() if name} if in_bucket(store.uri) else {}
 

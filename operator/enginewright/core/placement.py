@@ -139,17 +139,15 @@ def _profile(spec: Spec, slices: MIGSpec, source_bytes: int) -> str | Problem:
     chosen = mig.smallest_profile(built_for(spec), need)
     if isinstance(chosen, str):
         return Problem(field="spec.placement.mig.profile", value='"auto"', message=chosen,
-                       remedy="name a larger GPU first in spec.placement.gpu.products, lower "
+                       remedy="name a larger GPU in spec.placement.gpu.product, lower "
                               "spec.engine.maxBatchSize, or name a profile yourself")
     return chosen.name
 
 
 def built_for(spec: Spec) -> str:
-    """The one product that engines are built and served on: the first that is named, empty for any. An engine is tuned
-    on, and a TensorRT plan bound to, one class of device, so that what was built on one of several products must never
-    be taken for what another needs."""
-    products = spec.placement.gpu.products if spec.placement.gpu else ()
-    return products[0] if products else ""
+    """The product that engines are built and served on, empty for any. An engine is tuned on, and a TensorRT plan bound
+    to, one class of device."""
+    return spec.placement.gpu.product if spec.placement.gpu else ""
 
 
 def _nodes(spec: Spec, product: str) -> dict[str, str]:

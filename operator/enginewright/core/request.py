@@ -25,9 +25,14 @@ def source_key(spec: Spec) -> str:
     """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts) and the store
     that it tries: status keeps it beside what was resolved, so that a changed source is resolved again."""
     data = [spec.engine.calibration, spec.accuracy.evaluation]
-    # An object goes on to have the key that it had before a field came that it does not use.
-    later = {"signature", "credentials_from", "service_account_name"}
+    # An object goes on to have the key that it had before a field came that it does not use, or got its name of today.
+    later = {"signature", "secret_ref", "service_account_name"}
     source = spec.source.model_dump(exclude={name for name in later if not getattr(spec.source, name)})
+    if spec.source.secret_ref:
+        source["credentials_from"] = source.pop("secret_ref")
+    if signature := spec.source.signature:
+        source["signature"] = {"method": signature.method, "path": signature.path,
+                               "key_from": {"kind": signature.kind, **signature.key.model_dump()}}
     access = store_access(spec)
     read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data),
             *([access] if access else [])]
@@ -109,16 +114,18 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
             build_budget_seconds=spec.budget_seconds, fallback=spec.engine.fallback, stop_when=spec.engine.stop_when,
             calibration=_data(spec.engine.calibration, resolved.calibration_digest if resolved else "")),
         accuracy=contract.AccuracyRequest(
-            metric=spec.accuracy.metric, tolerance=float(spec.accuracy.tolerance),
+            metric=spec.accuracy.metric, tolerance=float(spec.accuracy.max_loss),
             evaluation=_data(spec.accuracy.evaluation, resolved.evaluation_digest if resolved else "")),
         objective=contract.ObjectiveRequest(
             latency_percentile=float(latency.percentile) if latency else 99.0,
             latency_ms=float(latency.milliseconds) if latency else 0.0,
             throughput=float(spec.objective.throughput), minimise=spec.objective.minimise),
         batching=contract.BatchingRequest(
-            mode=batching.mode, preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_sizes))),
+            mode="fixed" if batching.fixed else "auto",
+            preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_sizes))),
             max_queue_delay_us=-1 if delay is None else delay),
-        instances=contract.InstancesRequest(mode=spec.instances.mode, count=spec.instances.count or 0),
+        instances=contract.InstancesRequest(mode="auto" if spec.instances.count is None else "fixed",
+                                            count=spec.instances.count or 0),
         device=device,
         runtime=replace(runtime or RuntimeRequest(), server_image=server_image(spec, config)),
         builder_image=config.images.builder,
@@ -133,10 +140,10 @@ def _signature(spec: Spec) -> contract.SignatureRequest | None:
     signature = spec.source.signature
     if signature is None:
         return None
-    key = signature.key_from
+    key = signature.key
     return contract.SignatureRequest(method=signature.method, path=signature.path,
                                      key_path=f"{SIGNATURE_PATH}/{key.key}",
-                                     key_name=f"{key.kind} {key.name}/{key.key}")
+                                     key_name=f"{signature.kind} {key.name}/{key.key}")
 
 
 def server_image(spec: Spec, config: OperatorConfig) -> str:

@@ -16,8 +16,9 @@ from enginewright.core.reasons import Condition
 from enginewright.core.status import Status, read
 from enginewright.plugin.words import Explanation, beside_ready, explain
 
-COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "P99", "REPLICA/S", "INF/J", "COST/M", "REASON")
-NUMBERS = ("QUEUE", "P99", "REPLICA/S", "INF/J")
+COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "BUILD-P99", "REPLICA/S", "INF/J", "COST/M",
+           "REASON")
+NUMBERS = ("QUEUE", "BUILD-P99", "REPLICA/S", "INF/J")
 
 
 def rows(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

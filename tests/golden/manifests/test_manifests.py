@@ -36,7 +36,7 @@ H100 = "NVIDIA-H100-80GB-HBM3"
 CPU: dict[str, Any] = {
     "source": {"uri": "pvc://models/all-minilm-l6-v2"},
     "engine": {"maxBatchSize": 16, "buildBudgetSeconds": 300, "calibration": {"uri": "pvc://models/c.jsonl"}},
-    "accuracy": {"tolerance": 0.02, "evaluation": {"uri": "pvc://data/e.jsonl"}},
+    "accuracy": {"maxLoss": 0.02, "evaluation": {"uri": "pvc://data/e.jsonl"}},
     "placement": {"accelerator": "cpu"},
     "serving": {"resources": {"requests": {"cpu": "100m", "memory": "512Mi"}}},
     "autoscaling": {"minReplicas": 1, "maxReplicas": 3},
@@ -55,14 +55,14 @@ GPU: dict[str, Any] = {
                             "volumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}]}
                            for name in ("resolve", "build")],
                    }}},
-    "placement": {"gpu": {"products": [H100, "NVIDIA-H200"], "count": 2},
+    "placement": {"gpu": {"product": H100, "count": 2},
                   "tolerations": [{"key": "spot", "operator": "Exists"}]},
     "rollout": {"strategy": "BlueGreen", "maxSurge": 2},
     "store": {"uri": "pvc://engines/team-a"},
 }
 MIG: dict[str, Any] = {
     "source": {"uri": "pvc://models/bert"},
-    "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "auto"}},
+    "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto"}},
     "rollout": {"strategy": "Recreate"},
     "serving": {"podTemplate": {
         "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "hello"}},
@@ -78,16 +78,16 @@ MIG: dict[str, Any] = {
 }
 DRA: dict[str, Any] = {
     "source": {"uri": "pvc://models/bert"},
-    "placement": {"gpu": {"products": [H100]}, "mig": {"profile": "3g.40gb", "dra": {}}},
+    "placement": {"gpu": {"product": H100}, "mig": {"profile": "3g.40gb", "dra": {}}},
 }
 SPOT: dict[str, Any] = {
     "source": {"uri": "pvc://models/bert"},
-    "placement": {"gpu": {"products": [H100]}, "spot": {"builds": "Prefer", "replicas": "Require"}},
+    "placement": {"gpu": {"product": H100}, "spot": {"builds": "Prefer", "replicas": "Require"}},
 }
 BUCKET: dict[str, Any] = {
-    "source": {"uri": "s3://models/all-minilm-l6-v2", "credentialsFrom": {"name": "model-bucket"}},
+    "source": {"uri": "s3://models/all-minilm-l6-v2", "secretRef": {"name": "model-bucket"}},
     "placement": {"accelerator": "cpu"},
-    "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "engine-bucket"},
+    "store": {"uri": "s3://engines/team-a", "secretRef": {"name": "engine-bucket"},
               "serviceAccountName": "engines"},
 }
 CONFIGS = {
@@ -155,7 +155,7 @@ FLEET: dict[str, Any] = {
     "placement": {
         "tolerations": [{"key": "spot", "operator": "Exists"}],
         "classes": [
-            {"name": "slice", "gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb"}, "maxReplicas": 6},
+            {"name": "slice", "gpu": {"product": H100}, "mig": {"profile": "1g.10gb"}, "maxReplicas": 6},
             {"name": "cpu", "accelerator": "cpu", "nodeSelector": {"pool": "general"}, "minReplicas": 2},
         ],
     },
@@ -210,7 +210,7 @@ def test_replicas_whose_batching_follows_the_traffic() -> None:
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
 def test_a_source_that_must_be_signed(kind: str) -> None:
-    signature = {"keyFrom": {"kind": kind, "name": "release-keys", "key": "models.pub"}}
+    signature = {f"{kind[0].lower()}{kind[1:]}KeyRef": {"name": "release-keys", "key": "models.pub"}}
     source = {"uri": "pvc://models/all-minilm-l6-v2", "signature": signature}
     children = children_of("minilm", {**CPU, "source": source}, CONFIGS["cpu"])
     check_golden(HERE / "cpu" / f"resolve_job_signed_{kind.lower()}.yaml", children.all()["resolve_job"])
@@ -219,7 +219,7 @@ def test_a_source_that_must_be_signed(kind: str) -> None:
 
 @pytest.mark.parametrize("step", ["resolve_job", "build_job"])
 def test_a_source_that_wants_credentials(step: str) -> None:
-    source = {"uri": "s3://models/all-minilm-l6-v2", "credentialsFrom": {"name": "models-bucket"},
+    source = {"uri": "s3://models/all-minilm-l6-v2", "secretRef": {"name": "models-bucket"},
               "serviceAccountName": "model-reader"}
     children = children_of("minilm", {**CPU, "source": source}, CONFIGS["cpu"])
     check_golden(HERE / "cpu" / f"{step}_with_credentials.yaml", children.all()[step])

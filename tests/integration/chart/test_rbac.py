@@ -74,7 +74,7 @@ async def test_without_nodes_the_scheduler_has_the_last_word(
 ) -> None:
     """Even where it was told to look at nodes, which a Role cannot allow."""
     kubelet.script.server = "unschedulable"
-    placement = {"accelerator": "gpu", "gpu": {"products": [H100]}, "mig": {"profile": "3g.40gb"}}
+    placement = {"accelerator": "gpu", "gpu": {"product": H100}, "mig": {"profile": "3g.40gb"}}
     async with embedded(limited, namespace) as operator:
         await models.create(model(placement=placement))
         said = (await models.wait("RolloutComplete", "False", "Unschedulable"))["message"]

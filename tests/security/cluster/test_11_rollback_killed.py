@@ -89,7 +89,7 @@ async def one_rollback(
     kubelet.script.server = "succeed"
     operator = OperatorProcess(through, models.namespace, folder / f"{name}.log")
     async with operator.running():
-        await models.create(model(name, rollout={"strategy": strategy, "analysisSeconds": 0},
+        await models.create(model(name, rollout={"strategy": strategy, "analysis": {"seconds": 0}},
                                   engine={"maxBatchSize": 8}))
         old = await models.served(name)
         kubelet.script.server = "hold-new"

@@ -234,7 +234,7 @@ async def pair(kube: KubeClient, kubeconfig: Path, folder: Path) -> AsyncIterato
             stack.push_async_callback(process.kill)
             contestants.append(one)
         for name in LATE:
-            await models.create(model(name, replicas=1, rollout={"analysisSeconds": 0},
+            await models.create(model(name, replicas=1, rollout={"analysis": {"seconds": 0}},
                                       source={"uri": f"pvc://models/{OLD[-4:]}"}))
         yield Pair(models, script, contestants)
 

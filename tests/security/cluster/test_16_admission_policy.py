@@ -260,7 +260,7 @@ EVERY: tuple[JSON, ...] = (
     {"placement": {"accelerator": "cpu"}, "batching": {"adaptive": True}},
     {"placement": {"accelerator": "cpu"}, "quality": {},
      "serving": {"podTemplate": {"spec": {"containers": [{"name": "mine", "image": "a"}]}}}},
-    {"placement": {"accelerator": "cpu"}, "store": {"uri": "s3://engines/a", "credentialsFrom": {"name": "s3"}}},
+    {"placement": {"accelerator": "cpu"}, "store": {"uri": "s3://engines/a", "secretRef": {"name": "s3"}}},
 )
 
 

@@ -21,7 +21,7 @@ MODELS, STORE = CLAIMS = ("models", "enginewright-store")
 # Every answer is held against the source model, up to ten a second, and 31 are enough to say that all is well.
 WATCHED: dict[str, Any] = {
     "quality": {"sampleShare": 1, "maxSamplesPerMinute": 600},
-    "accuracy": {"metric": "cosine", "tolerance": 0.2, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
+    "accuracy": {"metric": "cosine", "maxLoss": 0.2, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
 }
 
 
@@ -117,7 +117,7 @@ def _defaults() -> dict[str, Any]:
         "source": {"uri": "pvc://models/tiny.onnx"},
         "engine": {"maxBatchSize": 8, "buildBudgetSeconds": 15,
                    "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}},
-        "accuracy": {"metric": "cosine", "tolerance": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
+        "accuracy": {"metric": "cosine", "maxLoss": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
         "placement": {"accelerator": "cpu"},
         "serving": {"resources": {"requests": {"cpu": "50m", "memory": "256Mi"}}},
         "store": {"uri": "pvc://enginewright-store"},

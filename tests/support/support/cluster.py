@@ -91,7 +91,7 @@ QUIET_ROUNDS = 16
 SPEC: Mapping[str, Any] = {
     "source": {"uri": "pvc://models/minilm"},
     "placement": {"accelerator": "cpu"},
-    "rollout": {"analysisSeconds": 60},
+    "rollout": {"analysis": {"seconds": 60}},
 }
 
 

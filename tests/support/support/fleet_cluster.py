@@ -19,8 +19,8 @@ from support.cluster import START, Cluster, built, resolved, writes_of
 FLEET: Mapping[str, Any] = {
     "source": {"uri": "pvc://models/minilm"},
     "placement": {"classes": [
-        {"name": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}, {"name": "cpu", "accelerator": "cpu"}]},
-    "rollout": {"analysisSeconds": 0},
+        {"name": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}}, {"name": "cpu", "accelerator": "cpu"}]},
+    "rollout": {"analysis": {"seconds": 0}},
 }
 
 
@@ -189,7 +189,7 @@ __all__ = ["FLEET", "FleetCluster", "MemberCluster", "built", "resolved"]
 
 def unequal(**rollout: Any) -> FleetCluster:
     """Ready, and its GPU does nine times what its CPU does."""
-    fleet = FleetCluster(spec={**FLEET, "rollout": {"analysisSeconds": 0, **rollout}})
+    fleet = FleetCluster(spec={**FLEET, "rollout": {"analysis": {"seconds": 0}, **rollout}})
     fleet.operate()
     for name, member in fleet.members.items():
         member.operate()

@@ -74,13 +74,13 @@ def _placements(draw: st.DrawFn) -> Raw:
                             tolerations=st.lists(_toleration, max_size=2)))
     if draw(st.booleans()):
         return {"accelerator": "cpu", **common}
-    products = draw(st.lists(st.sampled_from(_PRODUCTS), max_size=3, unique=True))
     if draw(st.booleans()):
-        return {"accelerator": "gpu", "gpu": {"products": products, "count": draw(st.integers(1, 8))}, **common}
+        product = draw(st.sampled_from(["", *_PRODUCTS]))
+        return {"accelerator": "gpu", "gpu": {"product": product, "count": draw(st.integers(1, 8))}, **common}
     product = draw(st.sampled_from(_PRODUCTS))
     profile = draw(st.sampled_from(["auto", *(profile.name for profile in mig.profiles(product))]))
     how: Raw = draw(st.sampled_from([{}, {"strategy": "single"}, {"strategy": "mixed"}, {"dra": {}}]))
-    return {"accelerator": "gpu", "gpu": {"products": [product]}, "mig": {"profile": profile, **how}, **common}
+    return {"accelerator": "gpu", "gpu": {"product": product}, "mig": {"profile": profile, **how}, **common}
 
 
 _gateway = st.fixed_dictionaries(
@@ -110,13 +110,12 @@ def valid_specs(draw: st.DrawFn) -> Raw:
     spec |= draw(_optional(
         interface=_optional(inputs=_tensors | st.just([_BYTES]), outputs=_tensors),
         accuracy=_optional(metric=st.sampled_from(["cosine", "top1", "spearman", "relative-error"]),
-                           tolerance=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
+                           maxLoss=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
         objective=_optional(latency=st.fixed_dictionaries({"milliseconds": st.floats(0.05, 1000)}),
                             throughput=st.integers(0, 10_000), minimise=st.just("cost"))
         | _SAVES_UNLESS[on_cpu or "mig" in placement],
-        batching=st.sampled_from([{"mode": "auto"}, {"mode": "fixed", "maxQueueDelayMicroseconds": 0},
-                                  {"mode": "fixed", "preferredBatchSizes": [1]}]),
-        instances=st.sampled_from([{"mode": "auto"}, {"mode": "fixed", "count": 2}]),
+        batching=st.sampled_from([{}, {"maxQueueDelayMicroseconds": 0}, {"preferredBatchSizes": [1]}]),
+        instances=st.sampled_from([{}, {"count": 2}]),
         serving=_serving,
         rollout=_optional(strategy=st.sampled_from(["Canary", "BlueGreen", "Recreate"]), maxSurge=st.integers(1, 4),
                           gateway=_gateway),

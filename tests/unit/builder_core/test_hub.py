@@ -158,7 +158,7 @@ def test_an_address_of_a_hub_that_is_none_is_told(hub: FakeHub, tmp_path: Path,
     monkeypatch.setenv("HF_ENDPOINT", "mirror.example")
     with pytest.raises(UserError) as caught:
         got(f"hf://{REPOSITORY}", tmp_path)
-    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.credentialsFrom")
+    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.secretRef")
 
 
 def test_more_than_there_is_room_for_is_refused_before_it_is_downloaded(hub: FakeHub, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_accuracy_that_no_rung_reaches_offers_full_precision(exported: ExportedM
         climb([OnnxRuntimeEngine()], "int8", exported, source, context,
               gate(samples, 1e-7, "relative-error"))
     error = caught.value
-    assert (error.reason, error.field, error.family) == ("AccuracyNotReached", "spec.accuracy.tolerance", "user")
+    assert (error.reason, error.field, error.family) == ("AccuracyNotReached", "spec.accuracy.maxLoss", "user")
     assert "offered instead: onnxruntime fp32" in error.message
     assert "the closest is onnxruntime int8-" in error.message  # not the one that is offered, which reaches it
     assert "lower bound" in error.message

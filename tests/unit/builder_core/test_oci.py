@@ -272,7 +272,7 @@ def test_a_registry_is_spoken_to_by_tls_with_a_certificate_that_is_trusted(
 def refused_for_its_environment(fake: FakeRegistry, tmp_path: Path) -> str:
     with pytest.raises(UserError) as caught:
         got(fake, tmp_path / "none")
-    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.credentialsFrom")
+    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.secretRef")
     return caught.value.message.partition(":")[0]
 
 

@@ -79,7 +79,7 @@ def test_what_makes_no_sense_is_told_without_its_values(text: str, said: str, mo
     monkeypatch.setenv(PULL_ENTRY, text)
     with pytest.raises(UserError) as caught:
         login_for("registry.example", "a")
-    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.credentialsFrom")
+    assert (caught.value.reason, caught.value.field) == ("CredentialsInvalid", "spec.source.secretRef")
     assert said in caught.value.message
     assert "hunter2" not in f"{caught.value.message}{caught.value.remedy}{caught.value.value}"
     assert "kubectl create secret docker-registry" in caught.value.remedy

@@ -16,7 +16,7 @@ from support.cluster import SPEC, Cluster, built
 
 
 def serving(*, replicas: int = 1, **rollout: Any) -> Cluster:
-    cluster = Cluster(spec={**SPEC, "replicas": replicas, "rollout": {"analysisSeconds": 60, **rollout}})
+    cluster = Cluster(spec={**SPEC, "replicas": replicas, "rollout": {"analysis": {"seconds": 60}, **rollout}})
     cluster.settle()
     assert cluster.says("Ready") == "True/Serving"
     return cluster
@@ -91,7 +91,7 @@ def test_a_good_candidate_is_promoted_with_figures() -> None:
 
 
 def test_figures_are_refreshed_every_ten_seconds_not_in_every_pass() -> None:
-    cluster = serving(replicas=2, analysisSeconds=1500)
+    cluster = serving(replicas=2, analysis={"seconds": 1500})
     new = changed(cluster)
     go(cluster, 60, "False/Analysing")
     written, counted = 0, []
@@ -261,7 +261,7 @@ def test_while_a_person_is_waited_for_no_guess_gives_it_up() -> None:
 
 
 def test_a_candidate_that_fails_after_its_promotion_is_rolled_back() -> None:
-    cluster = serving(replicas=4, analysisSeconds=20)
+    cluster = serving(replicas=4, analysis={"seconds": 20})
     old = cluster.revision
     new = changed(cluster)
     for _ in range(90):
@@ -321,7 +321,7 @@ def test_weights_that_do_not_fit_the_replicas_are_said() -> None:
 @pytest.mark.parametrize("replicas", [2, 4])
 @pytest.mark.parametrize("steps", [[], [{"weight": 50}]])
 def test_without_surge_replicas_are_exchanged_one_at_a_time(replicas: int, steps: list[Any]) -> None:
-    cluster = serving(replicas=replicas, maxSurge=0, analysisSeconds=20, steps=steps)
+    cluster = serving(replicas=replicas, maxSurge=0, analysis={"seconds": 20}, steps=steps)
     new = changed(cluster)
     for _ in range(200):
         cluster.step()
@@ -337,7 +337,7 @@ def test_without_surge_replicas_are_exchanged_one_at_a_time(replicas: int, steps
     ("when", "replicas"), [("Starting", 1), ("Starting", 3), ("Analysing", 1), ("Analysing", 3), ("Expanding", 3)]
 )
 def test_without_surge_the_way_back_takes_no_more_either(when: str, replicas: int) -> None:
-    cluster = serving(replicas=replicas, maxSurge=0, analysisSeconds=20)
+    cluster = serving(replicas=replicas, maxSurge=0, analysis={"seconds": 20})
     old = cluster.revision
     new = changed(cluster)
     for _ in range(90):
@@ -378,7 +378,7 @@ def test_nearest_number_of_replicas(weight: int, wanted: int, surge: int, expect
 
 
 def test_a_step_of_100_is_what_comes_after_the_analysis() -> None:
-    rollout = RolloutSpec.model_validate({"steps": [{"weight": 100}], "analysisSeconds": 7})
+    rollout = RolloutSpec.model_validate({"steps": [{"weight": 100}], "analysis": {"seconds": 7}})
     assert splits(rollout, 3) == (Split(candidate=1, stable=3, seconds=7),)
 
 
@@ -387,14 +387,14 @@ def test_a_step_of_100_is_what_comes_after_the_analysis() -> None:
     [("cosine", 0.01, 0.9), ("cosine", 0.1, 0.62), ("relative-error", 0.3, 0.82), ("top1", 0.01, 0.8)],
 )
 def test_limit_of_agreement_follows_from_the_accuracy_gate(metric: str, tolerance: float, expected: float) -> None:
-    spec = parse_spec({**SPEC, "accuracy": {"metric": metric, "tolerance": tolerance}})
+    spec = parse_spec({**SPEC, "accuracy": {"metric": metric, "maxLoss": tolerance}})
     assert isinstance(spec, Spec)
     assert least_similarity(spec) == pytest.approx(expected)
 
 
 def test_without_surge_replicas_that_go_down_get_no_stand_ins() -> None:
     """The old ones may grow only into room that the new ones do not take."""
-    cluster = serving(replicas=4, maxSurge=0, analysisSeconds=20, steps=[{"weight": 50}])
+    cluster = serving(replicas=4, maxSurge=0, analysis={"seconds": 20}, steps=[{"weight": 50}])
     new = changed(cluster)
     go(cluster, 60, "False/Analysing")
     assert cluster.replicas()[new] == 2

@@ -63,7 +63,7 @@ def test_where_it_cannot_be_done_the_model_serves_as_it_was_built(
 
 
 def test_to_ask_for_it_is_a_revision_of_its_own_and_no_build() -> None:
-    cluster = serving(rollout={"analysisSeconds": 0})
+    cluster = serving(rollout={"analysis": {"seconds": 0}})
     first, builds = cluster.revision, len(cluster.jobs)
     cluster.edit(**ADAPTIVE)
     cluster.settle()
@@ -77,7 +77,7 @@ TAKEN = OperatorConfig(server_args=("--model-control-mode=poll",))
 
 def test_pods_that_were_made_without_a_batcher_are_not_said_to_follow() -> None:
     """Whatever the installation's settings became since: a Deployment that is there stays as it is."""
-    cluster = Measured(spec={**SPEC, "rollout": {"analysisSeconds": 0}, "replicas": 1, **ADAPTIVE}, config=TAKEN)
+    cluster = Measured(spec={**SPEC, "rollout": {"analysis": {"seconds": 0}}, "replicas": 1, **ADAPTIVE}, config=TAKEN)
     cluster.settle()
     assert cluster.says("BatchingAdaptive") == "False/ModelControlTaken"
     first, cluster.config = cluster.revision, OperatorConfig()

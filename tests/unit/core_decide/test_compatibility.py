@@ -11,7 +11,7 @@ from enginewright.core.config import Images, OperatorConfig
 from enginewright_builder.contract import Facts
 from support.cluster import IMAGE_FACTS, SPEC, Cluster, refused
 
-GPU: dict[str, Any] = {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+GPU: dict[str, Any] = {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}}
 MIG: dict[str, Any] = {**GPU, "mig": {"profile": "1g.10gb"}}
 BEFORE = OperatorConfig(images=Images(builder="builder:1", server="server:1"))
 
@@ -37,7 +37,7 @@ def rebuilt(*, spec: dict[str, Any] | None = None, config: OperatorConfig = BEFO
     ({}, OperatorConfig(images=Images(builder="builder:2", server="server:1")), {},
      "builder image builder:1 → builder:2."),
     ({}, BEFORE, {"placement": GPU}, "device cpu amd64 → NVIDIA-H100-80GB-HBM3 amd64."),
-    ({"placement": GPU}, BEFORE, {"placement": {**GPU, "gpu": {"products": ["NVIDIA-L4"]}}},
+    ({"placement": GPU}, BEFORE, {"placement": {**GPU, "gpu": {"product": "NVIDIA-L4"}}},
      "device NVIDIA-H100-80GB-HBM3 amd64 → NVIDIA-L4 amd64."),
     ({"placement": GPU}, BEFORE, {"placement": {**GPU, "gpu": {**GPU["gpu"], "count": 2}}},
      "devices of one replica 1 → 2."),

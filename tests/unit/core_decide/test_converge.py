@@ -32,7 +32,7 @@ class Side:
     """Two revisions side by side, both ready; ``names`` are theirs as OLD and NEW."""
 
     def __init__(self, **rollout: Any) -> None:
-        asked = {"strategy": "Canary", "analysisSeconds": 0, "autoPromote": False, **rollout}
+        asked = {"strategy": "Canary", "analysis": {"seconds": 0}, "autoPromote": False, **rollout}
         self.cluster = Cluster(spec={**SPEC, "replicas": 3, "rollout": asked})
         self.cluster.settle()
         before = self._revisions()

@@ -24,7 +24,7 @@ def move(cluster: Cluster, rounds: int = 1) -> list[str]:
 
 def serving(quality: dict[str, Any] | None, **rollout: Any) -> Cluster:
     cluster = Cluster(spec={**SPEC, **FIRST, "replicas": 1, "quality": quality,
-                            "rollout": {"analysisSeconds": 60, **rollout}})
+                            "rollout": {"analysis": {"seconds": 60}, **rollout}})
     cluster.settle()
     return cluster
 

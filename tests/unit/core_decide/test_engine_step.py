@@ -44,7 +44,7 @@ def pod(**fields: Any) -> PodView:
 
 
 GPU = {
-    "placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+    "placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 }
 
 
@@ -187,7 +187,7 @@ NO_ACCURACY = refused(
     "user",
     "AccuracyNotReached",
     "no candidate reaches cosine 0.99; the best has 0.97",
-    field="spec.accuracy.tolerance",
+    field="spec.accuracy.maxLoss",
     value="0.01",
     remedy="allow more, or give better calibration data",
     candidates=(candidate(precision="int8", verdict="AccuracyRefused", accuracy=0.97), candidate(verdict="Offered")),
@@ -245,7 +245,7 @@ def test_who_allows_the_source_asks_for_another_engine_and_so_does_who_gives_it_
     ("change", "again"),
     [
         (lambda c: c.edit(replicas=2), False),
-        (lambda c: c.edit(accuracy={"tolerance": 0.05}), True),
+        (lambda c: c.edit(accuracy={"maxLoss": 0.05}), True),
         (lambda c: c.annotations.update({labels.RETRY: "now"}), True),
     ],
 )
@@ -573,7 +573,7 @@ def test_lost_engine_is_built_again_and_stuck_replicas_look_again() -> None:
     assert [name[-2:] for name in cluster.jobs if "-build-" in name] == ["-2"], "once"
 
 
-IN_A_BUCKET = {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "keys"}}
+IN_A_BUCKET = {"uri": "s3://engines/team-a", "secretRef": {"name": "keys"}}
 
 
 def test_an_engine_in_a_bucket_needs_no_claim_of_its_own() -> None:

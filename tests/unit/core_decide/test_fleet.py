@@ -13,7 +13,7 @@ from support.fleet_cluster import FLEET, FleetCluster
 
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 GPU, CPU = FLEET["placement"]["classes"]
-SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 NEW = {"maxBatchSize": 8}
 
 
@@ -200,7 +200,7 @@ def test_nobody_waits_for_ever() -> None:
 
 
 def test_a_persons_word_does_not_hold_for_what_another_release_makes() -> None:
-    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet = ready(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     fleet.edit(engine=NEW)
     fleet.run(20)
     fleet.annotations[labels.PROMOTE] = fleet.status["rollout"]["candidate"]
@@ -225,7 +225,7 @@ def test_a_persons_word_does_not_hold_for_what_another_release_makes() -> None:
 
 
 def test_a_person_may_have_the_last_word() -> None:
-    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet = ready(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     old = {name: stable(fleet, name) for name in fleet.members}
     fleet.edit(engine=NEW)
     fleet.run(20)
@@ -240,7 +240,7 @@ def test_a_person_may_have_the_last_word() -> None:
 
 
 def test_a_class_that_is_added_promotes_nobody_without_a_persons_word() -> None:
-    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet = ready(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     old = {name: stable(fleet, name) for name in fleet.members}
     fleet.edit(engine=NEW, placement={"classes": [GPU, CPU, {**SLICE, "minReplicas": 4}]})
     fleet.run(40)
@@ -397,7 +397,7 @@ def test_a_name_that_is_taken_is_said_and_left_alone() -> None:
 
 def test_a_bad_spec_leaves_what_serves_alone() -> None:
     fleet = ready()
-    fleet.edit(accuracy={"tolerance": 0.9})
+    fleet.edit(accuracy={"maxLoss": 0.9})
     plan = fleet.operate()
     assert deeds(plan) == []
     assert fleet.says("Ready") == "False/InvalidSpec"
@@ -435,7 +435,7 @@ def test_a_class_that_cannot_go_back_is_not_said_to_have_done_so() -> None:
 
 
 def test_nobody_is_promoted_while_a_fleet_is_suspended() -> None:
-    fleet = ready(rollout={"analysisSeconds": 0, "autoPromote": False})
+    fleet = ready(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     old = {name: stable(fleet, name) for name in fleet.members}
     fleet.edit(engine=NEW)
     fleet.run(20)

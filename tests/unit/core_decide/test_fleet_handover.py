@@ -16,10 +16,10 @@ from support.cluster import Cluster, built, deeds, resolved
 from support.fleet_cluster import FLEET, FleetCluster
 
 GPU, CPU = FLEET["placement"]["classes"]
-SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 SCALED = {"autoscaling": {"maxReplicas": 8, "algorithm": "queue"}}
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
-ROUTED = {"analysisSeconds": 0, "gateway": GATEWAY}
+ROUTED = {"analysis": {"seconds": 0}, "gateway": GATEWAY}
 # Inferences a second of one replica.
 SPEEDS = {"gpu": 900.0, "cpu": 100.0, "slice": 300.0}
 PRICED = OperatorConfig(prices=Prices(currency="EUR", per_hour={"cpu": 5.0}))
@@ -64,7 +64,7 @@ def least(fleet: FleetCluster) -> dict[str, str]:
 def test_the_others_have_replicas_enough_before_it_goes(
     classes: list[Mapping[str, Any]], leaves: str, gateway: bool, expected: dict[str, int]
 ) -> None:
-    rollout = ROUTED if gateway else {"analysisSeconds": 0}
+    rollout = ROUTED if gateway else {"analysis": {"seconds": 0}}
     fleet = ready(*classes, rollout=rollout)
     fleet.classes(*(entry for entry in classes if entry["name"] != leaves))
     before: dict[str, int] = {}
@@ -231,7 +231,7 @@ def test_a_second_one_that_leaves_takes_nothing_twice() -> None:
 
 @pytest.mark.parametrize("spec", [
     {"autoscaling": None},
-    {"rollout": {"analysisSeconds": 0, "maxSurge": 0}},
+    {"rollout": {"analysis": {"seconds": 0}, "maxSurge": 0}},
     {"suspend": True},
 ])
 def test_numbers_that_a_person_set_and_places_that_are_not_there_are_left_alone(spec: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from support.fleet_cluster import FLEET, FleetCluster
 
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 GPU, CPU = FLEET["placement"]["classes"]
-SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 CLASSES = (GPU, {**CPU, "minReplicas": 3}, SLICE)
 NEW = {"maxBatchSize": 8}
 

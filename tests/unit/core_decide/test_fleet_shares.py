@@ -16,7 +16,7 @@ from support.fleet_cluster import FLEET, FleetCluster, unequal
 
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
 GPU, CPU = FLEET["placement"]["classes"]
-SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 
 
 def status(ready: int, throughput: float | None = None) -> Mapping[str, Any]:
@@ -88,10 +88,10 @@ def test_a_class_that_goes_loses_its_share_first() -> None:
 def test_routes_go_when_nobody_asks_for_them() -> None:
     fleet = ready(gateway={**GATEWAY, "grpcHostnames": ["grpc.example"]})
     assert set(fleet.routes) == {HTTP_ROUTE, GRPC_ROUTE}
-    fleet.edit(rollout={"analysisSeconds": 0, "gateway": GATEWAY})
+    fleet.edit(rollout={"analysis": {"seconds": 0}, "gateway": GATEWAY})
     fleet.run(3)
     assert set(fleet.routes) == {HTTP_ROUTE}
-    fleet.edit(rollout={"analysisSeconds": 0})
+    fleet.edit(rollout={"analysis": {"seconds": 0}})
     fleet.run(3)
     assert fleet.routes == {}
     assert "weight" not in fleet.status["classes"][0]
@@ -99,7 +99,7 @@ def test_routes_go_when_nobody_asks_for_them() -> None:
 
 
 def test_a_cluster_without_routes_is_said_and_the_service_serves() -> None:
-    fleet = FleetCluster(spec={**FLEET, "rollout": {"analysisSeconds": 0, "gateway": GATEWAY}}, kinds=set())
+    fleet = FleetCluster(spec={**FLEET, "rollout": {"analysis": {"seconds": 0}, "gateway": GATEWAY}}, kinds=set())
     fleet.run(20)
     assert fleet.says("Ready") == "False/GatewayNotInstalled"
     assert "spec.rollout.gateway needs HTTPRoute of" in fleet.condition("Ready")["message"]

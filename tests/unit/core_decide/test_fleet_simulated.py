@@ -20,7 +20,7 @@ from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
 from support.cluster import refused
 from support.fleet_cluster import FLEET, FleetCluster, MemberCluster
 
-H100 = {"gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+H100 = {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"}}
 ENTRIES: dict[str, dict[str, Any]] = {
     "gpu": {"name": "gpu", **H100},
     "cpu": {"name": "cpu", "accelerator": "cpu", "minReplicas": 2},
@@ -42,7 +42,7 @@ class SimulatedFleet(RuleBasedStateMachine):
     @initialize(slow=st.sets(st.sampled_from(["gpu", "cpu"]), max_size=1), scaled=st.booleans(),
                 how=st.sampled_from([{"maxSurge": 1}, {"maxSurge": 0}, {"strategy": "Recreate"}]))
     def start(self, slow: set[str], scaled: bool, how: dict[str, Any]) -> None:
-        self.rollout = {"analysisSeconds": 0, **how}
+        self.rollout = {"analysis": {"seconds": 0}, **how}
         self.fleet = FleetCluster(spec={**FLEET, **(SCALED if scaled else {}), "rollout": self.rollout})
         self.asked: list[dict[str, str]] = []
         self.proven: dict[str, set[str]] = {name: set() for name in ENTRIES}

@@ -13,7 +13,7 @@ from support.fleet_cluster import FLEET, FleetCluster
 
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 GPU, CPU = FLEET["placement"]["classes"]
-SLICE = {"name": "slice", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "1g.10gb"}}
+SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
 NEW = {"maxBatchSize": 8}
 
 
@@ -26,7 +26,7 @@ class NoNode(dict[str, Any]):
 
 def ready(*classes: dict[str, Any], **rollout: Any) -> FleetCluster:
     fleet = FleetCluster(spec={**FLEET, "placement": {"classes": list(classes)},
-                               "rollout": {"analysisSeconds": 0, "maxSurge": 0, **rollout}})
+                               "rollout": {"analysis": {"seconds": 0}, "maxSurge": 0, **rollout}})
     fleet.run(20)
     assert fleet.says("Ready") == "True/Serving", fleet.condition("Ready")
     return fleet

@@ -20,7 +20,7 @@ NEW = {"engine": {"precision": "fp32"}}
 
 def serving(*, replicas: int = 3, gateway: dict[str, Any] | None = GATEWAY, **rollout: Any) -> Cluster:
     """A cluster whose first revision serves."""
-    asked = {"analysisSeconds": 20, **rollout, **({"gateway": gateway} if gateway else {})}
+    asked = {"analysis": {"seconds": 20}, **rollout, **({"gateway": gateway} if gateway else {})}
     cluster = Cluster(spec={**SPEC, "replicas": replicas, "rollout": asked})
     cluster.settle()
     assert cluster.says("Ready") == "True/Serving"
@@ -197,7 +197,8 @@ class OneByOne(Cluster):
 
 def test_a_share_grows_with_the_replicas_that_can_carry_it() -> None:
     """Up to a step's weight before its analysis, and on to everything after promotion."""
-    spec = {**SPEC, "replicas": 4, "rollout": {"analysisSeconds": 20, "steps": [{"weight": 50}], "gateway": GATEWAY}}
+    spec = {**SPEC, "replicas": 4, "rollout": {
+        "analysis": {"seconds": 20}, "steps": [{"weight": 50}], "gateway": GATEWAY}}
     cluster = OneByOne(spec=spec)
     cluster.settle()
     old, new = cluster.revision, changed(cluster)

@@ -21,7 +21,7 @@ MIRROR = f"Service/{mirror_name('minilm')}"
 
 
 def serving(analysis: dict[str, Any] | None = None, **rollout: Any) -> Cluster:
-    asked = {"analysisSeconds": 60, "analysis": {"mirror": True} if analysis is None else analysis, **rollout}
+    asked = {"analysis": {"seconds": 60, **({"mirror": True} if analysis is None else analysis)}, **rollout}
     cluster = Cluster(spec={**SPEC, "replicas": 1, "quality": {}, "rollout": asked}, rate=20.0)
     cluster.settle()
     return cluster
@@ -130,7 +130,7 @@ def test_what_was_sent_to_others_does_not_count() -> None:
 
 def test_it_ends_when_the_rollout_is_suspended_or_not_asked_for_any_more() -> None:
     changes: tuple[dict[str, Any], ...] = (
-        {"suspend": True}, {"rollout": {"analysisSeconds": 60}}, {"quality": None, "rollout": {}})
+        {"suspend": True}, {"rollout": {"analysis": {"seconds": 60}}}, {"quality": None, "rollout": {}})
     for change in changes:
         cluster = serving()
         changed(cluster)

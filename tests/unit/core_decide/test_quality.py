@@ -167,7 +167,7 @@ def test_it_looks_again_though_nothing_happens() -> None:
 
 def drifted(rollout: dict[str, Any] | None = None, **spec: Any) -> tuple[Cluster, str, str]:
     """A second revision that serves and has drifted; the first one's name and the second's."""
-    cluster = serving({"rollback": True}, rollout=rollout or {"analysisSeconds": 60}, **spec)
+    cluster = serving({"rollback": True}, rollout=rollout or {"analysis": {"seconds": 60}}, **spec)
     first = cluster.revision
     cluster.edit(**SECOND)
     cluster.settle()
@@ -178,7 +178,7 @@ def drifted(rollout: dict[str, Any] | None = None, **spec: Any) -> tuple[Cluster
 
 
 @pytest.mark.parametrize("rollout", [
-    {"analysisSeconds": 60}, {"analysisSeconds": 60, "autoPromote": False, "steps": [{"weight": 20}]},
+    {"analysis": {"seconds": 60}}, {"analysis": {"seconds": 60}, "autoPromote": False, "steps": [{"weight": 20}]},
     {"strategy": "BlueGreen"}, {"strategy": "Recreate"}, {"maxSurge": 0},
 ], ids=["canary", "canary with steps, by hand", "blue-green", "recreate", "no surge"])
 def test_what_has_drifted_is_left_for_what_served_before(rollout: dict[str, Any]) -> None:

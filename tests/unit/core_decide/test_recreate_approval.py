@@ -264,13 +264,13 @@ class TestWaiting:
 
     def test_as_a_canary_it_goes(self) -> None:
         cluster, _, new = waiting()
-        cluster.edit(rollout={"strategy": "Canary", "analysisSeconds": 5})
+        cluster.edit(rollout={"strategy": "Canary", "analysis": {"seconds": 5}})
         cluster.settle()
         assert (cluster.replicas(), cluster.says("Ready")) == ({new: 2}, "True/Serving")
 
     @pytest.mark.parametrize("strategy", ["Canary", "BlueGreen"])
     def test_a_canary_that_waits_is_taken_back(self, strategy: str) -> None:
-        cluster = serving(rollout={"strategy": strategy, "analysisSeconds": 5, "autoPromote": False})
+        cluster = serving(rollout={"strategy": strategy, "analysis": {"seconds": 5}, "autoPromote": False})
         old = cluster.revision
         cluster.edit(**SECOND)
         until(cluster, lambda: cluster.says("RolloutComplete") == WAITS)
@@ -615,7 +615,7 @@ class TestContest:
 
     def test_a_rollout_that_moves_replicas_is_not_held_up(self) -> None:
         """Without a surge what serves shrinks before the candidate has a Deployment."""
-        cluster = serving(rollout={"strategy": "Canary", "maxSurge": 0, "analysisSeconds": 0})
+        cluster = serving(rollout={"strategy": "Canary", "maxSurge": 0, "analysis": {"seconds": 0}})
         old = cluster.revision
         name = f"minilm-{old}"
         for _ in range(3):

@@ -136,7 +136,7 @@ def fail(cluster: Cluster, edit: dict[str, Any]) -> None:
 class TestGoingBack:
     def test_who_asks_to_go_back_need_not_ask_again_to_promote(self) -> None:
         cluster, (one, two) = served(8, 16)
-        cluster.edit(rollout={"analysisSeconds": 0, "autoPromote": False})
+        cluster.edit(rollout={"analysis": {"seconds": 0}, "autoPromote": False})
         cluster.settle()
         assert cluster.revision == two
         pin(cluster, one)

@@ -21,7 +21,7 @@ NEW = {"engine": {"precision": "fp32"}}
 
 def serving(*, strategy: str = "Canary", replicas: int = 1, **rollout: Any) -> Cluster:
     """A cluster whose first revision serves on ``replicas``."""
-    spec = {**SPEC, "replicas": replicas, "rollout": {"strategy": strategy, "analysisSeconds": 60, **rollout}}
+    spec = {**SPEC, "replicas": replicas, "rollout": {"strategy": strategy, "analysis": {"seconds": 60}, **rollout}}
     cluster = Cluster(spec=spec)
     cluster.settle()
     assert cluster.says("Ready") == "True/Serving"
@@ -85,7 +85,7 @@ def test_canary_shares_the_traffic_then_takes_it_over() -> None:
 
 
 def test_canary_never_needs_more_than_its_surge_nor_serves_with_less() -> None:
-    cluster = serving(replicas=4, maxSurge=2, analysisSeconds=0)
+    cluster = serving(replicas=4, maxSurge=2, analysis={"seconds": 0})
     changed(cluster)
     for _ in range(40):
         cluster.step()
@@ -111,7 +111,7 @@ def test_blue_green_switches_only_at_full_strength() -> None:
 
 
 def test_old_revision_stays_until_it_gets_no_traffic() -> None:
-    cluster = serving(strategy="BlueGreen", analysisSeconds=0, scaleDownDelaySeconds=0)
+    cluster = serving(strategy="BlueGreen", analysis={"seconds": 0}, scaleDownDelaySeconds=0)
     old = cluster.revision
     new = changed(cluster)
     until(cluster, lambda: selected(cluster) == new)
@@ -165,7 +165,7 @@ def test_recreate_without_replicas_says_the_same_until_the_old_deployment_has_go
     [{"serving": {"image": "example/triton:2"}}, {"placement": {"accelerator": "cpu", "nodeSelector": {"zone": "a"}}}],
 )
 def test_new_pods_of_the_same_engine_are_rolled_out_without_a_build(edit: dict[str, Any]) -> None:
-    cluster = serving(analysisSeconds=0)
+    cluster = serving(analysis={"seconds": 0})
     old = cluster.revision
     cluster.edit(**edit)
     cluster.settle()
@@ -451,7 +451,7 @@ def test_progress_deadline_rolls_back() -> None:
 
 @pytest.mark.parametrize("strategy", ["Canary", "BlueGreen"])
 def test_promotion_waits_for_the_annotation(strategy: str) -> None:
-    cluster = serving(strategy=strategy, autoPromote=False, analysisSeconds=5)
+    cluster = serving(strategy=strategy, autoPromote=False, analysis={"seconds": 5})
     old = cluster.revision
     new = changed(cluster)
     until(cluster, lambda: cluster.says("RolloutComplete") == "False/WaitingForPromotion")
@@ -468,7 +468,7 @@ def test_promotion_waits_for_the_annotation(strategy: str) -> None:
 
 def test_a_fingerprint_promotes_nothing() -> None:
     """Another revision of the same engine is another rollout, and the annotation may be an old one."""
-    cluster = serving(autoPromote=False, analysisSeconds=0)
+    cluster = serving(autoPromote=False, analysis={"seconds": 0})
     changed(cluster)
     until(cluster, lambda: cluster.says("RolloutComplete") == "False/WaitingForPromotion")
     for digits in (8, 12, 64):
@@ -534,7 +534,7 @@ def test_never_proven_revision_is_replaced_at_once() -> None:
 
 
 def test_lost_status_in_the_middle_of_a_canary_takes_no_capacity_away() -> None:
-    cluster = serving(replicas=4, analysisSeconds=10)
+    cluster = serving(replicas=4, analysis={"seconds": 10})
     new = changed(cluster)
     until(cluster, lambda: step(cluster) == "Expanding")
     cluster.step()
@@ -547,7 +547,7 @@ def test_lost_status_in_the_middle_of_a_canary_takes_no_capacity_away() -> None:
 
 
 def test_rollback_in_the_middle_of_an_expansion_restores_before_it_removes() -> None:
-    cluster = serving(replicas=2, analysisSeconds=0)
+    cluster = serving(replicas=2, analysis={"seconds": 0})
     old = cluster.revision
     new = changed(cluster)
     until(cluster, lambda: cluster.replicas().get(old) == 0)

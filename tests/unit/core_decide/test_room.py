@@ -26,7 +26,7 @@ PROPOSAL = "This is a proposal, not carried out by the operator; enginewright pl
 
 def placed(profile: str = "", count: int = 1, **more: Any) -> Placement:
     mig = {"mig": {"profile": profile}} if profile else {}
-    placement = {"accelerator": "gpu", "gpu": {"products": [H100], "count": count}, **mig, **more}
+    placement = {"accelerator": "gpu", "gpu": {"product": H100, "count": count}, **mig, **more}
     spec = parse_spec({"source": {"uri": "pvc://models/m"}, "placement": placement})
     assert isinstance(spec, Spec), spec
     found = place(spec, 0, CONFIG)
@@ -148,8 +148,8 @@ def test_nothing_is_said_of_what_nodes_do_not_count() -> None:
     assert site(placed("3g.40gb"), None, "default") is None
 
 
-SPEC = {"source": {"uri": "pvc://models/minilm"}, "rollout": {"analysisSeconds": 0},
-        "placement": {"accelerator": "gpu", "gpu": {"products": [H100]}, "mig": {"profile": "3g.40gb"}}}
+SPEC = {"source": {"uri": "pvc://models/minilm"}, "rollout": {"analysis": {"seconds": 0}},
+        "placement": {"accelerator": "gpu", "gpu": {"product": H100}, "mig": {"profile": "3g.40gb"}}}
 WAITS: dict[str, Any] = {"unschedulable": "0/2 nodes are available: 2 Insufficient nvidia.com/mig-3g.40gb."}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from support.cluster import SPEC, START, Cluster, built
 
 def switched(replicas: int = 2, delay: int | None = None) -> tuple[Cluster, str, str]:
     """A cluster whose Service selects the new revision since a pass ago; its old and its new revision."""
-    rollout = {"strategy": "BlueGreen", "analysisSeconds": 10}
+    rollout: dict[str, Any] = {"strategy": "BlueGreen", "analysis": {"seconds": 10}}
     if delay is not None:
         rollout["scaleDownDelaySeconds"] = delay
     cluster = Cluster(spec={**SPEC, "replicas": replicas, "rollout": rollout})

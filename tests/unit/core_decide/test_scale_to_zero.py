@@ -8,12 +8,13 @@ import pytest
 
 from support.cluster import SPEC, Cluster, deeds
 
-AUTO = {"minReplicas": 0, "maxReplicas": 4, "scaleToZeroAfterSeconds": 10, "scaleDownStabilizationSeconds": 5}
+AUTO = {"minReplicas": 0, "maxReplicas": 4, "scaleToZeroAfterSeconds": 10,
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}}
 CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
 
 
 def serving(**spec: Any) -> Cluster:
-    cluster = Cluster(spec={**SPEC, "autoscaling": AUTO, "rollout": {"analysisSeconds": 20}, **spec})
+    cluster = Cluster(spec={**SPEC, "autoscaling": AUTO, "rollout": {"analysis": {"seconds": 20}}, **spec})
     cluster.settle()
     assert cluster.says("Ready") == "True/Serving"
     return cluster

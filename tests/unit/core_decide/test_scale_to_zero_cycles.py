@@ -25,7 +25,7 @@ CYCLES = int(os.environ.get("ENGINEWRIGHT_CYCLES", "200"))
 HOLD = 60
 MOST = 1000
 ZERO = {"minReplicas": 0, "maxReplicas": 3, "scaleToZeroAfterSeconds": 5, "holdSeconds": HOLD,
-        "scaleDownStabilizationSeconds": 2}
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 2}}}
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Net:
 
     def __init__(self, seed: int, config: OperatorConfig | None = None) -> None:
         self.luck = random.Random(seed)
-        self.cluster = Cluster(spec={**SPEC, "autoscaling": ZERO, "rollout": {"analysisSeconds": 0}},
+        self.cluster = Cluster(spec={**SPEC, "autoscaling": ZERO, "rollout": {"analysis": {"seconds": 0}}},
                                config=config or OperatorConfig())
         self.front, self.backend = Service(), Service()
         self.ending: dict[str, tuple[PodView, int]] = {}

@@ -19,7 +19,7 @@ BINDINGS = {"TensorRT's Python bindings": "10.6.0.26", "CUDA's Python bindings":
 GPU_IMAGE = ImageFacts(backends=("python",), libraries={"TensorRT": "10.6.0", **BINDINGS, **ORT, **TORCH, **NUMPY})
 TRITON = ImageFacts(backends=("identity", "onnxruntime", "python", "tensorrt"), libraries={"TensorRT": "10.6.0"})
 NATIVE_BUILDER = replace(GPU_IMAGE, backends=TRITON.backends)
-GPU: dict[str, Any] = {**SPEC, "placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-L4"]}}}
+GPU: dict[str, Any] = {**SPEC, "placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-L4"}}}
 # Nodes need not tell that their MIG layout is done.
 CONFIG = OperatorConfig(require_mig_config_state=False)
 

@@ -39,7 +39,8 @@ EDITS: tuple[dict[str, Any], ...] = (
     {"autoscaling": None, "replicas": 0},
     {"autoscaling": None, "replicas": 1},
     {"autoscaling": None, "replicas": 3},
-    {"replicas": None, "autoscaling": {"maxReplicas": 4, "scaleDownStabilizationSeconds": 20}},
+    {"replicas": None, "autoscaling": {
+        "maxReplicas": 4, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 20}}}},
     {"replicas": None, "autoscaling": {"minReplicas": 0, "maxReplicas": 2, "scaleToZeroAfterSeconds": 5}},
     {"engine": {"precision": "fp8"}},
 )
@@ -73,7 +74,7 @@ class SimulatedCluster(RuleBasedStateMachine):
     def start(
         self, strategy: str, seconds: int, surge: int, steps: list[dict[str, int]], gateway: dict[str, Any] | None
     ) -> None:
-        rollout: dict[str, Any] = {"strategy": strategy, "analysisSeconds": seconds, "maxSurge": surge}
+        rollout: dict[str, Any] = {"strategy": strategy, "analysis": {"seconds": seconds}, "maxSurge": surge}
         if strategy == "BlueGreen":
             rollout["maxSurge"] = max(1, surge)
         if strategy == "Canary":
@@ -316,7 +317,7 @@ class SimulatedCluster(RuleBasedStateMachine):
     def live_requests_are_mirrored_or_not(self, asked: bool, mean: float) -> None:
         """Whatever a candidate answers, of an engine that is there as of one that is built for the monitor."""
         cluster = self.cluster
-        rollout = {**cluster.spec["rollout"], "analysis": {"mirror": asked}}
+        rollout = {**cluster.spec["rollout"], "analysis": {**cluster.spec["rollout"]["analysis"], "mirror": asked}}
         cluster.edit(rollout=rollout, quality={} if asked else None)
         cluster.mirrored = {str(revision): (20, mean) for revision in cluster.replicas()} if asked else {}
 

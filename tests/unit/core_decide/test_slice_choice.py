@@ -17,8 +17,8 @@ PRODUCT = "NVIDIA-H100-80GB-HBM3"
 SPEC: dict[str, Any] = {
     "source": {"uri": "pvc://models/minilm"},
     "objective": {"latency": {"percentile": 99, "milliseconds": 10}},
-    "placement": {"gpu": {"products": [PRODUCT]}, "mig": {"profile": "auto"}},
-    "rollout": {"analysisSeconds": 0},
+    "placement": {"gpu": {"product": PRODUCT}, "mig": {"profile": "auto"}},
+    "rollout": {"analysis": {"seconds": 0}},
 }
 NAMES = [profile.name for profile in sorted(mig.profiles(PRODUCT), key=mig.size)]
 CUDA = "the builder ran out of memory: CUDA out of memory. Tried to allocate 2.00 GiB"

@@ -32,7 +32,7 @@ class SlowCluster(Cluster):
 
 def in_step(step: str, strategy: str, replicas: int) -> tuple[Cluster, str, str]:
     """A cluster in that step of its second rollout; the revision that serves and the one half rolled out."""
-    rollout = {"strategy": strategy, "analysisSeconds": 10, "autoPromote": step != "WaitingForPromotion"}
+    rollout = {"strategy": strategy, "analysis": {"seconds": 10}, "autoPromote": step != "WaitingForPromotion"}
     cluster = SlowCluster(spec={**SPEC, **FIRST, "replicas": replicas, "rollout": rollout})
     cluster.settle()
     first = cluster.revision
@@ -69,7 +69,7 @@ def last(cluster: Cluster, replicas: int, gone: str) -> None:
 @pytest.mark.parametrize(("step", "strategy", "replicas"), STEPS)
 def test_the_newest_wins(step: str, strategy: str, replicas: int) -> None:
     cluster, first, second = in_step(step, strategy, replicas)
-    cluster.edit(**THIRD, rollout={"strategy": strategy, "analysisSeconds": 10})
+    cluster.edit(**THIRD, rollout={"strategy": strategy, "analysis": {"seconds": 10}})
     last(cluster, replicas, second)
     assert cluster.revision not in (first, second)
 
@@ -77,7 +77,7 @@ def test_the_newest_wins(step: str, strategy: str, replicas: int) -> None:
 @pytest.mark.parametrize(("step", "strategy", "replicas"), STEPS)
 def test_put_back_to_what_serves_the_half_rolled_one_is_dropped(step: str, strategy: str, replicas: int) -> None:
     cluster, first, second = in_step(step, strategy, replicas)
-    cluster.edit(**FIRST, rollout={"strategy": strategy, "analysisSeconds": 10})
+    cluster.edit(**FIRST, rollout={"strategy": strategy, "analysis": {"seconds": 10}})
     last(cluster, replicas, second)
     assert cluster.revision == first
 
@@ -96,7 +96,7 @@ def draining(cluster: Cluster, rounds: int = 120) -> list[str]:
 @pytest.mark.parametrize(("step", "strategy", "replicas"), [entry for entry in STEPS if entry[0] != "Switching"])
 def test_what_served_all_along_is_not_said_to_take_over(step: str, strategy: str, replicas: int) -> None:
     cluster, first, second = in_step(step, strategy, replicas)
-    cluster.edit(**FIRST, rollout={"strategy": strategy, "analysisSeconds": 10})
+    cluster.edit(**FIRST, rollout={"strategy": strategy, "analysis": {"seconds": 10}})
     said = draining(cluster)
     assert said[-1] == f"Revision {first} serves; revision {second}, which is not asked for any more, stops."
     assert not any(f"{first} took over" in message for message in said)
@@ -106,7 +106,7 @@ def test_what_served_all_along_is_not_said_to_take_over(step: str, strategy: str
 def test_what_takes_the_traffic_is_said_to_take_over(strategy: str) -> None:
     cluster, first, second = in_step("Switching", strategy, 4)
     assert draining(cluster)[-1] == f"Revision {second} took over; revision {first} stops."
-    cluster.edit(**FIRST, rollout={"strategy": strategy, "analysisSeconds": 10})
+    cluster.edit(**FIRST, rollout={"strategy": strategy, "analysis": {"seconds": 10}})
     assert draining(cluster)[-1] == f"Revision {first} took over; revision {second} stops."
 
 
@@ -129,7 +129,7 @@ def test_nor_does_a_candidate_take_over_from_one_that_never_served() -> None:
 @pytest.mark.parametrize(("step", "strategy", "replicas"), STEPS)
 def test_another_number_of_replicas_is_no_other_rollout(step: str, strategy: str, replicas: int) -> None:
     cluster, _, second = in_step(step, strategy, replicas)
-    cluster.edit(replicas=replicas + 1, rollout={"strategy": strategy, "analysisSeconds": 10})
+    cluster.edit(replicas=replicas + 1, rollout={"strategy": strategy, "analysis": {"seconds": 10}})
     for _ in range(240):
         move(cluster, replicas, surge=replicas + 1)
         if cluster.says("Ready") == "True/Serving":

@@ -56,7 +56,7 @@ def test_another_format_is_another_engine() -> None:
 
 @pytest.mark.parametrize("wanted", [
     spec(digest=""),
-    spec(signature={"keyFrom": {"name": "key", "key": "pub"}}),
+    spec(signature={"configMapKeyRef": {"name": "key", "key": "pub"}}),
     {**spec(), "accuracy": {"evaluation": {"uri": "pvc://models/e.jsonl"}}},
     {**spec(), "engine": {"calibration": {"uri": "pvc://models/e.jsonl"}}},
 ], ids=["no digest", "a signature to check", "evaluation data", "calibration data"])

@@ -79,7 +79,7 @@ def test_transition_time_moves_only_with_status() -> None:
     cluster.settle()
     since = cluster.condition("Ready")["lastTransitionTime"]
     cluster.wait(3600)
-    cluster.edit(rollout={"analysisSeconds": 1})
+    cluster.edit(rollout={"analysis": {"seconds": 1}})
     cluster.settle()
     assert cluster.condition("Ready")["observedGeneration"] == 2
     assert cluster.condition("Ready")["lastTransitionTime"] == since
@@ -174,7 +174,7 @@ def test_bad_spec_from_the_start() -> None:
 
 
 def test_hardware_that_does_not_exist_is_refused_before_anything_runs() -> None:
-    placement = {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "mig": {"profile": "9g.99gb"}}
+    placement = {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "9g.99gb"}}
     cluster = Cluster(spec={**SPEC, "placement": placement})
     assert not cluster.operate().actions
     assert cluster.says("Ready") == "False/InvalidSpec"
@@ -211,7 +211,7 @@ def test_events_tell_the_story_once() -> None:
 
 
 def test_events_of_a_rollout_do_not_repeat_who_answers() -> None:
-    cluster = Cluster(spec={**SPEC, "replicas": 4, "rollout": {"analysisSeconds": 20, "steps": [{"weight": 50}]}})
+    cluster = Cluster(spec={**SPEC, "replicas": 4, "rollout": {"analysis": {"seconds": 20}, "steps": [{"weight": 50}]}})
     cluster.settle()
     cluster.log.clear()
     cluster.edit(serving={"image": "example/triton:2"})

@@ -67,7 +67,7 @@ def step_is(cluster: Cluster, step: str) -> bool:
 def half_way(stays: int = 2, **rollout: Any) -> tuple[SlowCluster, str, str]:
     """In an expansion that left the stable revision ``stays`` replicas; its name and the candidate's."""
     return canary(lambda cluster, first: step_is(cluster, "Expanding") and cluster.replicas().get(first) == stays,
-                  **{"analysisSeconds": 10, **rollout})
+                  **{"analysis": {"seconds": 10}, **rollout})
 
 
 def out_of_time(cluster: SlowCluster, revision: str) -> None:
@@ -146,7 +146,7 @@ def test_a_spec_that_changes_during_the_way_back(edit: dict[str, Any]) -> None:
 
 def test_a_spec_that_changes_in_a_step_that_gave_most_of_the_traffic_away() -> None:
     cluster, _, _ = eighty()
-    cluster.edit(**THIRD, rollout={"analysisSeconds": 10})
+    cluster.edit(**THIRD, rollout={"analysis": {"seconds": 10}})
     assert min(move(cluster) for _ in range(250)) >= WANTED
     assert cluster.says("Ready") == "True/Serving"
 
@@ -160,7 +160,7 @@ def eighty(**rollout: Any) -> tuple[SlowCluster, str, str]:
 @pytest.mark.parametrize("begun", [half_way, eighty])
 def test_blue_green_that_is_set_in_the_middle_of_a_canary(begun: Callable[[], tuple[SlowCluster, str, str]]) -> None:
     cluster, _, second = begun()
-    cluster.edit(rollout={"strategy": "BlueGreen", "analysisSeconds": 10})
+    cluster.edit(rollout={"strategy": "BlueGreen", "analysis": {"seconds": 10}})
     assert min(move(cluster) for _ in range(120)) >= WANTED
     assert cluster.says("Ready") == "True/Serving"
     assert cluster.revision == second
@@ -170,7 +170,7 @@ def test_blue_green_that_is_set_in_the_middle_of_exact_shares() -> None:
     gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
     cluster, first, second = eighty(gateway=gateway)
     assert cluster.routes["HTTPRoute"] == {first: 20, second: 80}
-    cluster.edit(rollout={"strategy": "BlueGreen", "analysisSeconds": 10, "gateway": gateway})
+    cluster.edit(rollout={"strategy": "BlueGreen", "analysis": {"seconds": 10}, "gateway": gateway})
     for _ in range(120):
         move(cluster)
         share = cluster.routes["HTTPRoute"].get(first, 0)

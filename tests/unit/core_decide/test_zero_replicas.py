@@ -19,7 +19,7 @@ ROLLOUTS: tuple[dict[str, Any], ...] = (
 
 
 def serving(replicas: int = 2, **rollout: Any) -> Cluster:
-    asked = {"analysisSeconds": 20, **rollout}
+    asked = {"analysis": {"seconds": 20}, **rollout}
     cluster = Cluster(spec={**SPEC, **FIRST, "replicas": replicas, "rollout": asked})
     cluster.settle()
     return cluster
@@ -143,7 +143,7 @@ def test_recreate_which_proves_nothing_beside_the_old_one_settles_at_zero(gatewa
 
 @pytest.mark.parametrize("rollout", [*ROLLOUTS, {"strategy": "Recreate"}])
 def test_a_first_engine_at_zero_replicas_settles_and_no_pod_starts(rollout: dict[str, Any]) -> None:
-    cluster = Cluster(spec={**SPEC, **FIRST, "replicas": 0, "rollout": {"analysisSeconds": 20, **rollout}})
+    cluster = Cluster(spec={**SPEC, **FIRST, "replicas": 0, "rollout": {"analysis": {"seconds": 20}, **rollout}})
     for edit in (FIRST, SECOND):
         cluster.edit(**edit)
         for _ in range(30):
@@ -182,7 +182,7 @@ def test_zero_replicas_leave_nothing_running_of_a_rollout_that_a_newer_spec_ende
 
 
 def test_what_was_given_up_does_not_come_back_at_zero_replicas() -> None:
-    cluster = serving(analysisSeconds=0)
+    cluster = serving(analysis={"seconds": 0})
     old = cluster.revision
     cluster.edit(**SECOND)
     for _ in range(8):

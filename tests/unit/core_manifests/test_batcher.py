@@ -17,7 +17,7 @@ from support.children import CURVE, ENGINE, Children, children_of
 GIB = 1 << 30
 SOURCE: dict[str, Any] = {"source": {"uri": "pvc://models/bert"}, "batching": {"adaptive": True}}
 H100, H200 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200"
-SLICE = {"gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb"}}
+SLICE = {"gpu": {"product": H100}, "mig": {"profile": "1g.10gb"}}
 LIMITED = {"serving": {"resources": {"limits": {"memory": "2Gi"}}}}
 CPU = {"placement": {"accelerator": "cpu"}}
 
@@ -39,9 +39,9 @@ def answer(spec: dict[str, Any], gib: float, device: str = "CPU",
     ({"placement": SLICE}, 4.8, "NVIDIA H100 80GB HBM3 1g.10gb", None),
     ({"placement": SLICE}, 5.0, "NVIDIA H100 80GB HBM3 1g.10gb", Reason.NO_ROOM_FOR_TWO),
     ({"placement": SLICE}, 0, "NVIDIA H100 80GB HBM3 1g.10gb", Reason.MEMORY_UNKNOWN),
-    ({"placement": {"gpu": {"products": [H200]}}}, 69.0, "NVIDIA H200", None),
-    ({"placement": {"gpu": {"products": [H200]}}}, 71.0, "NVIDIA H200", Reason.NO_ROOM_FOR_TWO),
-    ({"placement": {"gpu": {"products": [H200], "count": 2}}}, 71.0, "NVIDIA H200", None),  # of both together
+    ({"placement": {"gpu": {"product": H200}}}, 69.0, "NVIDIA H200", None),
+    ({"placement": {"gpu": {"product": H200}}}, 71.0, "NVIDIA H200", Reason.NO_ROOM_FOR_TWO),
+    ({"placement": {"gpu": {"product": H200, "count": 2}}}, 71.0, "NVIDIA H200", None),  # of both together
     # Whatever GPU there is: the record knows on which it was built, and pods are pinned to that product.
     ({}, 69.0, "NVIDIA H200", None),
     ({}, 71.0, "NVIDIA H200", Reason.NO_ROOM_FOR_TWO),

@@ -59,7 +59,7 @@ def test_a_container_gets_what_is_said_of_it_alone() -> None:
 def test_a_pod_goes_where_both_the_spec_and_the_user_want_it() -> None:
     zone = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": zone}}
-    placement = {"gpu": {"products": ["NVIDIA-H200"]}, "spot": {"builds": "Require"}}
+    placement = {"gpu": {"product": "NVIDIA-H200"}, "spot": {"builds": "Require"}}
     job = jobs({"spec": {"affinity": affinity}}, placement=placement)["build"]
     node = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     terms = node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -101,7 +101,7 @@ def test_nothing_of_the_operators_can_be_taken_away() -> None:
 
 def test_every_volume_and_path_of_these_pods_is_reserved() -> None:
     data = {"uri": "pvc://data/x.npz"}
-    spec: JSON = {"source": {**BASE["source"], "signature": {"keyFrom": {"name": "keys", "key": "models.pub"}}},
+    spec: JSON = {"source": {**BASE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "models.pub"}}},
             "engine": {"calibration": {"uri": "pvc://calibration/x.npz"}}, "accuracy": {"evaluation": data}}
     volumes, paths = set(), set()
     for job in jobs(None, OperatorConfig(prove_in_server_image=True), **spec).values():

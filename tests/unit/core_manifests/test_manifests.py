@@ -123,7 +123,7 @@ def test_the_users_errors_end_a_job_and_disruptions_do_not_count() -> None:
 
 
 def test_a_resolve_step_needs_no_device_and_tries_the_store() -> None:
-    gpu = {"placement": {"gpu": {"products": ["NVIDIA-H200"]}, "nodeSelector": {"pool": "gpu"}}}
+    gpu = {"placement": {"gpu": {"product": "NVIDIA-H200"}, "nodeSelector": {"pool": "gpu"}}}
     pod = job_of("resolve_job", **gpu)["template"]["spec"]
     assert not {"nodeSelector", "tolerations", "resourceClaims", "runtimeClassName"} & pod.keys()
     assert "store" in {volume["name"] for volume in pod["volumes"]}
@@ -152,7 +152,7 @@ def test_nothing_is_claimed_without_dra() -> None:
 
 def test_another_claim_has_another_template() -> None:
     def claimed(profile: str) -> Children:
-        placement = {"gpu": {"products": ["NVIDIA-H200"]}, "mig": {"profile": profile, "dra": {}}}
+        placement = {"gpu": {"product": "NVIDIA-H200"}, "mig": {"profile": profile, "dra": {}}}
         return children_of("m", {**BASE, "placement": placement})
 
     small, large = claimed("1g.18gb"), claimed("3g.71gb")
@@ -221,7 +221,7 @@ def test_room_for_an_engine_that_is_fetched(quality: bool, source_mib: int | Non
 
 
 def test_a_record_of_a_bucket_comes_back() -> None:
-    spec = {**BASE, "store": {"uri": "gs://engines/a", "credentialsFrom": {"name": "keys"}}}
+    spec = {**BASE, "store": {"uri": "gs://engines/a", "secretRef": {"name": "keys"}}}
     made = children_of("m", spec).all()["engine_record"]
     made["metadata"]["resourceVersion"] = "7"
     record, mark = read_record(made), record_mark(made)

@@ -12,7 +12,7 @@ from support.children import children_of
 OPENSHIFT = OperatorConfig(openshift=True)
 IDS = {"runAsUser", "runAsGroup", "fsGroup", "supplementalGroups"}
 EVERY_POD = {
-    "source": {"uri": "pvc://models/a"}, "placement": {"accelerator": "gpu", "gpu": {"products": ["NVIDIA-H200"]}},
+    "source": {"uri": "pvc://models/a"}, "placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H200"}},
     "quality": {}, "autoscaling": {"minReplicas": 0, "maxReplicas": 2},
     "serving": {"podTemplate": {"spec": {"containers": [{"name": "sidecar", "image": "proxy:1"}]}}},
 }

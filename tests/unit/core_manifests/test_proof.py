@@ -26,7 +26,7 @@ from support.specs import valid_specs
 JSON = dict[str, Any]
 CONFIG = OperatorConfig(prove_in_server_image=True, job_env={"HTTPS_PROXY": "http://proxy.example:3128"})
 CPU: JSON = {"source": {"uri": "pvc://models/a"}, "placement": {"accelerator": "cpu"}}
-GPUS: JSON = {"source": {"uri": "pvc://models/a"}, "placement": {"gpu": {"products": ["NVIDIA-H200"], "count": 2}}}
+GPUS: JSON = {"source": {"uri": "pvc://models/a"}, "placement": {"gpu": {"product": "NVIDIA-H200", "count": 2}}}
 
 
 def job(spec: JSON, config: OperatorConfig = CONFIG) -> JSON:

@@ -137,7 +137,7 @@ def test_up_by_steps(steps: tuple[Step, ...], asked: tuple[tuple[float, int], ..
     limits = ScaleLimits(max_replicas=12, up_steps=steps)
     found = decide_replicas(full(96, current, asked), current, limits, 100.0)
     assert found.replicas == wanted
-    assert ("autoscaling.scaleUpPolicies adds" in found.message) == (wanted < 12)
+    assert ("autoscaling.behavior.scaleUp adds" in found.message) == (wanted < 12)
     assert found.recommendation == 24  # the wish is remembered as it is
     assert (found.reason == Reason.AT_LIMIT) == (wanted == current)
 
@@ -156,7 +156,7 @@ def test_down_by_steps(
     limits = ScaleLimits(max_replicas=12, down_window=0.0, down_steps=steps)
     found = decide_replicas(full(0, current, asked), current, limits, 100.0)
     assert found.replicas == wanted
-    assert ("autoscaling.scaleDownPolicies removes" in found.message) == (wanted > 1)
+    assert ("autoscaling.behavior.scaleDown removes" in found.message) == (wanted > 1)
     assert found.reason == Reason.SCALING  # no alarm: nobody needs more replicas
     assert ("Fewer replicas are needed, but have to wait" in found.message) == (wanted == current)
 

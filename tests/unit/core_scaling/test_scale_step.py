@@ -11,7 +11,8 @@ from enginewright.core.config import Prices
 from enginewright.core.observed import SignalWindow
 from support.cluster import SPEC, START, Cluster, built, deeds, resolved
 
-AUTO = {"minReplicas": 1, "maxReplicas": 6, "targetQueueDepth": 4, "scaleDownStabilizationSeconds": 30}
+AUTO = {"minReplicas": 1, "maxReplicas": 6, "targetQueueDepth": 4,
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 30}}}
 MEASURED = {**AUTO, "targetQueueDepth": None}
 BY_PROMETHEUS = {"source": "prometheus", "prometheus": {"url": "http://p:9090"}}
 
@@ -118,7 +119,7 @@ def test_idleness_scales_down_after_the_window() -> None:
 def test_decisions_are_bounded_and_newest_first() -> None:
     cluster = serving()
     for depth in (6, 10, 14, 18, 22) * 4:
-        cluster.edit(autoscaling={**AUTO, "scaleDownStabilizationSeconds": 0})
+        cluster.edit(autoscaling={**AUTO, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}})
         cluster.queue(depth)
         cluster.operate()
         cluster.controllers()
@@ -217,7 +218,7 @@ def rolling(cluster: Cluster) -> tuple[str, str]:
 
 
 def test_during_a_canary_the_stable_revision_scales_up_and_nothing_scales_down() -> None:
-    cluster = serving(rollout={"analysisSeconds": 240})
+    cluster = serving(rollout={"analysis": {"seconds": 240}})
     old, new = rolling(cluster)
     assert cluster.replicas() == {old: 1, new: 1}
     cluster.queue(14)

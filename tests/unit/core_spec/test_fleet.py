@@ -23,8 +23,8 @@ FLEET: Raw = {
         "nodeSelector": {"zone": "a", "tier": "any"},
         "tolerations": [{"operator": "Exists"}],
         "classes": [
-            {"name": "h100", "gpu": {"products": [H100]}, "tolerations": [GPU_POOL]},
-            {"name": "slice", "gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb"}, "minReplicas": 2},
+            {"name": "h100", "gpu": {"product": H100}, "tolerations": [GPU_POOL]},
+            {"name": "slice", "gpu": {"product": H100}, "mig": {"profile": "1g.10gb"}, "minReplicas": 2},
             {"name": "cpu", "accelerator": "cpu", "nodeSelector": {"tier": "cheap"}, "maxReplicas": 3},
         ],
     },
@@ -47,7 +47,7 @@ def members(raw: Raw) -> dict[str, Raw]:
 def test_a_class_stands_in_the_place_of_placement() -> None:
     found = members(FLEET)
     assert found["h100"]["placement"] == {
-        "accelerator": "gpu", "gpu": {"products": [H100]}, "nodeSelector": {"zone": "a", "tier": "any"},
+        "accelerator": "gpu", "gpu": {"product": H100}, "nodeSelector": {"zone": "a", "tier": "any"},
         "tolerations": [{"operator": "Exists"}, GPU_POOL]}
     assert found["slice"]["placement"]["mig"] == {"profile": "1g.10gb"}
     assert found["cpu"]["placement"] == {
@@ -131,7 +131,7 @@ def test_names_of_members_must_have_room(name: str, said: str) -> None:
 
 
 def test_hardware_that_does_not_exist_is_told_with_its_class() -> None:
-    odd = {"name": "odd", "gpu": {"products": [H100]}, "mig": {"profile": "1g.18gb"}}
+    odd = {"name": "odd", "gpu": {"product": H100}, "mig": {"profile": "1g.18gb"}}
     spec = {**FLEET, "placement": {"classes": [{"name": "cpu", "accelerator": "cpu"}, odd]}}
     said = read({key: value for key, value in spec.items() if key != "autoscaling"})
     assert said.startswith("spec.placement.classes[1].mig.profile: is not a profile of NVIDIA-H100-80GB-HBM3")

@@ -38,7 +38,7 @@ def test_a_cpu_takes_only_what_the_user_selects() -> None:
 
 
 def test_whole_gpus_of_one_product() -> None:
-    found = placed(gpu={"products": [H100], "count": 2})
+    found = placed(gpu={"product": H100, "count": 2})
     assert found.limits == {"nvidia.com/gpu": "2"}
     assert found.node_selector == {"kubernetes.io/arch": "amd64", "nvidia.com/gpu.product": H100}
     assert found.node_affinity is None
@@ -57,16 +57,15 @@ def test_any_gpu() -> None:
     assert found.description == "GPU"
 
 
-def test_of_several_products_the_first_is_built_for_and_served_on() -> None:
-    several, alone = placed(gpu={"products": [H200, H100]}), placed(gpu={"products": [H200]})
+def test_of_several_products_under_the_old_name_the_first_is_built_for_and_served_on() -> None:
+    several, alone = placed(gpu={"products": [H200, H100]}), placed(gpu={"product": H200})
     assert several == alone
     assert (several.node_selector["nvidia.com/gpu.product"], several.device.products) == (H200, (H200,))
-    assert placed(gpu={"products": [H100, H200]}).device.products == (H100,)
 
 
 @pytest.mark.parametrize(("profile", "label"), [("1g.10gb", "1g.10gb"), ("1g.10gb+me", "1g.10gb.me")])
 def test_a_slice_by_the_mixed_strategy(profile: str, label: str) -> None:
-    found = placed(gpu={"products": [H100]}, mig={"profile": profile})
+    found = placed(gpu={"product": H100}, mig={"profile": profile})
     assert found.limits == {f"nvidia.com/mig-{label}": "1"}
     assert found.node_selector == {"kubernetes.io/arch": "amd64", "nvidia.com/gpu.product": H100,
                                    "nvidia.com/mig.config.state": "success"}
@@ -75,19 +74,19 @@ def test_a_slice_by_the_mixed_strategy(profile: str, label: str) -> None:
 
 
 def test_a_slice_by_the_single_strategy() -> None:
-    found = placed(gpu={"products": [H100]}, mig={"profile": "1g.10gb+me", "strategy": "single"})
+    found = placed(gpu={"product": H100}, mig={"profile": "1g.10gb+me", "strategy": "single"})
     assert found.limits == {"nvidia.com/gpu": "1"}
     assert found.node_selector["nvidia.com/gpu.product"] == f"{H100}-MIG-1g.10gb.me"
 
 
 def test_a_cluster_that_partitions_by_other_means() -> None:
     config = OperatorConfig(require_mig_config_state=False)
-    found = placed(config=config, gpu={"products": [H100]}, mig={"profile": "1g.10gb"})
+    found = placed(config=config, gpu={"product": H100}, mig={"profile": "1g.10gb"})
     assert "nvidia.com/mig.config.state" not in found.node_selector
 
 
 def test_a_slice_claimed_by_dra() -> None:
-    found = placed(gpu={"products": [H100]}, mig={"profile": "3g.40gb", "dra": {"deviceClassName": "mig.example"}})
+    found = placed(gpu={"product": H100}, mig={"profile": "3g.40gb", "dra": {"deviceClassName": "mig.example"}})
     assert found.limits == {}
     assert found.claim is not None
     assert found.claim.device_class == "mig.example"
@@ -105,13 +104,13 @@ def test_a_profile_on_a_gpu_that_is_not_named() -> None:
 
 
 def test_auto_takes_the_smallest_that_holds() -> None:
-    small = placed(90 << 20, gpu={"products": [H100]}, mig={"profile": "auto"})
-    large = placed(6 << 30, gpu={"products": [H100]}, mig={"profile": "auto"})
+    small = placed(90 << 20, gpu={"product": H100}, mig={"profile": "auto"})
+    large = placed(6 << 30, gpu={"product": H100}, mig={"profile": "auto"})
     assert (small.device.mig_profile, large.device.mig_profile) == ("1g.10gb", "3g.40gb")
 
 
 def test_auto_says_why_nothing_fits() -> None:
-    spec = spec_of({"source": {"uri": "pvc://m/a"}, "placement": {"gpu": {"products": [H100]}, "mig": {}}})
+    spec = spec_of({"source": {"uri": "pvc://m/a"}, "placement": {"gpu": {"product": H100}, "mig": {}}})
     problem = place(spec, 200 << 30, CONFIG)
     assert isinstance(problem, Problem)
     assert problem.field == "spec.placement.mig.profile"
@@ -120,7 +119,7 @@ def test_auto_says_why_nothing_fits() -> None:
 
 
 def test_auto_looks_at_the_product_that_is_built_for() -> None:
-    found = placed(gpu={"products": [H200, H100]}, mig={})
+    found = placed(gpu={"product": H200}, mig={})
     assert (found.device.products, found.device.mig_profile) == ((H200,), "1g.18gb")
 
 
@@ -138,17 +137,17 @@ def test_without_a_named_product_an_engine_is_served_by_the_one_that_it_was_buil
         {"key": "nvidia.com/gpu.product", "operator": "In", "values": values}]}]}
     assert (found.limits, found.node_selector) == (anything.limits, anything.node_selector)
     assert pinned(anything, "GPU") == anything, "nobody looked what it was"
-    assert pinned(placed(gpu={"products": [H100]}), "NVIDIA H200") == placed(gpu={"products": [H100]})
+    assert pinned(placed(gpu={"product": H100}), "NVIDIA H200") == placed(gpu={"product": H100})
     claimed = placed(mig={"profile": "1g.18gb", "dra": {}})
     assert pinned(claimed, "NVIDIA H200 1g.18gb") == claimed
 
 
 def test_arm_boards_need_arm_nodes() -> None:
-    assert placed(gpu={"products": ["NVIDIA-GB200"]}).node_selector["kubernetes.io/arch"] == "arm64"
+    assert placed(gpu={"product": "NVIDIA-GB200"}).node_selector["kubernetes.io/arch"] == "arm64"
 
 
 def test_what_the_user_selects_stands_above_what_is_derived() -> None:
-    found = placed(gpu={"products": [H100]}, nodeSelector={"nvidia.com/gpu.product": "H100-renamed"})
+    found = placed(gpu={"product": H100}, nodeSelector={"nvidia.com/gpu.product": "H100-renamed"})
     assert found.node_selector["nvidia.com/gpu.product"] == "H100-renamed"
 
 

@@ -30,10 +30,10 @@ FULL: Raw = {
     "source": {"uri": "pvc://models/bert"},
     "interface": {"inputs": [{"name": "ids", "dtype": "int64", "shape": ["batch", "1..512"]}]},
     "engine": {"precision": "int8", "maxBatchSize": 16, "calibration": {"uri": "pvc://data/c.npz", "samples": 64}},
-    "accuracy": {"metric": "top1", "tolerance": 0.02, "evaluation": {"uri": "https://host.example/e.npz"}},
+    "accuracy": {"metric": "top1", "maxLoss": 0.02, "evaluation": {"uri": "https://host.example/e.npz"}},
     "objective": {"latency": {"percentile": 95, "milliseconds": 20}, "throughput": 500},
-    "batching": {"mode": "fixed", "preferredBatchSizes": [8, 4, 8], "maxQueueDelayMicroseconds": 100},
-    "instances": {"mode": "fixed", "count": 2},
+    "batching": {"preferredBatchSizes": [8, 4, 8], "maxQueueDelayMicroseconds": 100},
+    "instances": {"count": 2},
     "placement": {"accelerator": "cpu"},
     "store": {"uri": "pvc://engines/team-a"},
 }
@@ -108,9 +108,9 @@ def test_what_changes_no_engine_changes_no_fingerprint(change: Raw) -> None:
 
 
 @pytest.mark.parametrize("change", [
-    {"engine": {"precision": "fp32"}}, {"accuracy": {"tolerance": 0.5, "metric": "relative-error"}},
+    {"engine": {"precision": "fp32"}}, {"accuracy": {"maxLoss": 0.5, "metric": "relative-error"}},
     {"objective": {"throughput": 1}},
-    {"batching": {"mode": "fixed", "maxQueueDelayMicroseconds": 0}}, {"serving": {"image": "other:1"}},
+    {"batching": {"maxQueueDelayMicroseconds": 0}}, {"serving": {"image": "other:1"}},
     {"placement": {"accelerator": "cpu", "nodeSelector": {"kubernetes.io/arch": "arm64"}}},
     {"placement": {"accelerator": "gpu"}, "engine": {}}, {"interface": None},
 ])
@@ -131,7 +131,7 @@ def test_the_builder_reads_what_was_written(raw: Raw) -> None:
 @pytest.mark.parametrize(("change", "other"), [
     ({"source": {"uri": "pvc://models/other"}}, True),
     ({"source": {"uri": "pvc://models/bert", "format": "onnx"}}, True),
-    ({"source": {"uri": "pvc://models/bert", "credentialsFrom": {"name": "a"}}}, True),
+    ({"source": {"uri": "pvc://models/bert", "secretRef": {"name": "a"}}}, True),
     ({"source": {"uri": "pvc://models/bert", "serviceAccountName": "a"}}, True),
     ({"accuracy": {}}, True), ({"engine": {"precision": "fp32"}}, True), ({"replicas": 3}, False),
     ({"objective": {}}, False),
@@ -142,8 +142,8 @@ def test_the_source_key_is_over_what_a_resolve_step_reads(change: dict[str, Any]
 
 
 def test_a_store_in_a_bucket_is_named_and_makes_no_other_engine() -> None:
-    there = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "keys"}}})
-    stranger = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "credentialsFrom": {"name": "others"}}})
+    there = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "secretRef": {"name": "keys"}}})
+    stranger = spec_of({**FULL, "store": {"uri": "s3://engines/team-a", "secretRef": {"name": "others"}}})
     assert (store_claim(there), store_folder(there)) == ("", "")
     assert needed_claims(there) == set(source_claims(there))
     assert source_key(there) != source_key(stranger), "other credentials may do"

@@ -18,7 +18,7 @@ from support.children import children_of
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 ONE = {"karpenter.sh/capacity-type": "spot"}
-SPEC: dict[str, Any] = {"source": {"uri": "pvc://models/m"}, "placement": {"gpu": {"products": [H100]}}}
+SPEC: dict[str, Any] = {"source": {"uri": "pvc://models/m"}, "placement": {"gpu": {"product": H100}}}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -104,7 +104,7 @@ def test_a_node_is_taken_if_it_was_before_and_is_spot(
 
 
 def test_a_share_of_a_fleets_replicas_is_a_class() -> None:
-    gpu = {"gpu": {"products": [H100]}}
+    gpu = {"gpu": {"product": H100}}
     spec = parse_spec({"source": {"uri": "pvc://models/m"}, "placement": {
         "spot": {"builds": "Prefer"},
         "classes": [{"name": "steady", **gpu, "minReplicas": 2},

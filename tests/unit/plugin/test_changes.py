@@ -19,7 +19,7 @@ def manifest(**spec: Any) -> dict[str, Any]:
     ({}, NOTHING),
     ({"engine": {}}, NOTHING),  # defaults, spelled out or not
     ({"engine": {"maxBatchSize": 16}}, "another engine: built unless the store has it, then rolled out by Canary"),
-    ({"accuracy": {"tolerance": 0.2}, "rollout": {"strategy": "Recreate"}},
+    ({"accuracy": {"maxLoss": 0.2}, "rollout": {"strategy": "Recreate"}},
      "another engine: built unless the store has it, then rolled out by Recreate"),
     ({"serving": {"image": "mine:2"}}, "another engine: built unless the store has it, then rolled out by Canary"),
     ({"serving": {"resources": {"requests": {"cpu": "3"}}}},
@@ -32,14 +32,14 @@ def test_the_effect_is_the_operators_own_verdict(change: dict[str, Any], effect:
 
 
 @pytest.mark.parametrize(("changed", "effect"), [
-    ({"gpu": {"products": ["NVIDIA-H200"]}},
+    ({"gpu": {"product": "NVIDIA-H200"}},
      "another engine: built unless the store has it, then rolled out by Canary"),
     ({"minReplicas": 3}, "no build and no new revision: it takes effect at once"),
     ({"nodeSelector": {"pool": "a"}}, "no build: the same engine in new pods, rolled out by Canary"),
 ])
 def test_of_a_fleet_each_class_counts(changed: dict[str, Any], effect: str) -> None:
     cpu = {"name": "cpu", "accelerator": "cpu"}
-    gpu = {"name": "gpu", "gpu": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+    gpu = {"name": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}}
     before = manifest(placement={"classes": [cpu, gpu]})
     after = manifest(placement={"classes": [cpu, {**gpu, **changed}]})
     assert difference(before, after).effect == effect

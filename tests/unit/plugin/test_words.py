@@ -28,7 +28,7 @@ def told(cluster: Cluster) -> Explanation:
 
 
 def serving(**rollout: Any) -> Cluster:
-    cluster = Cluster(spec={**SPEC, "rollout": {"analysisSeconds": 0, **rollout}})
+    cluster = Cluster(spec={**SPEC, "rollout": {"analysis": {"seconds": 0}, **rollout}})
     cluster.settle()
     return cluster
 
@@ -101,7 +101,7 @@ def test_one_that_serves_and_answers_wrongly_is_not_said_to_be_well() -> None:
 
 
 def test_without_another_engine_there_is_no_way_back_from_one_that_drifted() -> None:
-    cluster = Cluster(spec={**SPEC, "rollout": {"analysisSeconds": 0}, "quality": {}})
+    cluster = Cluster(spec={**SPEC, "rollout": {"analysis": {"seconds": 0}}, "quality": {}})
     cluster.settle()
     with_new_pods(cluster)
     drift(cluster)
@@ -117,7 +117,7 @@ def test_who_turns_back_in_the_middle_of_a_rollout_keeps_what_serves() -> None:
     cluster = twice()
     assert wishes.roll_back(seen(cluster))[0] == {labels.ROLLBACK_TO: cluster.status["revisions"][1]["revision"]}
     stable = cluster.revision
-    cluster.edit(engine={"precision": "int8"}, rollout={"analysisSeconds": 0, "autoPromote": False})
+    cluster.edit(engine={"precision": "int8"}, rollout={"analysis": {"seconds": 0}, "autoPromote": False})
     cluster.operate()
     cluster.finish(built(built_at=cluster.now), of="build")
     for _ in range(10):
@@ -296,7 +296,7 @@ def test_since_when_is_told() -> None:
 def test_rows_of_top() -> None:
     (row,) = screen.rows([seen(serving())])
     assert row["READY"] == "True"
-    assert (row["ENGINE"], row["REPLICAS"], row["P99"]) == ("onnxruntime int8", "1/1", "9 ms")
+    assert (row["ENGINE"], row["REPLICAS"], row["BUILD-P99"]) == ("onnxruntime int8", "1/1", "9 ms")
     obj = seen(serving())
     assert row["INF/J"] == ""
     (metered,) = screen.rows([{**obj, "status": {**obj["status"], "engine": {

@@ -16,7 +16,7 @@ from support.nodes import node, pod
 
 
 def model(name: str, replicas: int = 1, profile: str = "", **placement: Any) -> dict[str, Any]:
-    where = {"gpu": {"products": [H100]}, **({"mig": {"profile": profile}} if profile else {}), **placement}
+    where = {"gpu": {"product": H100}, **({"mig": {"profile": profile}} if profile else {}), **placement}
     return {"apiVersion": "enginewright.io/v1alpha1", "kind": "OptimisedModel", "metadata": {"name": name},
             "spec": {"source": {"uri": "pvc://models/m"}, "placement": where, "replicas": replicas}}
 
@@ -121,7 +121,7 @@ def test_a_model_that_cannot_be_planned_is_refused(
 
 def test_of_a_fleet_each_class_is_planned(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     """From its manifest alone, and beside the objects of its classes that a cluster has."""
-    slices = {"name": "slice", "gpu": {"products": [H100]}, "mig": {"profile": "1g.10gb"}, "minReplicas": 2}
+    slices = {"name": "slice", "gpu": {"product": H100}, "mig": {"profile": "1g.10gb"}, "minReplicas": 2}
     placement = {"classes": [slices, {"name": "cpu", "accelerator": "cpu"}]}
     fleet = {**model("m"), "spec": {"source": {"uri": "pvc://m/a"}, "placement": placement}}
     nodes = files("nodes.json", node("n", H100, count=1, **{"mig-1g.10gb": 3}))

@@ -15,13 +15,13 @@ def model(*, deleting: bool = False, **store: Any) -> dict[str, Any]:
 def test_as_whom_buckets_are_used_is_what_specs_say_now() -> None:
     keys, account = {"name": "keys"}, "writer"
     assert asked(map(wish, [
-        model(uri="s3://engines/a", credentialsFrom=keys),
-        model(uri="s3://engines/a", credentialsFrom=keys),
-        model(uri="s3://engines/a", credentialsFrom=keys, serviceAccountName=account),
+        model(uri="s3://engines/a", secretRef=keys),
+        model(uri="s3://engines/a", secretRef=keys),
+        model(uri="s3://engines/a", secretRef=keys, serviceAccountName=account),
         model(uri="s3://engines/b"),
-        model(uri="s3://engines/b", credentialsFrom={"name": "going"}, deleting=True),
+        model(uri="s3://engines/b", secretRef={"name": "going"}, deleting=True),
         model(uri="pvc://store"),
-        model(uri="S3://nonsense", credentialsFrom=keys),
+        model(uri="S3://nonsense", secretRef=keys),
         {"metadata": {}, "spec": {}},
     ])) == {
         "s3://engines/a": {(("secret", "keys"),), (("secret", "keys"), ("serviceAccount", "writer"))},

@@ -14,7 +14,7 @@ from support.cluster import SPEC, Cluster, built
 def test_a_rollout_is_no_step_of_the_scaler() -> None:
     """Pods of two revisions are twice what is asked for: policies count from what was asked for a period ago."""
     scaling = {"minReplicas": 3, "maxReplicas": 9}
-    cluster = Cluster(spec={**SPEC, "autoscaling": scaling, "rollout": {"analysisSeconds": 60}})
+    cluster = Cluster(spec={**SPEC, "autoscaling": scaling, "rollout": {"analysis": {"seconds": 60}}})
     cluster.settle()
     seen = set()
     for step in range(40):

@@ -41,7 +41,8 @@ def played(folder: Path, block: dict[str, Any], arrivals: Sequence[float] = RUSH
 
 def test_steps_bound_how_fast_replicas_come(tmp_path: Path) -> None:
     free = played(tmp_path, {"maxReplicas": 9})
-    slow = played(tmp_path, {"maxReplicas": 9, "scaleUpPolicies": [{"type": "Pods", "value": 2, "periodSeconds": 30}]})
+    policies = [{"type": "Pods", "value": 2, "periodSeconds": 30}]
+    slow = played(tmp_path, {"maxReplicas": 9, "behavior": {"scaleUp": {"policies": policies}}})
     assert max(after - before for _, before, after in free.changes) > 2
     first, second = slow.changes[:2]
     assert (first[1:], second[1:]) == ((1, 3), (3, 5))

@@ -149,8 +149,8 @@ def patience(ctx: PassContext) -> timedelta:
     """How long the first candidate that waits does so for those of other classes: as long as a build, its margin and an
     analysis that is unclear to its end may take, and some slack."""
     rollout = ctx.spec.rollout
-    steps = [rollout.analysis_seconds if step.analysis_seconds is None else step.analysis_seconds
-             for step in rollout.steps] or [rollout.analysis_seconds]
+    steps = [rollout.analysis.seconds if step.analysis_seconds is None else step.analysis_seconds
+             for step in rollout.steps] or [rollout.analysis.seconds]
     # Without a replica to spare one class is analysed after the other.
     turns = len(classes_of(ctx.spec)) if in_turns(ctx) else 1
     seconds = ctx.spec.budget_seconds + ctx.config.build_deadline_margin + 5 * sum(steps) * turns

@@ -129,7 +129,7 @@ def _hold(ctx: PassContext, memory: HandoverStatus, least: Mapping[str, int]) ->
 
 def _window(ctx: PassContext) -> float:
     scaling = ctx.spec.autoscaling
-    return max(DOWN_WINDOW, (scaling.scale_down_stabilization_seconds or 0) if scaling else 0)
+    return max(DOWN_WINDOW, (scaling.behavior.scale_down.stabilization_window_seconds or 0) if scaling else 0)
 
 
 def _plan(ctx: PassContext, members: tuple[Member, ...], going: tuple[MemberView, ...], memory: HandoverStatus | None,

@@ -62,7 +62,8 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
         "image": server_image(spec, config),
         "store": spec.store.uri,
         **({"access": access} if (access := store_access(spec)) else {}),
-        "serving": spec.serving.model_dump(mode="json", exclude={"image"}),
+        # The field runtime went, whose one value stays, so that revisions keep their names.
+        "serving": {"runtime": "triton", **spec.serving.model_dump(mode="json", exclude={"image"})},
         "placement": [dict(placement.limits), node_placement(_spot(placement, spec, config)),
                       device_claims("", placement)],
     }, 8)

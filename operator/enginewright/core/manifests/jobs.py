@@ -123,7 +123,7 @@ def _container(spec: Spec, step: Step, config: OperatorConfig) -> JSON:
                 for index, claim in enumerate(source_claims(spec))),
               {"name": "store", "mountPath": STORE_PATH}, *step.mounts,
               *scratch_mounts()]
-    secret = spec.source.credentials_from
+    secret = spec.source.secret_ref
     variables = [*([{"secretRef": {"name": secret.name}}] if secret else []), *store_variables(store_access(spec))]
     return {
         "name": step.kind,

@@ -30,9 +30,9 @@ def _key_volumes(spec: Spec) -> tuple[JSON, ...]:
     signature = spec.source.signature
     if signature is None:
         return ()
-    key = signature.key_from
+    key = signature.key
     held = {"items": [{"key": key.key, "path": key.key}], "optional": True}
-    source = {"configMap": {"name": key.name, **held}} if key.kind == "ConfigMap" else {
+    source = {"configMap": {"name": key.name, **held}} if signature.kind == "ConfigMap" else {
         "secret": {"secretName": key.name, **held}}
     return ({"name": "signature-key", **source},)
 

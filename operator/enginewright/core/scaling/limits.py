@@ -74,18 +74,19 @@ def limits_of(autoscaling: AutoscalingSpec, *, holds: bool = True, now: datetime
     what comes, one replica at least runs. Without ``now``, which has a time zone, no schedule holds; without the
     ``price`` of a replica for an hour the cost ceiling limits nothing."""
     low, high, least, most = _bounds(autoscaling, now, price)
+    up, down = autoscaling.behavior.scale_up, autoscaling.behavior.scale_down
     return ScaleLimits(
         min_replicas=low if holds else max(1, low),
         max_replicas=high,
         least=least,
         most=most,
-        up_steps=_steps(autoscaling.scale_up_policies),
-        down_steps=_steps(autoscaling.scale_down_policies),
+        up_steps=_steps(up.policies),
+        down_steps=_steps(down.policies),
         target=autoscaling.target_queue_depth or TARGET,
         bounded=autoscaling.target_queue_depth is not None,
         tolerance=autoscaling.tolerance,
-        up_window=autoscaling.scale_up_stabilization_seconds,
-        down_window=autoscaling.scale_down_stabilization_seconds,
+        up_window=up.stabilization_window_seconds,
+        down_window=down.stabilization_window_seconds,
         stale_after=10.0 if autoscaling.source == "direct" else 90.0,
         zero_after=autoscaling.scale_to_zero_after_seconds,
     )

@@ -22,11 +22,11 @@ def limited(found: ScaleDecision, window: SignalWindow | None, current: int, lim
     if found.replicas > here and limits.up_steps:
         most = max(here, *(_most(step, _before(asked, now - step.period, current)) for step in limits.up_steps))
         if most < found.replicas:
-            return _held_back(found, most, current, "scaleUpPolicies adds", limits.up_steps)
+            return _held_back(found, most, current, "behavior.scaleUp adds", limits.up_steps)
     if found.replicas < here and limits.down_steps:
         least = min(here, *(_least(step, _before(asked, now - step.period, current)) for step in limits.down_steps))
         if least > found.replicas:
-            return _held_back(found, least, current, "scaleDownPolicies removes", limits.down_steps)
+            return _held_back(found, least, current, "behavior.scaleDown removes", limits.down_steps)
     return _with_bounds(found, current, limits)
 
 

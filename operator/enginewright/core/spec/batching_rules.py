@@ -13,10 +13,9 @@ def batching_problems(spec: Spec) -> Iterator[Problem]:
     if not spec.batching.adaptive:
         return
     field = "spec.batching.adaptive"
-    if spec.batching.mode == "fixed":
-        yield Problem(field=field, value=show(True), message="does not go with mode fixed, which measures nothing to "
-                                                             "begin from",
-                      remedy="set spec.batching.mode to auto, or remove adaptive")
+    if spec.batching.fixed:
+        yield Problem(field=field, value=show(True), message="begins from what the build measures, and does not go "
+                      "with preferredBatchSizes or maxQueueDelayMicroseconds", remedy="remove those, or adaptive")
     if spec.engine.max_batch_size < 2:
         yield Problem(field=field, value=show(True), message="needs batches, but spec.engine.maxBatchSize is 1",
                       remedy="raise maxBatchSize, or remove adaptive")

@@ -7,6 +7,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.model import Spec
+from enginewright.core.spec.renames import with_old_names
 from enginewright.core.spec.rules import RULES
 from enginewright.core.spec.structural import Schema, structural
 from enginewright.core.status import Status
@@ -14,7 +15,8 @@ from enginewright.core.status import Status
 NAME = f"{labels.PLURAL}.{labels.GROUP}"
 
 
-def crd() -> dict[str, Any]:
+def crd(*, old_names: bool = True) -> dict[str, Any]:
+    """``old_names`` leaves in what the apiserver has to keep of older objects; users should write none of it."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -31,17 +33,17 @@ def crd() -> dict[str, Any]:
                 # all: an OptimisedModel runs pods, and a list of what runs in a namespace should show it.
                 "categories": ["all", labels.PRODUCT],
             },
-            "versions": [_version()],
+            "versions": [_version(old_names)],
         },
     }
 
 
-def _version() -> dict[str, Any]:
+def _version(old_names: bool) -> dict[str, Any]:
     return {
         "name": labels.VERSION,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": _schema()},
+        "schema": {"openAPIV3Schema": _schema(old_names)},
         "subresources": {
             "status": {},
             "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
@@ -51,7 +53,7 @@ def _version() -> dict[str, Any]:
     }
 
 
-def _schema() -> Schema:
+def _schema(old_names: bool) -> Schema:
     root: Schema = {
         "type": "object",
         "description": "OptimisedModel is a model and what it must achieve. Enginewright builds engines for it on "
@@ -66,6 +68,8 @@ def _schema() -> Schema:
             "status": {**structural(Status), "default": {"observedGeneration": -1}},
         },
     }
+    if old_names:
+        with_old_names(root["properties"]["spec"])
     for path, rules in RULES.items():
         node = root
         for step in filter(None, path.split(".")):
@@ -87,7 +91,7 @@ def _columns() -> list[dict[str, Any]]:
         column("Precision", ".status.summary.precision", "Precision of the engine."),
         column("Replicas", ".status.summary.replicas", "Ready and wanted replicas."),
         column("Queue", ".status.summary.queue", "Queued requests."),
-        column("P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
+        column("Build-P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
         column("Age", ".metadata.creationTimestamp", "Time since creation.", kind="date"),
         column("Ships", ".status.summary.ships", "Candidate that serves, or those that do, each up to its batch.",
                wide=True),

@@ -66,9 +66,9 @@ class AccuracySpec(SpecModel):
     """How outputs are compared with the unquantised reference: cosine similarity, top1 agreement, relative-error,
     or spearman rank correlation; or by a metric of your own: onnx is metric.onnx in the source's folder, python:NAME an
     entry point enginewright.metrics of the builder image."""
-    tolerance: float = Field(default=0.01, gt=0, le=1)
+    max_loss: float = Field(default=0.01, gt=0, le=1)
     """Largest loss allowed: an engine passes when the lower 95 % confidence bound of its metric is at least 1 -
-    tolerance. That takes at least 3 / tolerance different samples, and twice as many are advised."""
+    maxLoss. That takes at least 3 / maxLoss different samples, and twice as many are advised."""
     evaluation: DataSpec | None = None
     """Data that accuracy is measured on. Without it, synthetic inputs are used, and status says so."""
 

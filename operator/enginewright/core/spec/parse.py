@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from enginewright.core.problems import Problem
 from enginewright.core.spec.locate import Location, fields_of, model_at, real_path, written_remedy
 from enginewright.core.spec.model import Spec
+from enginewright.core.spec.renames import current
 
 ParsedSpec = Spec | tuple[Problem, ...]
 
@@ -27,7 +28,7 @@ def parse_spec(raw: Mapping[str, Any]) -> ParsedSpec:
     """
     try:
         # By way of JSON: strict there means what the apiserver means by types, and lists are not tuples' enemies.
-        text = json.dumps(raw, allow_nan=False)
+        text = json.dumps(current(raw), allow_nan=False)
         return Spec.model_validate_json(text.encode(), strict=True, by_alias=True, by_name=False)
     except ValidationError as error:
         return _problems(error)

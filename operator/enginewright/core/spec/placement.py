@@ -16,9 +16,10 @@ ClassName = Annotated[
     Remedy("write at most 20 lower-case letters, digits and '-', such as h100 or cpu"),
 ]
 LabelKey = Annotated[str, Field(min_length=1, max_length=317)]
-Products = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], ...],
-    Remedy("write products as the node label nvidia.com/gpu.product shows them, such as NVIDIA-H100-80GB-HBM3"),
+Product = Annotated[
+    str,
+    Field(max_length=63, pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"),
+    Remedy("write the product as the node label nvidia.com/gpu.product shows it, such as NVIDIA-H100-80GB-HBM3"),
 ]
 DeviceClassName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
 Profile = Annotated[
@@ -31,10 +32,9 @@ Profile = Annotated[
 class GPUSpec(SpecModel):
     """Whole GPUs, or the boards whose MIG slices are used."""
 
-    products: Products = Field(default=(), max_length=16)
-    """Acceptable GPU products, as in the node label nvidia.com/gpu.product, the best first. An engine is built for
-    one class of device: it is built on and served by the first. Empty takes any GPU, and then the product that the
-    build ran on."""
+    product: Product = ""
+    """GPU product, as in the node label nvidia.com/gpu.product: the engine is built on it and served by it. Empty takes
+    any GPU, and then the product that the build ran on."""
     count: int = Field(default=1, ge=1, le=16)
     """GPUs of one replica; model instances are put on each."""
 
@@ -51,7 +51,7 @@ class MIGSpec(SpecModel):
 
     profile: Profile = "auto"
     """MIG profile such as 1g.10gb. auto begins with the smallest whose memory should hold the build, and goes on to the
-    next larger while what was measured misses the objective or the memory; that needs placement.gpu.products."""
+    next larger while what was measured misses the objective or the memory; that needs placement.gpu.product."""
     strategy: Literal["single", "mixed"] = "mixed"
     """How the cluster's device plugin names slices: mixed (nvidia.com/mig-<profile>) or single (nvidia.com/gpu).
     Not used with dra."""

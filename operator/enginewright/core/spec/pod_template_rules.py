@@ -112,7 +112,7 @@ JOBS = Rules(
                     labels.KEY_PATH, "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
     left_out=("topologySpreadConstraints",),
     own_elsewhere={"resources": "spec.engine.resources", "image": "images.builder of the operator's chart",
-                   "envFrom": "spec.source.credentialsFrom"},
+                   "envFrom": "spec.source.secretRef"},
     reserved_keys=(*RESERVED_KEYS, "batch.kubernetes.io/", "controller-uid", "job-name", labels.KUEUE_QUEUE),
     keys_elsewhere={labels.KUEUE_QUEUE: "spec.engine.queueName"},
 )

@@ -24,13 +24,13 @@ def too_little(limit: str | int) -> bool:
 def quality_problems(spec: Spec) -> Iterator[Problem]:
     if spec.quality is None:
         return
-    needed = samples_needed(spec.accuracy.tolerance)
+    needed = samples_needed(spec.accuracy.max_loss)
     if spec.quality.window < needed:
         yield Problem(
             field="spec.quality.window", value=show(spec.quality.window),
-            message=f"is less than the {needed} answers that can show a tolerance of {spec.accuracy.tolerance:g} even "
+            message=f"is less than the {needed} answers that can show a tolerance of {spec.accuracy.max_loss:g} even "
                     "if all agree",
-            remedy=f"write at least {2 * needed}, or raise spec.accuracy.tolerance")
+            remedy=f"write at least {2 * needed}, or raise spec.accuracy.maxLoss")
     limit = spec.quality.resources.limits.get("memory")
     if limit is not None and too_little(limit):
         yield Problem(field="spec.quality.resources.limits.memory", value=show(limit), message=TOO_LITTLE,

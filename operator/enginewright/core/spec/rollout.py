@@ -9,7 +9,7 @@ from pydantic import Field
 from enginewright.core.promql import MATCHERS_PATTERN
 from enginewright.core.spec.base import Remedy, SpecModel
 from enginewright.core.spec.gateway import GatewaySpec
-from enginewright.core.spec.scaling_limits import ScalingPolicySpec, ScheduleSpec
+from enginewright.core.spec.scaling_limits import BehaviorSpec, ScheduleSpec
 
 PrometheusUrl = Annotated[
     str,
@@ -30,12 +30,16 @@ class CanaryStep(SpecModel):
     """Per cent of the replicas that are of the new revision: the nearest number of replicas is taken, one at least.
     With gateway, exactly that much of the traffic that comes through it."""
     analysis_seconds: int | None = Field(default=None, ge=0, le=86_400)
-    """How long the analysis at this step should take; absent: as analysisSeconds of the rollout."""
+    """How long the analysis at this step should take; absent: as analysis.seconds says."""
 
 
 class AnalysisSpec(SpecModel):
     """What a new revision is held to, beside the stable one in the same seconds."""
 
+    seconds: int = Field(default=60, ge=0, le=86_400)
+    """How long the analysis of a new revision should take. Bad figures end it as soon as they are clear, good ones
+    after a quarter of this; unclear ones are watched up to five times as long. Time alone never promotes; 0 promotes
+    without an analysis."""
     max_slowdown: float = Field(default=0.25, ge=0.05, le=10)
     """Largest relative rise of the mean request latency: 0.25 lets it be a quarter slower."""
     min_requests: int = Field(default=60, ge=10, le=1_000_000)
@@ -59,10 +63,6 @@ class RolloutSpec(SpecModel):
     max_surge: int = Field(default=1, ge=0, le=100)
     """Replicas above the wanted number during a rollout. With 0, Canary exchanges them one at a time, so that one fewer
     than wanted serves while a new one starts."""
-    analysis_seconds: int = Field(default=60, ge=0, le=86_400)
-    """How long the analysis of a new revision should take. Bad figures end it as soon as they are clear, good ones
-    after a quarter of this; unclear ones are watched up to five times as long. Time alone never promotes; 0 promotes
-    without an analysis."""
     steps: tuple[CanaryStep, ...] = Field(default=(), max_length=20)
     """With Canary: rising shares of the traffic, with an analysis at each. None: one replica, analysed once."""
     analysis: AnalysisSpec = Field(default_factory=AnalysisSpec)
@@ -107,16 +107,8 @@ class AutoscalingSpec(SpecModel):
     Retry-After, gRPC UNAVAILABLE."""
     tolerance: float = Field(default=0.1, ge=0, le=1)
     """Relative distance from the target that changes nothing."""
-    scale_up_stabilization_seconds: int = Field(default=0, ge=0, le=3600)
-    """Scale up only as far as every recommendation of this window."""
-    scale_down_stabilization_seconds: int | None = Field(default=None, ge=0, le=86_400)
-    """Scale down only as far as every recommendation of this window. Left out: two cold starts, and then only to a
-    fleet that would have met the objective over the last hour; 300 where queue depth alone decides."""
-    scale_up_policies: tuple[ScalingPolicySpec, ...] = Field(default=(), max_length=8)
-    """How many replicas may be added within a period; of several the one that lets most be added counts. None: as many
-    as are needed at once."""
-    scale_down_policies: tuple[ScalingPolicySpec, ...] = Field(default=(), max_length=8)
-    """How many replicas may be removed within a period; of several the one that lets most be removed counts."""
+    behavior: BehaviorSpec = Field(default_factory=BehaviorSpec)
+    """How fast replicas come and go, as in a HorizontalPodAutoscaler."""
     cost_ceiling_per_hour: float | None = Field(default=None, gt=0, le=1e9)
     """What all replicas together may cost an hour, in the currency of the operator's prices, which must have one for
     the device. No more run than it pays for, but minReplicas do; what a rollout runs beside them is not counted."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from enginewright.core.promql import RESERVED, RESERVED_PATTERN
 from enginewright.core.spec.base import MAX_OBJECT_NAME
+from enginewright.core.spec.renames import RENAMES, uses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,16 @@ class Rule:
         said = {"messageExpression": self.message} if self.expression else {"message": self.message}
         return {"rule": self.rule, **said, **({"fieldPath": self.field} if self.field else {})}
 
+
+# An object from before a rename is held to no more than it was.
+_PRODUCT_FOR_AUTO = ("!has(self.mig) || self.mig.profile != 'auto' || "
+                     "(has(self.gpu) && (has(self.gpu.product) || has(self.gpu.products)))")
+
+# Old names of fields stay in objects that have them, and are added to none.
+_OLD_NAMES = tuple(
+    Rule(rule=f"!({uses(one, 'self')}) || ({uses(one, 'oldSelf')})",
+         message=f"{one.old_path} {one.fate}; {'write that' if one.new else 'remove it'}, or run enginewright migrate")
+    for one in RENAMES)
 
 # Of an object with classes of devices. What CEL calls a transition rule is only held against changes.
 _FLEET = (
@@ -115,31 +126,24 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "self.engine.calibration.uri != self.accuracy.evaluation.uri",
              message="spec.engine.calibration and spec.accuracy.evaluation are the same data; accuracy must be "
                      "measured on data that did not calibrate the engine", field=".engine.calibration"),
-        Rule(rule="!has(self.batching.preferredBatchSizes) || "
+        Rule(rule="!has(self.batching) || !has(self.batching.preferredBatchSizes) || "
                   "self.batching.preferredBatchSizes.all(size, size <= self.engine.maxBatchSize)",
              message="spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize; raise that, or lower "
                      "these", field=".batching.preferredBatchSizes"),
-        Rule(rule="!has(self.batching.adaptive) || !self.batching.adaptive || self.engine.maxBatchSize > 1",
+        Rule(rule="!has(self.batching) || !has(self.batching.adaptive) || !self.batching.adaptive || "
+                  "self.engine.maxBatchSize > 1",
              message="spec.batching.adaptive needs batches; raise spec.engine.maxBatchSize above 1, or remove adaptive",
              field=".batching.adaptive"),
         Rule(rule="!has(self.rollout.analysis.mirror) || !self.rollout.analysis.mirror || has(self.quality)",
              message="spec.rollout.analysis.mirror needs spec.quality, whose monitor samples live requests; add that, "
                      "or remove mirror", field=".rollout.analysis.mirror"),
-        *_FLEET,
+        *_FLEET, *_OLD_NAMES,
     ),
     "spec.batching": (
-        Rule(rule="self.mode == 'fixed' || !(has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds))",
-             message="preferredBatchSizes and maxQueueDelayMicroseconds only hold with mode fixed; set mode to "
-                     "fixed, or remove them"),
-        Rule(rule="self.mode != 'fixed' || has(self.preferredBatchSizes) || has(self.maxQueueDelayMicroseconds)",
-             message="mode fixed needs preferredBatchSizes or maxQueueDelayMicroseconds; add one, or set mode to auto"),
-        Rule(rule="!has(self.adaptive) || !self.adaptive || self.mode == 'auto'",
-             message="adaptive begins from what the build measures, and mode fixed measures nothing; set mode to auto, "
-                     "or remove adaptive", field=".adaptive"),
-    ),
-    "spec.instances": (
-        Rule(rule="(self.mode == 'fixed') == has(self.count)",
-             message="mode fixed and count go together; set both, or mode auto without count"),
+        Rule(rule="!has(self.adaptive) || !self.adaptive || !(has(self.maxQueueDelayMicroseconds) || "
+                  "(has(self.preferredBatchSizes) && self.preferredBatchSizes.size() > 0))",
+             message="adaptive begins from what the build measures, and does not go with preferredBatchSizes or "
+                     "maxQueueDelayMicroseconds; remove those, or adaptive", field=".adaptive"),
     ),
     "spec.placement.classes[]": (
         Rule(rule="self.accelerator != 'cpu' || !(has(self.gpu) || has(self.mig))",
@@ -148,8 +152,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.mig) || !has(self.gpu) || self.gpu.count == 1",
              message="'class ' + self.name + ': with mig a replica uses one slice; set gpu.count to 1 and ask for more "
                      "replicas'", expression=True, field=".gpu.count"),
-        Rule(rule="!has(self.mig) || self.mig.profile != 'auto' || (has(self.gpu) && has(self.gpu.products))",
-             message="'class ' + self.name + ': mig.profile auto needs gpu.products, such as [NVIDIA-H100-80GB-HBM3]; "
+        Rule(rule=_PRODUCT_FOR_AUTO,
+             message="'class ' + self.name + ': mig.profile auto needs gpu.product, such as NVIDIA-H100-80GB-HBM3; "
                      "add it, or name a profile'", expression=True, field=".mig.profile"),
         Rule(rule="!(has(self.minReplicas) && has(self.maxReplicas)) || self.minReplicas <= self.maxReplicas",
              message="'class ' + self.name + ': minReplicas is greater than maxReplicas; raise maxReplicas or lower "
@@ -163,9 +167,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.mig) || !has(self.gpu) || self.gpu.count == 1",
              message="with mig a replica uses one slice; set gpu.count to 1 and ask for more replicas",
              field=".gpu.count"),
-        Rule(rule="!has(self.mig) || self.mig.profile != 'auto' || (has(self.gpu) && has(self.gpu.products))",
-             message="mig.profile auto needs gpu.products, such as [NVIDIA-H100-80GB-HBM3]; add it, or name a profile",
+        Rule(rule=_PRODUCT_FOR_AUTO,
+             message="mig.profile auto needs gpu.product, such as NVIDIA-H100-80GB-HBM3; add it, or name a profile",
              field=".mig.profile"),
+    ),
+    "spec.source.signature": (
+        Rule(rule="has(self.keyFrom) || has(self.configMapKeyRef) != has(self.secretKeyRef)",
+             message="a signature needs the key from one place; give either configMapKeyRef or secretKeyRef, with name "
+                     "and key"),
     ),
     "spec.interface.inputs[]": (
         Rule(rule="!has(self.normalise) || self.dtype == 'uint8'",

@@ -32,6 +32,38 @@ class ScalingPolicySpec(SpecModel):
     """Length of the period."""
 
 
+Policies = Annotated[tuple[ScalingPolicySpec, ...], Field(max_length=8)]
+
+
+class ScaleUpSpec(SpecModel):
+    """How replicas are added."""
+
+    policies: Policies = ()
+    """How many replicas may be added within a period; of several the one that lets most be added counts. None: as many
+    as are needed at once."""
+    stabilization_window_seconds: int = Field(default=0, ge=0, le=3600)
+    """Scale up only as far as every recommendation of this window."""
+
+
+class ScaleDownSpec(SpecModel):
+    """How replicas are removed."""
+
+    policies: Policies = ()
+    """How many replicas may be removed within a period; of several the one that lets most be removed counts."""
+    stabilization_window_seconds: int | None = Field(default=None, ge=0, le=86_400)
+    """Scale down only as far as every recommendation of this window. Left out: two cold starts, and then only to a
+    fleet that would have met the objective over the last hour; 300 where queue depth alone decides."""
+
+
+class BehaviorSpec(SpecModel):
+    """How fast replicas come and go, as in a HorizontalPodAutoscaler."""
+
+    scale_up: ScaleUpSpec = Field(default_factory=ScaleUpSpec)
+    """How replicas are added."""
+    scale_down: ScaleDownSpec = Field(default_factory=ScaleDownSpec)
+    """How replicas are removed."""
+
+
 class ScheduleSpec(SpecModel):
     """Limits that hold from each start to the next end."""
 

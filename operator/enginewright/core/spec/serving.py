@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from enginewright.core.spec.base import CLAIM_NAME, MAX_NAME, ImageName, SpecModel, StoreUri
 from enginewright.core.spec.pod_template import PodTemplateSpec
 from enginewright.core.spec.resources import ResourcesSpec
-from enginewright.core.spec.source import CredentialsReference
+from enginewright.core.spec.source import SecretReference
 
 
 class BatchingSpec(SpecModel):
-    """Dynamic batching."""
+    """Dynamic batching. What is left out is measured and chosen. To form no batches at all, set engine.maxBatchSize to
+    1."""
 
-    mode: Literal["auto", "fixed"] = "auto"
-    """auto measures and chooses; fixed takes what is given here and measures the rest. To form no batches at all, set
-    engine.maxBatchSize to 1."""
     preferred_batch_sizes: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(default=(), max_length=16)
-    """With mode fixed: batch sizes that the server tries to form."""
+    """Batch sizes that the server tries to form. Left out: measured and chosen."""
     max_queue_delay_microseconds: int | None = Field(default=None, ge=0, le=10_000_000)
-    """With mode fixed: how long a request may wait for others to join its batch."""
+    """How long a request may wait for others to join its batch. Left out: measured and chosen."""
     adaptive: bool = False
-    """With mode auto: let each replica's queue delay and preferred sizes follow its traffic, within what the build's
+    """Let each replica's queue delay and preferred sizes follow its traffic, within what the build's
     measurements allow and beginning from what the build chose. A container beside the server changes them through
     Triton's model control, which is then open to that container alone. Needs memory for two models for the time of a
     change; condition BatchingAdaptive says where it cannot be done."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether something is given here that would be measured otherwise."""
+        return bool(self.preferred_batch_sizes) or self.max_queue_delay_microseconds is not None
 
 
 class InstancesSpec(SpecModel):
     """Copies of the model in one replica."""
 
-    mode: Literal["auto", "fixed"] = "auto"
-    """auto measures and chooses; fixed takes count."""
     count: int | None = Field(default=None, ge=1, le=64)
-    """With mode fixed: instances of the model in one replica (for each GPU)."""
+    """Instances of the model in one replica (for each GPU). Left out: measured and chosen."""
 
 
 class ServingSpec(SpecModel):
     """The server's pods."""
 
-    runtime: Literal["triton"] = "triton"
-    """Inference server."""
     image: ImageName = ""
     """Server image; empty takes the operator's. Its runtime must be the one that the engine is built with."""
     resources: ResourcesSpec = Field(default_factory=ResourcesSpec)
@@ -58,7 +57,7 @@ class StoreSpec(SpecModel):
     """Engine store: pvc://CLAIM or pvc://CLAIM/folder, s3://BUCKET/prefix or gs://BUCKET/prefix. Build Jobs write it
     and servers read it, so that claims on several nodes need ReadWriteMany; from a bucket each replica fetches its
     engine."""
-    credentials_from: CredentialsReference | None = None
+    secret_ref: SecretReference | None = None
     """Credentials to list, read, write and delete in the bucket: Jobs and replicas have its entries as environment
     variables, such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
     GOOGLE_SERVICE_ACCOUNT_KEY."""

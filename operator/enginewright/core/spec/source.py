@@ -35,13 +35,11 @@ class DataSpec(SpecModel):
     """SHA-256 of the content, checked before use. Resolved and recorded in status when absent."""
 
 
-class KeyReference(SpecModel):
+class KeySelector(SpecModel):
     """An entry of a ConfigMap or Secret in the object's namespace."""
 
-    kind: Literal["ConfigMap", "Secret"] = "ConfigMap"
-    """Kind of the object that holds it."""
     name: str = Field(min_length=1, max_length=MAX_NAME)
-    """Its name."""
+    """Name of the ConfigMap or Secret."""
     key: str = Field(min_length=1, max_length=MAX_NAME, pattern=r"^[-._a-zA-Z0-9]+$")
     """Name of the entry."""
 
@@ -50,16 +48,30 @@ class SignatureSpec(SpecModel):
     """An OpenSSF model signature, checked before anything of the source is opened."""
 
     method: Literal["key", "certificate"] = "key"
-    """key: keyFrom has an elliptic-curve public key. certificate: it has the certificates that are trusted to have
+    """key: the entry has an elliptic-curve public key. certificate: it has the certificates that are trusted to have
     issued the signer's."""
-    key_from: KeyReference
-    """The public key or certificates, in PEM."""
+    config_map_key_ref: KeySelector | None = None
+    """The public key or certificates, in PEM: an entry of a ConfigMap. Either this or secretKeyRef."""
+    secret_key_ref: KeySelector | None = None
+    """The same in a Secret."""
     path: str = Field(default="", max_length=MAX_TEXT, pattern=r"^([^/\s][^\s]*)?$")
     """Where the signature lies, relative to the source's folder. Left out: model.sig in a model's folder, or the
     model's file name with .sig behind it."""
 
+    @property
+    def key(self) -> KeySelector:
+        """Of a valid spec, which has one of the two."""
+        found = self.secret_key_ref or self.config_map_key_ref
+        assert found is not None
+        return found
 
-class CredentialsReference(SpecModel):
+    @property
+    def kind(self) -> Literal["ConfigMap", "Secret"]:
+        """Of the object that holds the key."""
+        return "Secret" if self.secret_key_ref else "ConfigMap"
+
+
+class SecretReference(SpecModel):
     """A Secret of the object's namespace, whose entries are environment variables."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME)
@@ -81,7 +93,7 @@ class SourceSpec(SpecModel):
     absent."""
     signature: SignatureSpec | None = None
     """How the source must be signed. Absent: no signature is asked for. Not with https:// and hf:// sources."""
-    credentials_from: CredentialsReference | None = None
+    secret_ref: SecretReference | None = None
     """Credentials to read the source and the data: resolve and build Jobs have its entries as environment variables,
     such as HF_TOKEN and HF_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
     GOOGLE_SERVICE_ACCOUNT_KEY; for a registry a Secret of type kubernetes.io/dockerconfigjson, or REGISTRY_USERNAME and

@@ -110,8 +110,8 @@ def _data(spec: Spec) -> Iterator[Problem]:
 
 def _accuracy(spec: Spec) -> Iterator[Problem]:
     limit = MAX_TOLERANCE.get(spec.accuracy.metric, USUAL_MAX_TOLERANCE)
-    if spec.accuracy.tolerance > limit:
-        yield _problem("spec.accuracy.tolerance", spec.accuracy.tolerance,
+    if spec.accuracy.max_loss > limit:
+        yield _problem("spec.accuracy.maxLoss", spec.accuracy.max_loss,
                        f"lets almost anything pass by {spec.accuracy.metric}", f"write at most {limit:g}; 0.01 is "
                                                                                f"usual")
 
@@ -120,8 +120,12 @@ def _signature(spec: Spec) -> Iterator[Problem]:
     signature = spec.source.signature
     if signature is None:
         return
+    named = [one.name for one in (signature.config_map_key_ref, signature.secret_key_ref) if one]
+    if len(named) != 1:
+        yield _problem("spec.source.signature", named, "needs the key from one place",
+                       "give either configMapKeyRef or secretKeyRef, with name and key")
     if spec.source.uri.startswith(("https://", "hf://")):
-        yield _problem("spec.source.signature", signature.key_from.name,
+        yield _problem("spec.source.signature", named,
                        "needs a source on a volume, in a bucket or in a registry: by https:// one file is fetched, by "
                        "hf:// what a build reads, not all that was signed",
                        "copy the model and its signature to a volume, or state spec.source.digest instead")
@@ -133,7 +137,7 @@ def _signature(spec: Spec) -> Iterator[Problem]:
 def _store(spec: Spec) -> Iterator[Problem]:
     store, account = spec.store, spec.source.service_account_name
     if not in_bucket(store.uri):
-        for field, value in (("credentialsFrom", store.credentials_from and store.credentials_from.name),
+        for field, value in (("secretRef", store.secret_ref and store.secret_ref.name),
                              ("serviceAccountName", store.service_account_name)):
             if value:
                 yield _problem(f"spec.store.{field}", value, f"has no meaning with {store.uri}: a volume is mounted by "
@@ -142,7 +146,7 @@ def _store(spec: Spec) -> Iterator[Problem]:
     elif account and store.service_account_name and account != store.service_account_name:
         yield _problem("spec.store.serviceAccountName", store.service_account_name,
                        f"differs from spec.source.serviceAccountName {account}, and a build's pod has only one",
-                       "write one with the rights of both, or name a Secret in credentialsFrom for one of them")
+                       "write one with the rights of both, or name a Secret in secretRef for one of them")
 
 
 def _objective(spec: Spec) -> Iterator[Problem]:
@@ -170,19 +174,11 @@ def _energy(spec: Spec) -> Iterator[Problem]:
 
 def _batching(spec: Spec) -> Iterator[Problem]:
     batching = spec.batching
-    given = bool(batching.preferred_batch_sizes) or batching.max_queue_delay_microseconds is not None
-    if given != (batching.mode == "fixed"):
-        yield _problem("spec.batching.mode", batching.mode,
-                       "goes with preferredBatchSizes or maxQueueDelayMicroseconds only when it is fixed",
-                       "set mode to fixed and give at least one of them, or remove them")
     if too_large := [size for size in batching.preferred_batch_sizes if size > spec.engine.max_batch_size]:
         yield _problem("spec.batching.preferredBatchSizes", too_large,
                        f"exceeds spec.engine.maxBatchSize {spec.engine.max_batch_size}", "raise maxBatchSize, or lower "
                                                                                          "these")
     yield from batching_problems(spec)
-    if (spec.instances.mode == "fixed") != (spec.instances.count is not None):
-        yield _problem("spec.instances.mode", spec.instances.mode, "goes with count only when it is fixed",
-                       "set mode to fixed and give count, or set mode to auto and remove count")
 
 
 def _placement(spec: Spec) -> Iterator[Problem]:
@@ -208,19 +204,19 @@ def _mig(spec: Spec) -> Iterator[Problem]:
     if gpu is not None and gpu.count != 1:
         yield _problem("spec.placement.gpu.count", gpu.count, "is for whole GPUs: with mig a replica uses one slice",
                        "set it to 1 and ask for more replicas")
-    products = gpu.products if gpu is not None else ()
-    if slices.profile == "auto" and not products:
+    product = gpu.product if gpu is not None else ""
+    if slices.profile == "auto" and not product:
         yield _problem("spec.placement.mig.profile", "auto", "needs a named GPU",
-                       "add spec.placement.gpu.products, such as [NVIDIA-H100-80GB-HBM3], or name a profile")
-    for product in products:
-        known = mig.profiles(product)
-        if slices.profile == "auto" and not known:
-            yield _problem("spec.placement.mig.profile", "auto", f"cannot be chosen: no MIG profiles of {product} "
-                                                                 f"are known",
-                           "name a profile, as nvidia-smi mig -lgip shows them")
-        elif slices.profile != "auto" and known and mig.profile(product, slices.profile) is None:
-            yield _problem("spec.placement.mig.profile", slices.profile, f"is not a profile of {product}",
-                           f"write auto or one of {', '.join(profile.name for profile in known)}")
+                       "add spec.placement.gpu.product, such as NVIDIA-H100-80GB-HBM3, or name a profile")
+        return
+    known = mig.profiles(product)
+    if slices.profile == "auto" and not known:
+        yield _problem("spec.placement.mig.profile", "auto",
+                       f"cannot be chosen: no MIG profiles of {product} are known",
+                       "name a profile, as nvidia-smi mig -lgip shows them")
+    elif slices.profile != "auto" and known and mig.profile(product, slices.profile) is None:
+        yield _problem("spec.placement.mig.profile", slices.profile, f"is not a profile of {product}",
+                       f"write auto or one of {', '.join(profile.name for profile in known)}")
 
 
 def _rollout(spec: Spec) -> Iterator[Problem]:
@@ -321,10 +317,9 @@ def reach_problems(spec: Spec) -> Iterator[Problem]:
 def _secrets(spec: Spec) -> Iterator[Problem]:
     """Anyone who has the Secret that engines are signed with could have any engine served."""
     signature = spec.source.signature
-    key = signature.key_from if signature else None
-    named = {"spec.source.credentialsFrom": spec.source.credentials_from,
-             "spec.store.credentialsFrom": spec.store.credentials_from,
-             "spec.source.signature.keyFrom": key if key and key.kind == "Secret" else None}
+    named = {"spec.source.secretRef": spec.source.secret_ref,
+             "spec.store.secretRef": spec.store.secret_ref,
+             "spec.source.signature.secretKeyRef": signature.secret_key_ref if signature else None}
     for field, reference in named.items():
         if reference is not None and reference.name == SIGNING_SECRET:
             yield _problem(f"{field}.name", reference.name, "is reserved for the operator",

@@ -35,7 +35,7 @@ def accuracy(spec: Spec, engine: EngineResult) -> Verdict:
         return unknown(Condition.ACCURACY_VERIFIED, Reason.WAITING_FOR_ENGINE, "Measured when the engine is built.")
     figures = (
         f"{spec.accuracy.metric} {summary.accuracy:.4f} (at least {summary.accuracy_low:.4f} with 95 % confidence; "
-        f"{1 - spec.accuracy.tolerance:g} is needed)"
+        f"{1 - spec.accuracy.max_loss:g} is needed)"
     )
     if summary.evaluation == "synthetic":
         return good(

@@ -70,7 +70,7 @@ def least_similarity(spec: Spec) -> float:
     cos(2 arccos x) = 2 x² - 1. By relative error both lie within tolerance · |reference|, so at most
     2 arcsin(tolerance) apart: cos(2 arcsin t) = 1 - 2 t².
     """
-    tolerance = spec.accuracy.tolerance
+    tolerance = spec.accuracy.max_loss
     if spec.accuracy.metric == "cosine":
         found = 2 * (1 - tolerance) ** 2 - 1
     elif spec.accuracy.metric == "relative-error":
@@ -136,7 +136,7 @@ def mirrored(ctx: PassContext, stable: str, candidate: str) -> Mirrored | None:
     reports = {name: ctx.observed.quality[name] for name in names if name in ctx.observed.quality}
     about = [report for report in reports.values() if report.targets and set(report.targets) <= theirs]
     trouble = problems(reports.values()) or (() if reports else ("no monitor beside the stable revision reports",))
-    mine = ctx.spec.accuracy.tolerance
+    mine = ctx.spec.accuracy.max_loss
     return Mirrored(
         required=required(max(about[0].tolerance if about else mine, _lost(find_agreement(reports))), mine),
         metric=about[0].metric if about else "",

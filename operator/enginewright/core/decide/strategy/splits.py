@@ -26,17 +26,17 @@ class Split:
 def splits(rollout: RolloutSpec, wanted: int) -> tuple[Split, ...]:
     """One at least. A step of 100 is left out: it is what comes after the last analysis."""
     if rollout.strategy != "Canary":
-        return (Split(candidate=wanted, stable=wanted, seconds=rollout.analysis_seconds),)
+        return (Split(candidate=wanted, stable=wanted, seconds=rollout.analysis.seconds),)
     asked = [step for step in rollout.steps if step.weight < 100]
     if not asked or not wanted:
         stable = wanted if rollout.max_surge else max(0, wanted - 1)
-        return (Split(candidate=min(1, wanted), stable=stable, seconds=rollout.analysis_seconds),)
+        return (Split(candidate=min(1, wanted), stable=stable, seconds=rollout.analysis.seconds),)
     return tuple(
         _nearest(
             step.weight,
             wanted,
             rollout.max_surge,
-            rollout.analysis_seconds if step.analysis_seconds is None else step.analysis_seconds,
+            rollout.analysis.seconds if step.analysis_seconds is None else step.analysis_seconds,
         )
         for step in asked
     )

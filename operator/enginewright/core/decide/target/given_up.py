@@ -123,5 +123,6 @@ def _drifted(target: Target, quality: QualityResult) -> RolledBackStatus | None:
 
 
 def _without_analysis(ctx: PassContext) -> PassContext:
-    rollout = ctx.spec.rollout.model_copy(update={"analysis_seconds": 0, "steps": (), "auto_promote": True})
+    analysis = ctx.spec.rollout.analysis.model_copy(update={"seconds": 0})
+    rollout = ctx.spec.rollout.model_copy(update={"analysis": analysis, "steps": (), "auto_promote": True})
     return replace(ctx, spec=ctx.spec.model_copy(update={"rollout": rollout}))
