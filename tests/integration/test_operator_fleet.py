@@ -214,7 +214,8 @@ async def test_with_recreate_a_class_stops_when_all_have_an_engine_and_the_other
     async with always_answered(models):
         await models.patch({"spec": {"engine": {"maxBatchSize": 8}}})
         told = await models.wait("RolloutComplete", "False", "WaitingForClasses")
-        assert told["message"].startswith("Strategy Recreate, one class after the other, cpu can stop and start anew: ")
+        assert told["message"].startswith(
+            "Strategy Recreate, one class after the other, cpu can stop and start again: ")
         assert await answering(models) == before
         kubelet.script.models["minilm-gpu"].build = "succeed"
         await models.wait("Ready", "True", "Serving")

@@ -71,7 +71,7 @@ class Wishes:
     """What is asked of this object beside its spec, by annotation: by a user, or by the fleet that it is a class of.
     Nothing else in a pass reads these annotations.
 
-    ``promote`` and ``back`` name a revision each, empty where nobody asks. Of a fleet: ``held_back`` is the revision to
+    ``promote`` and ``back`` name a revision each, empty where no one asks. Of a fleet: ``held_back`` is the revision to
     stay at whatever the spec says, ``after`` who is to come first, ``least`` how many replicas it wants at least."""
 
     promote: str = ""
@@ -149,7 +149,7 @@ class PassContext:
         return self.obj.annotations.get(labels.REBUILD, "")
 
     def promote_with(self, revision: str) -> str:
-        """The command with which somebody promotes ``revision``."""
+        """The command with which a user promotes ``revision``."""
         return kubectl(f"annotate om {self.obj.name} {labels.PROMOTE}={revision}", self.obj.namespace)
 
     def has_backend(self, revision: str) -> bool:
@@ -195,5 +195,5 @@ def _unplaceable(name: str, spec: Spec, config: OperatorConfig) -> tuple[Problem
 
 
 def earliest(*delays: float | None) -> float | None:
-    """The first of the moments at which somebody wants to look again."""
+    """The first of the moments at which the pass is due again."""
     return min((delay for delay in delays if delay is not None), default=None)

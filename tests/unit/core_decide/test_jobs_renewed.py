@@ -33,7 +33,7 @@ def test_a_build_that_waits_is_made_anew_as_the_spec_wants_it() -> None:
     plan = cluster.operate()
     assert not cluster.running("build")
     assert old.name not in cluster.requests, "another spec may ask otherwise"
-    assert "made anew" in cluster.condition("EngineBuilt")["message"]
+    assert "the operator makes it again" in cluster.condition("EngineBuilt")["message"]
     assert plan.requeue_after is not None
     cluster.wait(plan.requeue_after)
     cluster.operate()
@@ -79,7 +79,7 @@ def test_a_look_at_the_source_that_waits_is_made_anew() -> None:
     cluster.config = replace(cluster.config, resolve_resources=Resources(limits={"memory": "4Gi"}))
     plan = cluster.operate()
     assert not cluster.running("resolve")
-    assert "made anew" in cluster.condition("SourceResolved")["message"]
+    assert "the operator makes it again" in cluster.condition("SourceResolved")["message"]
     assert plan.requeue_after is not None
     cluster.wait(plan.requeue_after)
     cluster.operate()

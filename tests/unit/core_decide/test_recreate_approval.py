@@ -528,7 +528,7 @@ class TestNoReplica:
             cluster.edit(**edit)
             cluster.settle()
         assert cluster.says("RolloutComplete") == cluster.says("Ready") == WAITS
-        assert f"No replica is wanted; when one is, revision {old} serves until then." in said(cluster)
+        assert f"The spec asks for no replica; when it does, revision {old} serves until then." in said(cluster)
         assert cluster.replicas() == {old: 0}
         assert cluster.status["rollout"]["stable"] == old
         new = candidate(cluster)

@@ -30,7 +30,7 @@ MAX_WORDS: Final = 256
 
 
 def shown_record(ctx: PassContext, engine: EngineResult) -> EngineRecord | None:
-    """The engine that serves; the one of the spec while nobody serves. None when its record is not at hand."""
+    """The engine that serves; the one of the spec while no revision serves. None when its record is not at hand."""
     stable = ctx.serving.stable
     if stable is None or stable.revision == engine.revision:
         return engine.record

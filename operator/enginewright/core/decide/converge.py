@@ -79,7 +79,7 @@ class _Pass:
 
 
 def converge(target: Target, desired: Desired, contest: Contest) -> Converged:
-    """While rollouts are suspended what serves is left as it is; only nobody is asked to compare answers."""
+    """While rollouts are suspended what serves is left as it is; only no replica compares answers."""
     ctx = target.ctx
     if ctx.suspended:
         return Converged(actions=_mirror(ctx, ""), requeue=desired.requeue)
@@ -111,7 +111,7 @@ def _start(found: _Pass) -> tuple[Action, ...]:
 
     One that is there stays as it is: a revision was proven with the pods it has, so that what changes for the whole
     installation (an operator's upgrade, its settings) waits for the next revision and its analysis. Unless its replicas
-    look for an engine that has been built again since: they would refuse the new one for ever.
+    look for an engine that has been built again since: they would refuse the new one forever.
     """
     ctx, revision, engine = found.ctx, found.target.revision, found.target.engine
     if not found.desired.starts or engine.record is None or engine.placement is None:
@@ -220,7 +220,7 @@ def _activator(found: _Pass) -> tuple[Action, ...]:
     left it; its own Service goes last, when it has delivered what it holds."""
     ctx, seen, aim = found.ctx, found.ctx.observed, _aim(found)
     held = found.desired.holds is Way.HELD
-    to = "nobody before a replica is ready" if held else f"revision {aim}" if aim else "every revision"
+    to = "no replica before one is ready" if held else f"revision {aim}" if aim else "every revision"
     opened = applied(ctx, backend_service(ctx.owner, NOBODY if held else aim), f"requests that are held go to {to}")
     if to_zero(ctx) and ctx.spec.autoscaling:
         manifest = activator(ctx.owner, ctx.spec.autoscaling, ctx.config)

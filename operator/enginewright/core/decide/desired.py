@@ -19,7 +19,7 @@ PROGRESS_CHECK: Final = 15.0
 
 class Way(Enum):
     """DIRECT: the Service selects replicas. LEAVING: it selects the activator, which passes requests on to replicas.
-    HELD: it selects the activator, which reaches nobody."""
+    HELD: it selects the activator, which reaches no replica."""
 
     DIRECT = auto()
     LEAVING = auto()
@@ -27,7 +27,7 @@ class Way(Enum):
 
 
 class Stops(Enum):
-    """When revisions that are not kept are stopped. NEVER: not by this pass. AT_ONCE: nobody is spared. SPARING: one
+    """When revisions that are not kept are stopped. NEVER: not by this pass. AT_ONCE: none is spared. SPARING: one
     that answers only once a revision that is kept answers. DRAINED: as that, and once neither Service nor endpoints
     lead to it any more."""
 

@@ -31,16 +31,16 @@ PENDING_REASONS = frozenset({
     Reason.UNSCHEDULABLE, Reason.IMAGE_PULL_FAILED, Reason.POD_CANNOT_START, Reason.BUILD_PENDING,
     Reason.WAITING_FOR_QUEUE,
 })
-# So long after a Job its pod is there, unless somebody refuses it.
+# So long after a Job its pod is there, unless admission refuses it.
 PODLESS_SECONDS = 20.0
 # What may come after a failure: wait for a change, wait for a change of the spec (not only of the engine's part of it),
-# try again for ever, try again a few times.
+# try again forever, try again a few times.
 Retry = Literal["never", "spec", "always", "limited"]
 # How CUDA, TensorRT and ONNX Runtime name the device's memory in what the builder reports.
 _DEVICE = re.compile(r"cuda|gpu", re.IGNORECASE)
 # So often a server is started again before it is given up: each time the kubelet waits twice as long, from 10 s on.
 SERVER_RESTARTS = 2
-# What the builder says when it is asked to stop, whoever asks.
+# What the builder says when it is asked to stop, by whatever asks.
 _INTERRUPTED = "Interrupted"
 
 
@@ -63,7 +63,7 @@ class JobFailure:
     device: bool = False
 
     def final(self, failures: int) -> bool:
-        """Whether no attempt follows before somebody changes something, after so many ``failures`` in a row."""
+        """Whether no attempt follows before a user changes something, after so many ``failures`` in a row."""
         return self.retry in ("never", "spec") or (self.retry == "limited" and failures >= LIMIT)
 
 
@@ -101,12 +101,12 @@ def delete_job(job: JobView, why: str) -> Delete:
 
 
 def spent(name: str, why: str) -> Delete:
-    """The request of a Job that nobody will read again."""
+    """The request of a Job that no Job will read again."""
     return Delete(api_version="v1", kind="ConfigMap", name=name, why=why, spent=True)
 
 
 def taken_away(job: JobView, why: str, what: str) -> tuple[str, tuple[Action, ...]]:
-    """A Job in the way of the one that is wanted goes, and its request with it: what is said, and done."""
+    """A Job in the way of the one that the spec asks for goes, and its request with it: what is said, and done."""
     actions = (spent(job.name, f"the request of a Job that goes: {why}"), delete_job(job, why))
     return f"Waits for Job {job.name} to go, {what}.", actions
 
@@ -114,7 +114,7 @@ def taken_away(job: JobView, why: str, what: str) -> tuple[str, tuple[Action, ..
 def renewed(job: JobView) -> tuple[str, tuple[Action, ...]]:
     """As :func:`taken_away`, for one that is :func:`outdated`."""
     return taken_away(job, "it has not begun, and would be made otherwise now",
-                      "which had not begun, and is made anew as it is wanted now")
+                      "which had not begun: the operator makes it again, as the spec asks now")
 
 
 def outdated(job: JobView, manifest: Mapping[str, Any]) -> bool:
@@ -188,7 +188,7 @@ def podless(job: JobView, now: datetime, namespace: str, *, queued: bool = False
 
 
 def podless_in(job: JobView, now: datetime) -> float | None:
-    """Seconds until :func:`podless` is due: no watch tells of a pod that nobody makes, and every other event before
+    """Seconds until :func:`podless` is due: no watch tells of a pod that is not made, and every other event before
     then would put off a look at a fixed distance."""
     left = PODLESS_SECONDS - (now - job.created).total_seconds()
     return left if left > 0 and _awaits_pod(job) else None

@@ -13,8 +13,8 @@ from enginewright.core.spec import Spec
 
 
 def needed_records(obj: ObjectView, observed: Observed, config: OperatorConfig) -> frozenset[str]:
-    """Fingerprints: of the engines that the spec may lead to, of what serves, of what is kept, and of what status says
-    is wanted. ``observed`` is all that the pass sees but the records."""
+    """Fingerprints: of the engines that the spec may lead to, of what serves, of what is kept, and of the one that
+    status asks for. ``observed`` is all that the pass sees but the records."""
     ctx = _context(obj, observed, config)
     if ctx is None:
         return frozenset()

@@ -1,6 +1,6 @@
 """What live answers say of the engine that serves: condition QualityHeld, where the spec asks for it.
 
-It never changes whether the object is Ready: who serves was proven, and is the best there is until somebody decides
+It never changes whether the object is Ready: who serves was proven, and is the best there is until a user decides
 otherwise, or the target stage goes back where that is asked for.
 """
 
@@ -29,7 +29,8 @@ REFRESH_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class QualityResult:
-    """``verdict`` is None where nobody asks. ``drifted`` names the revision whose live answers have drifted."""
+    """``verdict`` is None where the spec does not ask. ``drifted`` names the revision with live answers that
+    have drifted."""
 
     verdict: Verdict | None = None
     memory: QualityStatus | None = None

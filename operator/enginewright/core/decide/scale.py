@@ -1,11 +1,11 @@
-"""The scale stage: how many replicas are wanted? And what if somebody else writes them?
+"""The scale stage: how many replicas are needed? And what if another controller writes them?
 
 While two revisions run, the number is that of the stable one, which the candidate follows; it may rise but not fall, so
 that capacity is never taken from under a rollout and the figures of its analysis stay comparable.
 
 An autoscaler that was pointed at a Deployment of ours, or a person, may write its replicas. Their number is put back
 once. Should they write it again, it is left as it is and said in a condition: two that overwrite each other make pods
-come and go for ever, and neither learns of the other. One more try an hour finds out whether they have gone. While a
+come and go forever, and neither learns of the other. One more try an hour finds out whether they have gone. While a
 rollout moves replicas it moves these, too: it ends, and takes the Deployment along.
 """
 
@@ -105,7 +105,7 @@ def _wished(ctx: PassContext, limits: ScaleLimits) -> ScaleLimits:
 
 
 def _first(ctx: PassContext, limits: ScaleLimits, watch: bool) -> ScaleResult:
-    """Nobody serves, so nothing is queued: the last known number, or the least; one at any rate, for an engine is
+    """No revision serves, so nothing is queued: the last known number, or the least; one at any rate, for an engine is
     proven by serving."""
     last = ctx.memory.autoscaling.desired_replicas if ctx.memory.autoscaling else None
     wanted = limits.clamp(last or max(1, limits.min_replicas))
@@ -119,7 +119,7 @@ def _first(ctx: PassContext, limits: ScaleLimits, watch: bool) -> ScaleResult:
 
 
 def _current(before: AutoscalingStatus, serving: Serving, stable: DeploymentView, limits: ScaleLimits) -> int:
-    """A rollout that moves replicas from one revision to the other does not change how many are wanted."""
+    """A rollout that moves replicas from one revision to the other does not change how many are needed."""
     if len(serving.alive) < 2:
         return stable.spec_replicas
     return limits.clamp(max(before.desired_replicas or 0, *(deployment.spec_replicas for deployment in serving.alive)))
@@ -220,7 +220,7 @@ def _no_price(ctx: PassContext, stable: DeploymentView) -> Finding | None:
 
 
 def verdict(found: ScaleResult, contest: Contest) -> Verdict:
-    """Somebody else who writes the replicas goes before what this stage has to say."""
+    """Another controller that writes the replicas goes before what this stage has to say."""
     return (contest.finding or found.finding).about(Condition.SCALING_ACTIVE)
 
 
@@ -258,7 +258,7 @@ def _recent(ctx: PassContext) -> ContestStatus | None:
 def _explain(ctx: PassContext, desired: Desired, held: list[DeploymentView]) -> str:
     message = " ".join(
         f"Field manager {view.replicas_manager} sets Deployment {view.name} to {view.spec_replicas}, again after it "
-        f"was put back to what is wanted here ({desired.replicas[view.revision]})." for view in held)
+        f"was put back to what this object asks for ({desired.replicas[view.revision]})." for view in held)
     name = ctx.obj.name
     again = kubectl(f"annotate om {name} {labels.RETRY}=<anything new>", ctx.obj.namespace)
     return (f"{message} It is left so. Remove that scaler, or point it at OptimisedModel {name}, which has /scale; "

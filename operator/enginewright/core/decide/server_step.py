@@ -2,7 +2,8 @@
 image, and remembered in status. The Job needs nothing of the source, so both are looked at at the same time.
 
 Objects of one namespace share the answer: one takes it from another's status, or from another's Job, for which it waits
-while that runs. A Job that ends without an answer, or goes with its object, keeps nobody waiting: the next object asks.
+while that runs. A Job that ends without an answer, or goes with its object, keeps no object waiting: the next object
+asks.
 """
 
 from __future__ import annotations
@@ -164,8 +165,8 @@ def _runtime(told: ServerStatus | None) -> RuntimeRequest | None:
 
 
 def _before(world: PassContext) -> RuntimeRequest | None:
-    """What an engine was built for by an operator that was told of it by settings: what serves goes on being what is
-    wanted, while the image is asked. The fingerprint proves that it is that very engine."""
+    """What an engine was built for by an operator that knew of it by settings. That engine goes on serving while the
+    image is asked: the fingerprint proves that it is that very engine."""
     wanted, stable = str(world.obj.status.get("fingerprint") or ""), serves(world.memory.revisions)
     source, image = world.memory.source, server_image(world.spec, world.config)
     target = stable.target if stable else None
@@ -247,7 +248,7 @@ def _watch(world: PassContext, job: JobView, key: str, before: RuntimeRequest | 
                      (_delete(job, "spec.suspend is true"),))
     if outdated(job, ask_job(world.owner, world.spec, world.config, job.name)):
         return _says(told, Reason.ASKING_SERVER_IMAGE, f"Waits for Job {job.name} to go, which had not begun; the "
-                     "operator makes it again as it is wanted now.",
+                     "operator makes it again as the spec asks now.",
                      (_delete(job, "it has not begun, and would be made otherwise now"),), requeue=1.0)
     if trouble := _trouble(world, job, told):
         return _says(told, trouble.reason, trouble.message, requeue=LOOK_AGAIN)

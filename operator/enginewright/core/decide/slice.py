@@ -111,9 +111,9 @@ def _upwards(ctx: PassContext, options: list[_Option]) -> SliceChoice:
 
 
 def _meanwhile(ctx: PassContext, passed: list[_Option], following: _Option) -> _Option | None:
-    """Where nobody has served yet, an engine that misses the objective serves before the next one is built, unless it
-    does not start. A build that was begun goes on: a replica that is down for a moment, or for want of requests, is no
-    reason to end it."""
+    """Where no revision has served yet, an engine that misses the objective serves before the next one is built,
+    unless it does not start. A build that was begun goes on: a replica that is down for a moment, or for lack of
+    requests, is no reason to end it."""
     latest = next((option for option in reversed(passed) if option.engine), None)
     build = ctx.memory.build
     if latest is None or _served(ctx) or (build and build.fingerprint == following.fingerprint):

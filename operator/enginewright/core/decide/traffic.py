@@ -77,7 +77,7 @@ def _way(ctx: PassContext, wanted: int) -> Way:
 
 
 def to_zero(ctx: PassContext) -> bool:
-    """Whether the last replica may go, so that somebody has to hold requests."""
+    """Whether the last replica may go, so that the activator has to hold requests."""
     return ctx.spec.autoscaling is not None and ctx.spec.autoscaling.min_replicas == 0
 
 

@@ -80,7 +80,7 @@ def _refused(deployed: DeploymentView | None) -> Trouble | None:
 def trouble(
     ctx: PassContext, deployment: DeploymentView | None, revision: str, placement: Placement | None
 ) -> Trouble | None:
-    """Why replicas of the revision are missing, for good or for want of room."""
+    """Why replicas of the revision are missing, for good or for lack of room."""
     return starting_trouble(ctx, deployment, revision) or waiting_trouble(ctx, placement, revision)
 
 

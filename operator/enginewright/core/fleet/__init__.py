@@ -65,7 +65,7 @@ def _service(ctx: PassContext) -> tuple[Action, ...]:
 def _objects(
     ctx: PassContext, members: tuple[Member, ...], agreed: Agreement, handover: Handover
 ) -> tuple[Action, ...]:
-    """Written anew where somebody has changed one: what a class asks for is the fleet's to say."""
+    """Written again where a user has changed one: what a class asks for is the fleet's to say."""
     actions: tuple[Action, ...] = ()
     turns = starts(ctx, members, agreed.wishes)
     for one in members:
@@ -75,7 +75,7 @@ def _objects(
         wishes = {**agreed.wishes.get(name, {}), **handover.wishes(name), **turns.get(name, {})}
         manifest = member(ctx.owner, one.entry.name, one.wanted, wishes)
         why = f"it serves class {one.entry.name}"
-        # A wish that somebody took away shows in no hash.
+        # A wish that a user took away shows in no hash.
         if not one.applied or not contains(one.view.annotations if one.view else {}, wishes):
             actions += (Apply(manifest=manifest, why=why, force=one.view is not None),)
         else:

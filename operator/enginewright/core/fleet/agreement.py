@@ -2,7 +2,7 @@
 
 No member promotes by itself. The fleet's wish stands in an annotation of each member, as a user's would: to promote
 its candidate when every class has a proven one, or to stay at (or go back to) the revision that all classes served
-last when one refuses or keeps the others waiting for too long. It is worked out anew in every pass.
+last when one refuses or keeps the others waiting for too long. It is worked out again in every pass.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def _promote(ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatu
 
 
 def _wait(ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, revision: str) -> Agreement:
-    """Nobody is promoted yet, or one class after the other. The clock runs from the first candidate that is proven, or
-    waits for its turn to be."""
+    """No class is promoted yet, or one class after the other. The clock runs from the first candidate that is
+    proven, or waits for its turn to be."""
     through = (Standing.PROMOTING, Standing.DONE) if recreates(ctx) else (Standing.PROVEN, Standing.PROMOTING)
     begun = [member for member in members if member.standing in through]
     queued = [member for member in members if _queued(member)]
@@ -133,7 +133,7 @@ def _wait(ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, 
 
 def _so_far(ctx: PassContext, begun: list[Member], queued: list[Member]) -> str:
     if recreates(ctx):
-        who = f"{_names(begun)} first" if begun else f"{_names(queued)} can stop and start anew"
+        who = f"{_names(begun)} first" if begun else f"{_names(queued)} can stop and start again"
         return f"Strategy Recreate, one class after the other, {who}"
     who = f"Proven in {_names(begun)}" if begun else f"{_names(queued)} can start"
     return f"{who}, and promoted in all classes together"
@@ -160,7 +160,7 @@ def patience(ctx: PassContext) -> timedelta:
 def _given_up(
     ctx: PassContext, members: tuple[Member, ...], memory: RolloutStatus, revision: str
 ) -> RolledBackStatus | None:
-    """Why nobody is promoted: a class refuses, or the others waited in vain. The latter holds until the spec or the
+    """Why no class is promoted: a class refuses, or the others waited in vain. The latter holds until the spec or the
     retry annotation changes, the former as long as the class does."""
     before = memory.rolled_back
     same = before is not None and before.revision == revision and before.retry in (None, ctx.retry)
@@ -196,7 +196,7 @@ def _hold_back(
     wishes = ways_back(ctx, members, asked)
     late = [name for name in asked if name not in wishes]
     message = f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message}"
-    # One that was made anew since, or keeps no history, has nothing to go back to.
+    # One that was made again since, or keeps no history, has nothing to go back to.
     lost = [member for member in members if member.entry.name in wishes
             and member.verdict(Condition.ROLLOUT_COMPLETE).reason == Reason.ROLLBACK_TARGET_UNKNOWN]
     if kept := [name for name in wishes if name not in [member.entry.name for member in lost]]:
@@ -228,7 +228,7 @@ def _step(ctx: PassContext, memory: RolloutStatus, revision: str, step: Step) ->
 def _wishes(
     ctx: PassContext, members: Iterable[Member], wishes: Mapping[str, Mapping[str, str]] | None = None
 ) -> Mapping[str, Mapping[str, str]]:
-    """For every class; a wish to try again or to build anew is every class's."""
+    """For every class; a wish to try again or to build again is every class's."""
     common = {name: wish for name, wish in ((labels.RETRY, ctx.retry), (labels.REBUILD, ctx.rebuild)) if wish}
     return {member.entry.name: {**common, **(wishes or {}).get(member.entry.name, {})} for member in members}
 

@@ -6,7 +6,7 @@ much as its ready replicas can do. Behind a Service every replica gets the same,
 what the least capable one does. Where a class is not measured all replicas count alike. It is the most that the fleet
 can have carried in time, not what arrives.
 
-The others are told by an annotation, which their scalers take for ``minReplicas``: it makes no new generation of their
+The others know by an annotation, which their scalers take for ``minReplicas``: it makes no new generation of their
 objects, and ends as soon as they have watched the load that came to them for as long as they watch before they scale
 down.
 """
@@ -104,9 +104,9 @@ def leaving(members: Iterable[Member], views: Iterable[MemberView]) -> tuple[Mem
 
 
 def hand_over(ctx: PassContext, members: tuple[Member, ...], going: tuple[MemberView, ...], *, held: bool) -> Handover:
-    """``held`` says that nobody may go yet: what was begun stands, nothing is begun."""
+    """``held`` says that no class may go yet: what was begun stands, nothing is begun."""
     memory, least = ctx.memory.handover, _remembered(ctx, members)
-    # There is nothing to start replicas on before others have gone, or nobody may change their number.
+    # There is nothing to start replicas on before others have gone, or no scaler may change their number.
     if ctx.spec.autoscaling is None or ctx.spec.rollout.max_surge == 0:
         return Handover()
     if not going:

@@ -47,7 +47,7 @@ class Member:
 
     @cached_property
     def applied(self) -> bool:
-        """Whether the object was given the wanted spec, and nobody has changed it since."""
+        """Whether the object was given the wanted spec, and no user has changed it since."""
         view = self.view
         if view is None or view.deleting or view.annotations.get(labels.MEMBER_KEY) != member_key(self.wanted):
             return False
@@ -136,7 +136,7 @@ class Member:
 
     @cached_property
     def refusal(self) -> Verdict | None:
-        """Why the class will not have what is asked for before somebody changes something."""
+        """Why the class will not have what is asked for before a user changes something."""
         if not self.current:
             return None
         ready, complete = self.verdict(Condition.READY), self.verdict(Condition.ROLLOUT_COMPLETE)

@@ -1,10 +1,10 @@
 """Where a class cannot start its candidate beside what serves, classes take turns: all of them at once would leave
-nobody who answers.
+none that answers.
 
-Without a replica to spare (``maxSurge`` 0) a class of one replica answers nobody while its candidate starts; one whose
-candidate is proven answers with that, and the next one starts. With strategy Recreate a class stops altogether; the
-next one follows when it serves with all its replicas, and none stops before every class has an engine to start. The way
-back is gone in turn as well.
+Without a replica to spare (``maxSurge`` 0) a class of one replica answers no request while its candidate starts. A
+class with a proven candidate answers with that, and the next one starts. With strategy Recreate a class stops
+altogether; the next one follows when it serves with all its replicas, and none stops before every class has an engine
+to start. The way back is gone in turn as well.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _has_engine(member: Member) -> bool:
 def ways_back(ctx: PassContext, members: tuple[Member, ...], wishes: Wishes) -> Wishes:
     """Those of ``wishes`` to go back that are due: of classes that are back or have nothing running that would stop,
     and of one more when every other one answers. One that has not answered for long, and is asked already, may never
-    be back: others go as long as somebody else answers."""
+    be back: others go as long as another class answers."""
     if not in_turns(ctx):
         return wishes
     moving = [member for member in members if member.entry.name in wishes and _runs(member) and not _is_back(member)]

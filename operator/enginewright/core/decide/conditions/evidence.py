@@ -4,7 +4,7 @@ Whether replicas' batching follows the traffic is said where the spec asks for i
 its own counters; what is said here is whether those that serve can, by the containers that their pods have: a
 Deployment stays as it was made, whatever the installation's settings became since. Where they cannot, it is said why
 new ones could not either, by what the build measured and the memory that there is, or what makes new ones. What serves
-otherwise is what the build proved, so that nobody's readiness depends on it.
+otherwise is what the build proved, so that the readiness of no revision depends on it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _figures(spec: Spec, summary: EngineSummary) -> str:
 
 
 def batching(ctx: PassContext, engine: EngineResult) -> Verdict | None:
-    """None where nobody asks."""
+    """None where the spec does not ask."""
     if not ctx.spec.batching.adaptive:
         return None
     serving = ctx.serving

@@ -22,7 +22,7 @@ from enginewright.core.serving import Serving, unwatched
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
-    """``unplaced`` says that replicas want for room, which comes and goes on nodes that nobody watches."""
+    """``unplaced`` says that replicas want for room, which comes and goes on nodes that the operator does not watch."""
 
     ready: Verdict
     available: Verdict
@@ -93,7 +93,7 @@ def _ready(ctx: PassContext, revision: str, wanted: int, before: Iterable[Verdic
     if wanted == 0 and ctx.spec.autoscaling is not None and not ctx.suspended:
         return good(Condition.READY, Reason.SCALED_TO_ZERO, f"Revision {revision} starts with the next request.")
     if wanted == 0:
-        return bad(Condition.READY, Reason.NO_REPLICA, "No replica is wanted: nothing serves, as asked.")
+        return bad(Condition.READY, Reason.NO_REPLICA, "The spec asks for no replica: nothing serves.")
     if short := _shortfall(ctx, revision, wanted):
         return bad(Condition.READY, Reason.REPLICAS_NOT_READY, short)
     return good(Condition.READY, Reason.SERVING, f"Revision {revision} serves on {count(wanted, 'replica')}.")
@@ -125,7 +125,7 @@ def _shortfall(ctx: PassContext, revision: str, wanted: int) -> str:
 
 
 def _unready_reason(ctx: PassContext, engine: EngineResult, revision: str) -> Trouble | None:
-    """``engine`` is what the spec asks for: of another revision nobody knows any more what it was made with."""
+    """``engine`` is what the spec asks for: what another revision was made with is not known any more."""
     placement = engine.placement if revision == engine.revision else None
     return trouble(ctx, ctx.observed.deployment(revision), revision, placement)
 

@@ -58,7 +58,7 @@ def verdict(
 
 
 def _asked_for(target: Target, found: Rollout, _: int) -> Rollout:
-    """That somebody has approved it is remembered until it serves: by then the annotation may be gone."""
+    """That a user has approved it is remembered until it serves: by then the annotation may be gone."""
     ctx, revision, memory = target.ctx, target.revision, found.memory
     serves = revision == served(ctx.memory.revisions) or (
         memory.stable == revision and memory.step in (Step.COMPLETE, Step.ROLLED_BACK))
@@ -124,7 +124,7 @@ def _there(target: Target, wanted: int) -> str:
     serving, revision = target.ctx.serving, target.revision
     there = serving.deployment(revision)
     if not wanted:
-        return f"No replica is wanted; when one is, revision {revision} serves until then."
+        return f"The spec asks for no replica; when it does, revision {revision} serves until then."
     if there is None:
         return f"Revision {revision} is made again, and serves until then."
     if not serving.answers(there):

@@ -229,7 +229,7 @@ def _room(build: _Build, job: JobView) -> str:
 
 
 def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStatus) -> BuildResult:
-    """Said anew when the step changes, not for every line of the log."""
+    """Said again when the step changes, not for every line of the log."""
     percent = int(progress.fraction * 100)
     if memory.step == progress.step and memory.percent is not None:
         percent = memory.percent
@@ -273,8 +273,8 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
 
 
 def _record(build: _Build, job: JobView, claim: ClaimView | None, outcome: Outcome) -> Action:
-    """One of the same engine that is there already was retired, because nobody had wanted it. It is replaced in one
-    write, so that others who want the engine do not build it meanwhile."""
+    """One of the same engine that is there already was retired, because no object had asked for it. It is replaced
+    in one write, so that others that want the engine do not build it meanwhile."""
     ctx = build.ctx
     record = engine_record(ctx.obj.namespace, claim, ctx.spec.store.uri, outcome, store_access(ctx.spec))
     old = ctx.observed.records.get(build.fingerprint)
@@ -288,13 +288,13 @@ def _record(build: _Build, job: JobView, claim: ClaimView | None, outcome: Outco
 def _fail(build: _Build, job: JobView) -> BuildResult:
     """A Job that lives has ended for us: its pod ran out of time, or its server does not start. No rule of a
     podFailurePolicy sees either: the kubelet tells the first as the pod's reason alone, without a condition, and starts
-    the server for ever."""
+    the server forever."""
     waiting = attempts.never_started(build.ctx, build.memory)
     candidates = job.outcome.candidates if job.outcome else ()
     failure = job_failure(job, build.namespace, never_started=waiting, too_slow=TOO_SLOW)
     raised = 0 < job.deadline < build_deadline(build.ctx.spec, build.ctx.config)
     if raised and failure.reason == Reason.BUILD_DEADLINE_EXCEEDED:
-        # Somebody raised the budget while it ran, for the same engine: the remedy is there already.
+        # A user raised the budget while it ran, for the same engine: the remedy is there already.
         failure = replace(failure, retry="always")
     failed = _count(build, failure)
     why = "its server does not start" if server_gave_up(job) else "its pod ran out of time, as another one would"

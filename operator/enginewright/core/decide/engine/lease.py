@@ -15,12 +15,12 @@ from enginewright.core.observed import LeaseView
 from enginewright.core.plan import Action, ClaimBuild, ReleaseBuild, RenewBuild
 
 RENEW_SECONDS = LEASE_SECONDS / 3
-# How soon to ask again whether a holder gave up: success is told by the engine's record, which a watch reports.
+# How soon to ask again whether a holder gave up: success shows in the engine's record, which a watch reports.
 ASK_AGAIN = 10.0
 
 
 def builder(ctx: PassContext, fingerprint: str) -> LeaseView | None:
-    """The lease of somebody else who builds this engine."""
+    """The lease of another object that builds this engine."""
     lease = ctx.observed.leases.get(fingerprint)
     if lease is None or _mine(ctx, lease):
         return None

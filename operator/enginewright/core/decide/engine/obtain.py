@@ -134,7 +134,8 @@ def _changes(before: TargetStatus, now: TargetStatus) -> str:
 
 
 def _usable(ctx: PassContext, record: EngineRecord) -> bool:
-    """An engine that nobody wanted for the grace period may be removed at any moment: a build Job finds it, or not."""
+    """An engine that no object asked for in the grace period may be removed at any moment: a build Job
+    finds it, or not."""
     if retired(record.unreferenced, ctx.now, ctx.config):
         return False
     return record.store_claim == store_claim(ctx.spec) and record.outcome.engine is not None
@@ -152,7 +153,7 @@ def _present(ctx: PassContext, result: EngineResult, record: EngineRecord) -> En
 
 
 def _want(ctx: PassContext, record: EngineRecord) -> tuple[Action, ...]:
-    """Says at once that somebody refers to the engine, should it have been marked as unused."""
+    """Says at once that an object refers to the engine, should it have been marked as unused."""
     if record.unreferenced is None:
         return ()
     name = record_name(record.fingerprint, ctx.spec.store.uri)

@@ -2,7 +2,7 @@
 
 Servers check before they load, and say so by the exit code of their verify container. Then the index entry goes and the
 engine is built again, a few times. The new one has another manifest, by whose digest replicas know their engine: the
-Deployment of the revision that is asked for is written anew, also that of another object that shares the engine.
+Deployment of the revision that is asked for is written again, also that of another object that shares the engine.
 """
 
 from __future__ import annotations

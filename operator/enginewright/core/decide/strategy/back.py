@@ -34,7 +34,7 @@ def alone(
     ctx: PassContext, stable: DeploymentView, wanted: int, why: str, progress: Finding, memory: RolloutStatus, *,
     requeue: float | None = None,
 ) -> Desired:
-    """Only ``stable``, at full strength; where no replica is wanted, nobody is spared."""
+    """Only ``stable``, at full strength; where the spec asks for no replica, none is spared."""
     replicas = _room_for(ctx, stable, wanted) if wanted and not ctx.spec.rollout.max_surge else {
         stable.revision: wanted}
     return Desired(
@@ -73,7 +73,7 @@ def withdraw(target: Target, wanted: int) -> Desired | None:
 
 
 def as_it_is(target: Target) -> bool:
-    """Whether what serves stays until it is told otherwise, and nobody knows what it was made of."""
+    """Whether what serves stays until a user says otherwise, as what it was made of is not known."""
     return target.reason is Why.STAYS and target.engine.placement is None
 
 
@@ -94,7 +94,7 @@ def give_share_back(
     ctx: PassContext, half: DeploymentView, wanted: int, why: str, progress: Finding, memory: RolloutStatus, *,
     wrong: bool = False,
 ) -> Desired | None:
-    """What is to serve until the stable revision has all the replicas that are wanted; then None.
+    """What is to serve until the stable revision has all the replicas that are needed; then None.
 
     A revision that answers ``wrong`` only stands in for what the stable one lacks of half of them: below that, those
     that are left would drown in requests. With a surge, the stable one does not wait for room, then.

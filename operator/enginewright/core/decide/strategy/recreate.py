@@ -33,7 +33,7 @@ def recreate(state: RolloutState) -> Desired:
 
 
 def _turn_back(state: RolloutState, memory: RolloutStatus) -> Desired:
-    """Recreate was set while another strategy's candidate runs: it goes first, and starts anew when the old ones have
+    """Recreate was set while another strategy's candidate runs: it goes first, and starts again when the old ones have
     stopped. Else the stable revision, shrunk for it, would be stopped for one that nothing has shown to be good."""
     revision, stable = state.target.revision, state.stable.revision
     message = (f"Strategy Recreate: revision {revision}, whose rollout had begun, stops and revision {stable} takes "

@@ -23,7 +23,7 @@ from enginewright.core.way_back import good_ones
 
 
 def settle(target: Target, wanted: int, memory: RolloutStatus, *, alone: bool) -> Desired:
-    """``alone`` says that nobody relies on any revision yet: the others need not be drained.
+    """``alone`` says that no model relies on any revision yet: the others need not be drained.
 
     Complete once all replicas were ready and every other revision is gone; losing a replica later is no rollout.
     Without a replica it is complete as well, but proven only if it was before."""
@@ -36,7 +36,7 @@ def settle(target: Target, wanted: int, memory: RolloutStatus, *, alone: bool) -
         progress=progress, memory=remembered, requeue=requeue, replicas={revision: wanted}, starts=wanted > 0,
         protected=True, selected=revision, weights={revision: WHOLE}, kept=frozenset({revision}),
         stops=Stops.NEVER if until else Stops.SPARING if alone else Stops.DRAINED,
-        why=f"traffic goes to revision {revision}", why_started=f"revision {revision} is wanted",
+        why=f"traffic goes to revision {revision}", why_started=f"the spec asks for revision {revision}",
         why_scaled=f"{count(wanted, 'replica')} wanted",
         why_stopped=f"revision {revision} {'has taken over' if took_over else 'is what is asked for'}")
 
@@ -58,7 +58,7 @@ def _judge(target: Target, wanted: int, memory: RolloutStatus,
         message = f"Revision {revision} {state}; no other revision runs.{_altered(target, deployed)}"
         return yes(Reason.COMPLETE, message), RolloutStatus(
             stable=revision if known else None, step=Step.COMPLETE, analysis=analysis), None
-    # Without a replica that is wanted, none will answer later.
+    # Where the spec asks for no replica, none will answer later.
     proven = ctx.serving.answers(deployed) and not (wanted and memory.stable in others)
     since = _taken_over_since(target, memory)
     remembered = RolloutStatus(
@@ -117,13 +117,13 @@ def _altered(target: Target, deployed: DeploymentView | None) -> str:
     """A Deployment is written once, and left alone after that, so that nothing else would tell."""
     if deployed is None or not deployed.pods_manager:
         return ""
-    anew = kubectl(f"delete deployment {deployed.name}", target.ctx.obj.namespace)
+    again = kubectl(f"delete deployment {deployed.name}", target.ctx.obj.namespace)
     return (f" Field manager {deployed.pods_manager} has changed the pods of Deployment {deployed.name}, which are not "
-            f"those that were proven any more: {anew} has them made anew.")
+            f"those that were proven any more: {again} has them made again.")
 
 
 def _way_out(target: Target) -> str:
-    """Recreate has stopped what could be gone back to, so that somebody has to ask for it; empty where nothing is
+    """Recreate has stopped what could be gone back to, so that a user has to ask for it; empty where nothing is
     kept."""
     ctx = target.ctx
     kept = good_ones(ctx.memory.revisions, target.revision)

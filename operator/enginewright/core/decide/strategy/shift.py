@@ -2,7 +2,7 @@
 
 The position is kept in status (``rollout.step``) but every count is derived from the world, so that a lost status only
 makes the analysis start again. A candidate is never shrunk on its way, and the stable revision gives up a replica only
-for one of the candidate's that is available: together they never fall below what is wanted, nor, with Canary, rise
+for one of the candidate's that is available: together they never fall below what is needed, nor, with Canary, rise
 above it by more than ``maxSurge``. With ``maxSurge`` 0 they never rise above it at all, and fall one short of it while
 a replica is exchanged.
 """

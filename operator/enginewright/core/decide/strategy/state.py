@@ -153,7 +153,7 @@ def position_of(state: RolloutState) -> Position:
     if step in (Step.EXPANDING, Step.SWITCHING) and not state.fallen_back:
         step = Step.EXPANDING
     elif step not in (Step.ANALYSING, Step.WAITING) or not state.available(state.splits[number].candidate):
-        # Replicas that went away are replaced; then they are analysed anew.
+        # Replicas that went away are replaced; then they are analysed again.
         step = Step.STARTING
     if step == Step.ANALYSING and state.under_analysis and analysed(state):
         step, number = (Step.STARTING, number + 1) if number + 1 < len(state.splits) else (Step.WAITING, number)
@@ -178,7 +178,7 @@ def _remembered(state: RolloutState) -> Step:
 
 
 def analysed(state: RolloutState) -> bool:
-    """Time alone proves nothing: without samples somebody has to say so."""
+    """Time alone proves nothing: without samples a user has to say so."""
     return state.answer.verdict == "good" or (state.answer.starved and _wished(state))
 
 
@@ -187,8 +187,8 @@ def _promoted(state: RolloutState) -> bool:
 
 
 def _wished(state: RolloutState) -> bool:
-    """By its name alone: an annotation that stays must not promote the next revision of the same engine. Who asks to go
-    back has approved it."""
+    """By its name alone: an annotation that stays must not promote the next revision of the same engine. A user who
+    asks to go back has approved it."""
     return state.target.revision in (state.ctx.wishes.promote, state.ctx.wishes.back)
 
 

@@ -1,6 +1,6 @@
 """Rollouts that wait: for their Gateway, their engine, a replica to prove them with, or their turn.
 
-Whoever scales to zero overnight and finds another revision in the morning wants it proven then, as ever. So what is
+A user who scales to zero overnight and finds another revision in the morning wants it proven then. So what is
 not proven yet waits, and what was proven stays the one to go back to. With Recreate, which proves nothing beside the
 old revision, and where nothing was proven before, the wanted revision takes the place at once; where a person promotes,
 it comes here when it has been approved.
@@ -23,7 +23,7 @@ from enginewright.core.step import Step
 
 def without_gateway(target: Target, wanted: int) -> Desired | None:
     """None unless the spec asks for kinds that the cluster lacks. What serves goes on alone, and no rollout to the
-    target starts; one under way runs backwards, so that nobody's share is dropped before others can take it."""
+    target starts; one under way runs backwards, so that no share is dropped before others can take it."""
     ctx, stable, memory = target.ctx, target.ctx.serving.stable, target.ctx.rollout
     missing = ctx.observed.gateway.missing
     if ctx.spec.rollout.gateway is None or not missing:
@@ -71,8 +71,8 @@ def without_engine(target: Target, wanted: int) -> Desired | None:
 
 
 def without_replicas(target: Target, wanted: int) -> Desired | None:
-    """None unless no replica is wanted and the target is yet to be proven beside a stable revision. Its Deployment
-    goes, should it be there: the rollout begins anew when replicas are wanted again."""
+    """None unless the spec asks for no replica and the target is yet to be proven beside a stable revision. Its
+    Deployment goes, should it be there: the rollout begins again when replicas are needed."""
     ctx, serving, stable = target.ctx, target.ctx.serving, target.ctx.serving.stable
     if wanted or ctx.recreates or stable is None or stable.revision == target.revision:
         return None
@@ -82,10 +82,10 @@ def without_replicas(target: Target, wanted: int) -> Desired | None:
     routed = service is not None and not service.activator and service.revision == stable.revision
     there = routed and len(serving.alive) == 1 and not stable.spec_replicas
     return alone(
-        ctx, stable, 0, "no replica is wanted, and nothing else is proven",
+        ctx, stable, 0, "the spec asks for no replica, and nothing else is proven",
         no(Reason.WAITING_FOR_REPLICAS, (
-            f"No replica is wanted, so that nothing can be proven: revision {stable.revision} stays the stable one, "
-            f"and the rollout of revision {target.revision} begins when there are replicas.")),
+            f"The spec asks for no replica, so that nothing can be proven: revision {stable.revision} stays the stable "
+            f"one, and the rollout of revision {target.revision} begins when there are replicas.")),
         RolloutStatus(stable=stable.revision, rolled_back=ctx.rollout.rolled_back),
         requeue=None if there else PROGRESS_CHECK)
 
@@ -109,8 +109,8 @@ def without_turn(target: Target, wanted: int) -> Desired | None:
 
 
 def nobody_serves(target: Target, wanted: int) -> bool:
-    """No replica is wanted and none answers: there is no traffic to shift and nothing to analyse, so that the wanted
-    revision takes the place at once. One that was given up does not."""
+    """The spec asks for no replica and none answers: there is no traffic to shift and nothing to analyse, so that the
+    target takes the place at once. One that was given up does not."""
     given_up = target.ctx.rollout.rolled_back
     rejected = given_up is not None and given_up.revision == target.revision
     return wanted == 0 and not target.ctx.serving.answering and not rejected

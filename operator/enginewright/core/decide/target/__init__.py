@@ -2,7 +2,7 @@
 
 What the spec asks for, or an annotation in its place. Then an ordered chain of policies: each is asked about the target
 so far, and may put another revision there, with its reason and what is to be said of it. Where a revision was given up
-the chain ends: the last good one needs nobody's word.
+the chain ends: the last good one needs no approval.
 """
 
 from __future__ import annotations

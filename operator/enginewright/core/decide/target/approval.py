@@ -1,7 +1,7 @@
-"""Recreate where a person promotes: what serves is not stopped for a new revision before somebody has said so.
+"""Recreate where a person promotes: what serves is not stopped for a new revision before a user has said so.
 
 Until then what serves takes the place of what the spec asks for, as a pinned revision does: it is scaled, protected,
-and made again from what was kept of it should its Deployment be gone. Nobody is asked about a way back, nor about what
+and made again from what was kept of it should its Deployment be gone. No user is asked about a way back, nor about what
 served last, nor where nothing has served yet: there is nothing to lose then, and waiting would be an outage.
 """
 
@@ -40,14 +40,15 @@ def asks(ctx: PassContext) -> bool:
 
 
 def approved(target: Target) -> bool:
-    """By its name: another revision of the same engine is another rollout. Who asks to go back has approved it."""
+    """By its name: another revision of the same engine is another rollout. A user who asks to go back has
+    approved it."""
     ctx = target.ctx
     return bool(target.revision) and target.revision in (ctx.wishes.promote, ctx.wishes.back, ctx.rollout.approved)
 
 
 def put_back(ctx: PassContext, revision: str) -> bool:
-    """Whether the spec asks for one that has served, as what serves is broken and answers nobody: the way back of those
-    who keep their specs in git."""
+    """Whether the spec asks for one that has served, as what serves is broken and answers no request: the way back of
+    those who keep their specs in git."""
     now = ctx.serving.stable
     if now is None or any(ctx.serving.answers(view) for view in ctx.serving.alive):
         return False

@@ -63,7 +63,7 @@ class Target:
         return self.reason is Why.ASKED_FOR and not (self.pin.followed or self.pin.problem)
 
     def rejection(self, revision: str) -> RolledBackStatus | None:
-        """Why ``revision`` was given up, if it was and nobody has asked for another try."""
+        """Why ``revision`` was given up, if it was and no user has asked for another try."""
         found = self.ctx.rollout.rolled_back
         retried = found is not None and found.retry not in (None, self.ctx.retry)
         return found if found and found.revision == revision and not retried else None
@@ -100,5 +100,5 @@ def _spec_of(ctx: PassContext, kept: KeptRevision) -> Spec | None:
     raw |= {key: value for key, value in ctx.obj.spec.items() if key in LIVE}
     raw["serving"] = {**(kept.spec.get("serving") or {}), "image": kept.image}
     spec = parse_spec(raw)
-    # Asked again: it may be an earlier release's, or stand in a ConfigMap that somebody else wrote.
+    # Asked again: it may be an earlier release's, or stand in a ConfigMap that another object wrote.
     return spec if isinstance(spec, Spec) and not any(reach_problems(spec)) else None

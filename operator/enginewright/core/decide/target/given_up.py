@@ -8,7 +8,7 @@ Live answers that have drifted bring it back where ``spec.quality.rollback`` ask
 the revision that is left, which is wrong and may be faster, the one that comes back could only lose. It has to start,
 load and pass its smoke test as ever. If that fails, the revision that has drifted goes on serving, or serves again
 where its replicas had to go first: some answer beats none. Only to another engine, and to one whose live answers are
-measured as well: the same one would answer alike, and behind one that nobody measures the alarm would fall silent, not
+measured as well: the same one would answer alike, and behind one without measurements the alarm would fall silent, not
 the trouble. A class of a fleet never goes back by itself: classes are promoted together.
 """
 
@@ -57,7 +57,7 @@ def _given_up(target: Target) -> RolledBackStatus | None:
         # One that has drifted is better than nothing: that is another policy.
         return before if before.reason != Reason.QUALITY_DRIFTED else None
     if target.engine.record is None:
-        # The next engine is built: on the way back from an earlier one nobody need wait for it.
+        # The next engine is built: on the way back from an earlier one no model need wait for it.
         return memory.rolled_back if ctx.serving.stable is None else None
     deployed = ctx.serving.deployment(revision)
     stable = memory.stable if memory.step == "Complete" else ""

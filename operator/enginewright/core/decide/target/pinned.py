@@ -50,8 +50,8 @@ def asked_for(ctx: PassContext, engine: EngineResult) -> Target:
 
 
 def _remembered(ctx: PassContext, wish: str, key: str) -> PinStatus:
-    """What the wish was made for; ``key`` is the current spec's. It is written anew where the last pass followed the
-    wish and nobody wrote the spec since: an earlier release may have made another key of the same spec."""
+    """What the wish was made for; ``key`` is the current spec's. It is written again where the last pass followed the
+    wish and no user wrote the spec since: an earlier release may have made another key of the same spec."""
     before = ctx.memory.pin
     if before is None or before.revision != wish or ctx.wishes.held_back == wish:
         return PinStatus(revision=wish, spec_key=key)
