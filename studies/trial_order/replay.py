@@ -16,7 +16,7 @@ from pathlib import Path
 
 from enginewright_builder.competition.agenda import Agenda, Plan, Stand
 from enginewright_builder.competition.cost import CACHED, Costs
-from enginewright_builder.competition.experience import Experience, experience
+from enginewright_builder.competition.experience import GATE_SECONDS, Experience, experience
 from enginewright_builder.competition.foresight import SLOWER
 from enginewright_builder.competition.promise import Known
 from enginewright_builder.engines.base import BatchRange, Rung
@@ -27,8 +27,6 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "trial-orde
 BATCHES = (1, 8, 32)
 BUDGETS = (150, 300, 900)
 ZONE = 1.03
-# As the builder adds to what a build takes.
-GATE_SECONDS = 2.0
 # Of a rung that was not measured, where the anchor takes 1 ms.
 NO_GAIN = 1.05
 # EfficientNet's FP16: 0.540 ms for 0.632.

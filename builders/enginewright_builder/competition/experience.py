@@ -29,7 +29,7 @@ _UNKNOWN_SPREAD, _UNKNOWN_PASSES, UNKNOWN_SECONDS = 0.3, 0.8, 10.0
 # What a benchmarked verdict is mixed with, so that few models say neither never nor always: votes for and in all.
 _FOR, _OF = 0.9, 1.0
 # Seconds of the gate, of loading and of the glance after a build on a GPU: the gate took 0.3 to 1.7 in trials.json.
-_GATE_SECONDS = 2.0
+GATE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ class Experience:
             return found or UNKNOWN_SECONDS
         each = [self._one_seconds(backend, batch, look) for batch in tuned] or [self._seconds(f"{backend} wide", look)]
         known = [one for one in each if one]
-        return sum(known) + _GATE_SECONDS if known else UNKNOWN_SECONDS
+        return sum(known) + GATE_SECONDS if known else UNKNOWN_SECONDS
 
     def _one_seconds(self, backend: str, batch: int, look: Look | None) -> float | None:
         """Of an engine that is tuned for ``batch`` alone: a larger one takes longer to time."""
