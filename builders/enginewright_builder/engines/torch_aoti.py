@@ -15,6 +15,7 @@ from enginewright_builder.engines.torch_ahead import PackageAhead, room
 from enginewright_builder.engines.torch_compile import PACKAGE_FILE, compile_program, compiler, describe
 from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.models.base import TorchProgram
+from enginewright_builder.pod.python_model.trt_session import steps
 from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.system import available_cpus
 
@@ -114,10 +115,13 @@ def _why_not(context: BuildContext) -> str:
 
 
 def _parameters(rung: Rung, program: TorchProgram, context: BuildContext) -> dict[str, str]:
-    """On a GPU CUDA graphs are captured for the buckets that this package takes."""
+    """On a GPU CUDA graphs are captured: of a package for one batch its own, else of the sizes that batches are filled
+    up to."""
     if not any(argument.is_cuda for argument in program.args):
         return {DEVICE: "-1"}
-    return {DEVICE: "0", BUCKETS: ",".join(str(size) for size in context.buckets if rung.covers(size))}
+    largest = max(size for size in context.buckets if rung.covers(size))
+    captured = [largest] if rung.ranges else steps(1, largest)
+    return {DEVICE: "0", BUCKETS: ",".join(map(str, captured))}
 
 
 def _explained(rung: Rung, error: Exception) -> BuilderError:
