@@ -18,8 +18,10 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectView:
-    """The ``OptimisedModel`` itself, as the apiserver gave it. ``spec`` and ``status`` are raw; ``fleet`` is the name
-    of the fleet that owns it, empty for one without a fleet."""
+    """The ``OptimisedModel`` itself, as the apiserver gave it. ``spec`` is raw; ``status`` too, but
+    for what the operator alone remembers, which stands in its places (:mod:`enginewright.core.internal`);
+    ``old_status`` says that an older operator wrote it. ``fleet`` is the name of the fleet that owns it, empty for one
+    without a fleet."""
 
     name: str
     namespace: str
@@ -30,6 +32,7 @@ class ObjectView:
     annotations: Mapping[str, str]
     spec: Mapping[str, Any]
     status: Mapping[str, Any]
+    old_status: bool = False
     fleet: str = ""
 
     @property

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from enginewright.core.internal import joined
+
 MAX_DECISIONS = 10
 TIME: dict[str, Any] = {"format": "date-time"}
 
@@ -420,7 +422,7 @@ class RolloutStatus(StatusModel):
     """Steps of spec.rollout.steps that the candidate has passed."""
     restarts: int | None = None
     """Restarts of the candidate's pods when its analysis began."""
-    falls: int | None = None
+    readiness_losses: int | None = None
     """How often replicas of the candidate lost readiness while it was analysed, or all of them after all traffic
     had moved to it."""
     analysis: AnalysisStatus | None = None
@@ -660,6 +662,11 @@ class Status(StatusModel):
 
 
 Block = TypeVar("Block", bound=StatusModel)
+
+
+def read_status(raw: object) -> Status:
+    """All of an object's status, as the apiserver gave it; an empty one where it makes no sense."""
+    return read(Status, joined(raw)) or Status()
 
 
 def read(kind: type[Block], raw: object) -> Block | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
-from enginewright.core.status import RevisionStatus, Status, read
+from enginewright.core.status import RevisionStatus, Status, read_status
 from enginewright.core.way_back import way_back
 
 Annotations = dict[str, str | None]
@@ -76,7 +76,7 @@ def rebuild(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
 
 
 def _read(obj: Mapping[str, Any]) -> tuple[str, Status]:
-    return str(obj["metadata"]["name"]), read(Status, obj.get("status")) or Status()
+    return str(obj["metadata"]["name"]), read_status(obj.get("status"))
 
 
 def _named(name: str, status: Status, revision: str) -> RevisionStatus:
