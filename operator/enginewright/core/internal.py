@@ -39,6 +39,14 @@ def joined(raw: object) -> JSON:
     return _merged(found, copy.deepcopy(remembered)) if isinstance(remembered, Mapping) else found
 
 
+def block(raw: object, name: str) -> JSON:
+    """One block of what :func:`joined` gives, without the cost of all others."""
+    remembered = raw.get(INTERNAL) if isinstance(raw, Mapping) else None
+    inside = {name: remembered[name]} if isinstance(remembered, Mapping) and name in remembered else {}
+    found = joined({name: raw.get(name), INTERNAL: inside}).get(name) if isinstance(raw, Mapping) else None
+    return found if isinstance(found, dict) else {}
+
+
 def stored(status: Mapping[str, Any], *, old_places: bool = False) -> JSON:
     """``status`` of a pass as it is written; with ``old_places`` as older operators wrote it, for a cluster whose CRD
     lacks the field."""

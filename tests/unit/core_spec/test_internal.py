@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.internal import PATHS, has_old_places, joined, stored
+from enginewright.core.internal import PATHS, block, has_old_places, joined, stored
 from enginewright.core.spec.crd import crd
 from enginewright.core.status import Status, read_status
 
@@ -53,6 +53,17 @@ def test_any_old_place_is_noticed(old: dict[str, Any]) -> None:
 
 def test_a_crd_without_the_field_gets_the_old_places() -> None:
     assert stored(IN_A_PASS, old_places=True) == OLD
+
+
+@pytest.mark.parametrize("status", [WRITTEN, OLD])
+def test_one_block_is_whole(status: dict[str, Any]) -> None:
+    assert block(status, "source") == IN_A_PASS["source"]
+    assert block(status, "server") == {}
+
+
+@pytest.mark.parametrize("rubbish", [None, "x", {"server": 1}, {"internal": {"server": 1}}, {"internal": "x"}])
+def test_rubbish_has_no_block(rubbish: object) -> None:
+    assert block(rubbish, "server") == {}
 
 
 def test_a_status_without_memory_has_no_empty_field() -> None:
