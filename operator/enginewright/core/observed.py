@@ -290,7 +290,8 @@ class Sample:
     since the sample before, where that is known, and ``spent`` to what that took; ``full`` those that were never
     idle meanwhile to what they did. ``calm`` is what all those spent that had hardly a queue. ``queued`` counts
     arrivals since the sample before that found at least 1, 2, 4, … requests queued. ``held`` are requests that the
-    activator holds, None where there is none or it does not answer."""
+    activator holds, None where there is none or it does not answer. ``p99`` is the servers' own of the last minute, in
+    milliseconds, of the slowest replica; None where they export none."""
 
     time: float
     ready: int
@@ -305,6 +306,7 @@ class Sample:
     calm: Spent = Spent()
     queued: tuple[float, ...] = ()
     held: float | None = None
+    p99: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

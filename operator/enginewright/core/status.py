@@ -528,6 +528,12 @@ class AutoscalingStatus(StatusModel):
     """Queued requests over all replicas, rounded."""
     queue_depth_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When queueDepth was taken; it is refreshed sparingly."""
+    p99_milliseconds: float | None = Field(default=None, alias="p99Milliseconds")
+    """99th percentile latency of the last minute as the servers count it, of the slowest replica. Absent unless servers
+    export it (config.serverArgs of the chart with --metrics-config=summary_latencies=true) and the operator asks them
+    directly."""
+    p99_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When p99Milliseconds was taken; it is refreshed sparingly."""
     desired_replicas: int | None = None
     """Replicas that the operator wants."""
     max_replicas: int | None = None
@@ -599,6 +605,8 @@ class SummaryStatus(StatusModel):
     """Queued requests."""
     p99: str | None = None
     """99th percentile latency as measured by the build."""
+    live_p99: str | None = Field(default=None, alias="liveP99")
+    """99th percentile latency of the last minute, as the servers count it."""
     accelerator: str | None = None
     """Hardware."""
     speedup: str | None = None

@@ -183,13 +183,14 @@ class Signals:
     async def round(self, key: Key, target: Target, window: Window) -> None:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""
         began = self._clock()
-        grown, held = Growth(), None
+        grown, held, p99 = Growth(), None, None
         if target.prometheus:
             pending = await self._ask_prometheus(key, target, window)
         else:
             metrics, held = await asyncio.gather(self._ask_replicas(target, window),
                                                  self._ask_activators(target, window))
             pending = {pod: answer.queued for pod, answer in metrics.items()}
+            p99 = max((answer.p99 for answer in metrics.values() if answer.p99 is not None), default=None)
             grown = window.arrived(began, metrics, target.replicas)
             if target.metered:
                 window.power.update(began, metrics, target.replicas)
@@ -198,7 +199,7 @@ class Signals:
         missing = len(target.replicas.keys() - pending.keys())
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
                           arrived=grown.arrived, inflight=grown.executing, served=grown.served, spent=grown.spent,
-                          starting=tuple(began - made for made in target.starting), held=held))
+                          starting=tuple(began - made for made in target.starting), held=held, p99=p99))
 
     def _judge(self, key: Key, watched: _Watched) -> float:
         """Seconds until the next round."""

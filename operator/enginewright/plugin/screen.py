@@ -16,9 +16,9 @@ from enginewright.core.reasons import Condition
 from enginewright.core.status import Status, read_status
 from enginewright.plugin.words import Explanation, beside_ready, explain
 
-COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "BUILD-P99", "REPLICA/S", "INF/J", "COST/M",
-           "REASON")
-NUMBERS = ("QUEUE", "BUILD-P99", "REPLICA/S", "INF/J")
+COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "BUILD-P99", "LIVE-P99", "REPLICA/S", "INF/J",
+           "COST/M", "REASON")
+NUMBERS = ("QUEUE", "BUILD-P99", "LIVE-P99", "REPLICA/S", "INF/J")
 
 
 def rows(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -40,6 +40,7 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         f"{status.ready_replicas or 0}/{status.replicas or 0}",
         "" if depth is None else str(depth),
         f"{engine.p99_milliseconds:.3g} ms" if engine and engine.p99_milliseconds else "",
+        f"{scaling.p99_milliseconds:.3g} ms" if scaling and scaling.p99_milliseconds else "",
         f"{engine.throughput:.4g}" if engine and engine.throughput else "",
         f"{engine.inferences_per_joule:.3g}" if engine and engine.inferences_per_joule else "",
         f"{cost.per_million_inferences:g} {cost.currency}" if cost else "",

@@ -94,6 +94,8 @@ def _columns() -> list[dict[str, Any]]:
         column("Replicas", ".status.summary.replicas", "Ready and wanted replicas."),
         column("Queue", ".status.summary.queue", "Queued requests."),
         column("Build-P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
+        column("Live-P99", ".status.summary.liveP99",
+               "99th percentile of the latency in the last minute, where servers export it.", wide=True),
         column("Age", ".metadata.creationTimestamp", "Time since creation.", kind="date"),
         column("Ships", ".status.summary.ships", "Candidate that serves, or those that do, each up to its batch.",
                wide=True),
