@@ -198,10 +198,18 @@ def _ask(world: PassContext, name: str, key: str, before: RuntimeRequest | None,
     return _start(world, name, key, job, told)
 
 
+def _suspended(world: PassContext, told: ServerStatus, job: JobView | None) -> ServerResult | None:
+    """Starts no Job, and stops ``job``, which runs; None where the spec is not suspended."""
+    if not world.suspended:
+        return None
+    stop = (_delete(job, "spec.suspend is true"),) if job else ()
+    return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.", stop)
+
+
 def _start(world: PassContext, name: str, key: str, old: JobView | None, told: ServerStatus) -> ServerResult:
     attempts = told.attempts or 0
-    if world.spec.suspend:
-        return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.")
+    if suspended := _suspended(world, told, None):
+        return suspended
     if wait := jobs.remaining(told.last_failure_time, attempts, world.now):
         why = told.last_failure.message if told.last_failure else "The last attempt failed."
         when = jobs.next_attempt(told.last_failure_time, attempts)
@@ -243,9 +251,8 @@ def _watch(world: PassContext, job: JobView, key: str, before: RuntimeRequest | 
                                           proves=world.config.prove_in_server_image))
     if not job.live:
         return _count(world, job, key, told)
-    if world.spec.suspend:
-        return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.",
-                     (_delete(job, "spec.suspend is true"),))
+    if suspended := _suspended(world, told, job):
+        return suspended
     if outdated(job, ask_job(world.owner, world.spec, world.config, job.name)):
         return _says(told, Reason.ASKING_SERVER_IMAGE, f"Waits for Job {job.name} to go, which had not begun; the "
                      "operator makes it again as the spec asks now.",
