@@ -205,7 +205,7 @@ class World:
     async def _elsewhere(self, reads: Reads, view: ObjectView, question: Unanswered) -> Elsewhere:
         """Of statuses what the operator remembers: an answer that was true once is one, and who knows of none asks."""
         found = self._memory.answered(view.namespace, question.key, question.machine) if self._memory else None
-        other = Elsewhere(name=question.job, told=block((found or {}).get("status"), "server"))
+        other = Elsewhere(name=question.job, server=block((found or {}).get("status"), "server"))
         raw = await _get(reads, JOB, view.namespace, question.job)
         if raw is None or controlled_by(raw, view.uid):
             return other

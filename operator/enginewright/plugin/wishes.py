@@ -65,8 +65,8 @@ def _failed(status: Status) -> bool:
     steps = any(step and (step.failure or step.last_failure) for step in (status.source, status.build))
     given_up = status.rollout and status.rollout.rolled_back
     passed_over = status.placement and status.placement.tried
-    told = any(labels.RETRY in entry.message for entry in status.conditions)
-    return bool(steps or given_up or passed_over or status.contest or told)
+    asks_for_retry = any(labels.RETRY in entry.message for entry in status.conditions)
+    return bool(steps or given_up or passed_over or status.contest or asks_for_retry)
 
 
 def rebuild(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:

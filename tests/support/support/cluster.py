@@ -299,7 +299,7 @@ class Cluster:
         answers = (one for one in told if one.get("runtime") and (one.get("key"), one.get("architecture")) == (
             question.key, question.machine))
         owner = next((one for one in self.neighbours if question.job in one.jobs), None)
-        return Elsewhere(name=question.job, told=next(answers, {}), model=owner.name if owner else "",
+        return Elsewhere(name=question.job, server=next(answers, {}), model=owner.name if owner else "",
                          job=owner.jobs[question.job] if owner else None)
 
     def _observe(self) -> Observed:

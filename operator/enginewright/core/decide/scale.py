@@ -197,9 +197,9 @@ def _remember(
 def _live(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
     """The servers' own p99. It moves with every request, so status gets another one where it differs visibly."""
     window = ctx.observed.signals
-    told, found = before.p99_milliseconds, window.samples[-1].p99 if window and window.samples else None
-    near = told is not None and found is not None and abs(found - told) <= VISIBLE * told
-    if near or found == told or ctx.fresh(before.p99_time, REFRESH_SECONDS):
+    shown, found = before.p99_milliseconds, window.samples[-1].p99 if window and window.samples else None
+    near = shown is not None and found is not None and abs(found - shown) <= VISIBLE * shown
+    if near or found == shown or ctx.fresh(before.p99_time, REFRESH_SECONDS):
         return {}
     return {"p99_milliseconds": legible(found), "p99_time": None if found is None else timestamp(ctx.now)}
 

@@ -212,10 +212,10 @@ def _where(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
         queue = build.ctx.spec.engine.queue_name
         where = f"Kueue queue {queue} admits it" if queue else "it is resumed"
         return build.says(Reason.WAITING_FOR_QUEUE, f"Job {job.name} is suspended until {where}.", memory)
-    return replace(_tell(build, job, memory), requeue=earliest(FOLLOW, podless_in(job, build.ctx.now)))
+    return replace(_pods_now(build, job, memory), requeue=earliest(FOLLOW, podless_in(job, build.ctx.now)))
 
 
-def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
+def _pods_now(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     """What the Job's pods are doing."""
     image = f"builder image {build.ctx.config.images.builder}"
     if build.ctx.config.prove_in_server_image:
