@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 
 from hypothesis import settings
+
+# Before NumPy is imported. Matrices are small here, and threads that wait for a second core beside another worker spin.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # A busy machine is no defect: timing never decides a test. The same examples every time: a run is green or red for what
 # changed, not by luck. `make fuzz` looks for new ones.
