@@ -245,19 +245,3 @@ def test_an_upgrade_builds_where_the_image_has_more_than_the_settings_said() -> 
     revisions = [RevisionStatus.model_validate(one) for one in cluster.status["revisions"]]
     assert [one.target.backends for one in revisions if one.target] == [
         "python, onnxruntime, torch", "python, onnxruntime"]
-
-
-def test_no_build_starts_for_the_least_energy_where_the_prover_has_no_device() -> None:
-    spec = {**GPU, "objective": {"minimise": "energy", "latency": {"milliseconds": 20}}}
-    cluster = Cluster(spec=spec, config=replace(CONFIG, prove_in_server_image=True),
-                      facts=Facts(server=GPU_IMAGE, builder=GPU_IMAGE))
-    cluster.move()
-    cluster.operate()
-    assert cluster.says("EngineBuilt") == "False/EnergyNotMetered"
-    told = next(one["message"] for one in cluster.status["conditions"] if one["type"] == "EngineBuilt")
-    for part in ("spec.objective.minimise is energy", "config.proveInServerImage is true", "cost", "No build starts"):
-        assert part in told
-    assert not cluster.running("build")
-    cluster.config = CONFIG
-    cluster.operate()
-    assert cluster.running("build")
