@@ -95,7 +95,7 @@ BROKEN = (
            "spec.quality.resources.requests.cpu", "2", "raise the limit"),
     Broken("less memory than any monitor needs", {**SOURCE, "quality": {"resources": {"limits": {"memory": "255Mi"}}}},
            "spec.quality.resources.limits.memory", "255Mi", "write at least 256Mi"),
-    Broken("live requests that nobody samples", {**SOURCE, "rollout": {"analysis": {"mirror": True}}},
+    Broken("live requests that no monitor samples", {**SOURCE, "rollout": {"analysis": {"mirror": True}}},
            "spec.rollout.analysis.mirror", "true", "add spec.quality, or remove it", "whose monitor samples live"),
     Broken("a fleet that goes back by itself", _fleet(quality={"rollback": True}),
            "spec.quality.rollback", "true", "set it to false"),
@@ -322,7 +322,7 @@ BROKEN = (
            "spec.placement.classes[0].maxReplicas", "3", "raise maxReplicas"),
     Broken("a fleet that is green and blue", _fleet(rollout={"strategy": "BlueGreen"}),
            "spec.rollout.strategy", "BlueGreen", "write strategy Canary", "that cannot leave candidates out"),
-    Broken("a fleet that recreates when somebody says so",
+    Broken("a fleet that recreates when a user says so",
            _fleet(rollout={"strategy": "Recreate", "autoPromote": False}),
            "spec.rollout.autoPromote", "false", "remove it, or write strategy Canary", "nothing is proven beside"),
     Broken("a fleet with HTTP and gRPC at one host name", _fleet(rollout={"gateway": {

@@ -21,7 +21,11 @@ Product = Annotated[
     Field(max_length=63, pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"),
     Remedy("write the product as the node label nvidia.com/gpu.product shows it, such as NVIDIA-H100-80GB-HBM3"),
 ]
-DeviceClassName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+DeviceClassName = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"),
+    Remedy("write the name of a DeviceClass of the cluster, such as mig.nvidia.com"),
+]
 Profile = Annotated[
     str,
     Field(max_length=16, pattern=r"^(auto|[1-7]g\.[0-9]{1,3}gb(\+me)?)$"),

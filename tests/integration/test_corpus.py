@@ -1,0 +1,59 @@
+"""The corpus of bad specs and of odd ones that are right, before a real apiserver. Nothing is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from enginewright.clients.errors import ClientError
+from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.resources import OPTIMISED_MODEL
+from enginewright.core.spec import Spec, parse_spec, validate
+from support.apiserver import manifest
+from support.corpus import ODD, Case, Raw, bad_ends, bad_fields, odd_fields
+
+AT_ONCE = 8
+STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
+
+
+async def answers(kube: KubeClient, cases: Iterable[Case]) -> list[tuple[Case, Object | str]]:
+    """What the apiserver would store, or why it does not."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(case: Case) -> tuple[Case, Object | str]:
+        body = manifest(OPTIMISED_MODEL.api_version, OPTIMISED_MODEL.kind, "m", spec=case.spec)
+        async with gate:
+            try:
+                path = OPTIMISED_MODEL.path("default")
+                return case, await kube._json("create", OPTIMISED_MODEL, path, query=STRICT, body=body)
+            except ClientError as error:
+                return case, str(error)
+
+    return await asyncio.gather(*map(ask, cases))
+
+
+def refused(raw: Raw) -> bool:
+    spec = parse_spec(raw)
+    return not isinstance(spec, Spec) or validate(spec) != ()
+
+
+async def test_the_apiserver_refuses_each_wrong_field_by_its_name(kube: KubeClient) -> None:
+    told = await answers(kube, bad_fields())
+    assert [case.name for case, answer in told if not isinstance(answer, str)] == []
+    assert {case.name: answer for case, answer in told if case.field not in answer} == {}
+
+
+async def test_what_a_rule_refuses_the_apiserver_refuses_or_the_operator(kube: KubeClient) -> None:
+    told = await answers(kube, bad_ends())
+    assert [case.name for case, answer in told if case.apiserver != isinstance(answer, str)] == []
+    taken = [(case, answer["spec"]) for case, answer in told if not isinstance(answer, str)]
+    assert taken
+    assert [case.name for case, spec in taken if not refused(spec)] == []
+
+
+async def test_odd_but_right_specs_are_taken_and_mean_the_same_once_stored(kube: KubeClient) -> None:
+    told = await answers(kube, [*odd_fields(), *ODD])
+    assert {case.name: answer for case, answer in told if isinstance(answer, str)} == {}
+    changed = [case.name for case, answer in told if not isinstance(answer, str)
+               and parse_spec(answer["spec"]) != parse_spec(case.spec)]
+    assert changed == []
