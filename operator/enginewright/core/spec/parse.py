@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from enginewright.core.problems import Problem
-from enginewright.core.spec.locate import Location, fields_of, model_at, real_path, written_remedy
+from enginewright.core.spec.locate import KEY, Location, fields_of, key_remedy, model_at, real_path, written_remedy
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.renames import current
 
@@ -117,7 +117,8 @@ def _remedy(path: Location, detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         return _remedy_for_unknown(path)
-    if written := written_remedy(Spec, path):
+    of_key = detail["loc"][-1:] == (KEY,) and path[-1:] != (KEY,)
+    if written := (key_remedy(Spec, path[:-1]) if of_key else "") or written_remedy(Spec, path):
         return written
     if kind == "literal_error":
         return f"write one of {context['expected']}"

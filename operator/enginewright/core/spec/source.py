@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from enginewright.core.spec.base import MAX_NAME, MAX_TEXT, AccountName, Digest, Remedy, SourceUri, SpecModel
+from enginewright.core.spec.base import (
+    MAX_NAME,
+    MAX_TEXT,
+    AccountName,
+    Digest,
+    ObjectName,
+    Remedy,
+    SourceUri,
+    SpecModel,
+)
 
 Dtype = Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
                 "float16", "bfloat16", "float32", "float64", "string"]
@@ -50,7 +59,7 @@ class DataSpec(SpecModel):
 class KeySelector(SpecModel):
     """An entry of a ConfigMap or Secret in the object's namespace."""
 
-    name: str = Field(min_length=1, max_length=MAX_NAME)
+    name: ObjectName
     """Name of the ConfigMap or Secret."""
     key: EntryName
     """Name of the entry."""
@@ -86,7 +95,7 @@ class SignatureSpec(SpecModel):
 class SecretReference(SpecModel):
     """A Secret of the object's namespace, whose entries are environment variables."""
 
-    name: str = Field(min_length=1, max_length=MAX_NAME)
+    name: ObjectName
     """Its name."""
 
 

@@ -34,6 +34,10 @@ def _node(node: Schema, definitions: dict[str, Schema]) -> Schema:
         return _node({**target, **outside}, definitions)
     if "anyOf" in node:
         return _any_of(node, definitions)
+    if "patternProperties" in node:  # a map whose keys have a pattern, which a structural schema cannot say
+        (values,) = node["patternProperties"].values()
+        rest = {key: value for key, value in node.items() if key not in ("patternProperties", "propertyNames")}
+        return _node({**rest, "additionalProperties": values}, definitions)
     if "const" in node:
         rest = {key: value for key, value in node.items() if key != "const"}
         return _node({**rest, "enum": [node["const"]]}, definitions)

@@ -24,6 +24,8 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     "spec.placement.classes[0].gpu": ("empty", "null"),
     "spec.placement.classes[0].gpu.product": ("null",),
     "spec.placement.classes[0].gpu.count": ("the most",),
+    **{f"spec.{block}.tolerations[0].effect": ("''", "'NoSchedule'", "'PreferNoSchedule'", "null")
+       for block in ("placement", "placement.classes[0]")},
     "spec.rollout.strategy": ("'BlueGreen'", "'Recreate'"),
     "spec.autoscaling.minReplicas": ("the least",),
     "spec.autoscaling.source": ("'prometheus'",),
