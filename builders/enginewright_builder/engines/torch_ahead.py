@@ -19,6 +19,7 @@ from enginewright_builder.contract import Interface, dumps, load
 from enginewright_builder.engines.base import BuildContext, Rung
 from enginewright_builder.engines.beside import BesideProcess
 from enginewright_builder.sources.formats import Located
+from enginewright_builder.system import end_with_parent
 
 _FOLDER, _JOB = "beside", "job.json"
 # Of the GPU's memory that is free: the weights in FP32 and as they are compiled, examples, and a context.
@@ -90,6 +91,7 @@ def read_job(path: Path) -> Job:
 
 def main(arguments: Sequence[str]) -> None:
     """The process."""
+    end_with_parent()
     from enginewright_builder.engines.torch_compile import compile_program
     from enginewright_builder.models import load_model
 
