@@ -209,7 +209,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(EVENTS, max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings().max_examples * 2)
 def test_nothing_goes_that_was_wanted_within_the_grace_period(events: list[tuple[str, Any]]) -> None:
     world = World()
     for name in NAMES:

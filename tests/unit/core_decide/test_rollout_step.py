@@ -12,6 +12,7 @@ from enginewright.core import labels
 from enginewright.core.observed import EndpointView
 from enginewright.core.plan import keep
 from support.cluster import SPEC, Cluster, built, deeds, refused
+from support.once import once
 
 AWAY = {"phase": "Pending", "restarts": 5, "exit_code": 3, "failed_container": "verify",
         "terminated_message": "engine cannot be fetched: StoreUnreachable: no route"}
@@ -19,6 +20,7 @@ CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": 
 NEW = {"engine": {"precision": "fp32"}}
 
 
+@once
 def serving(*, strategy: str = "Canary", replicas: int = 1, **rollout: Any) -> Cluster:
     """A cluster whose first revision serves on ``replicas``."""
     spec = {**SPEC, "replicas": replicas, "rollout": {"strategy": strategy, "analysis": {"seconds": 60}, **rollout}}

@@ -80,6 +80,13 @@ _FLEET = (
          field=".engine.precision"),
 )
 
+# As a pod's: the apiserver would refuse the Jobs and Deployments.
+_TOLERATION = (
+    Rule(rule="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+         message="tolerationSeconds is for effect NoExecute alone; write effect NoExecute, or remove it",
+         field=".tolerationSeconds"),
+)
+
 # By the path below the object's root; "" is the root itself, [] each item of a list.
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "": (
@@ -159,6 +166,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="'class ' + self.name + ': minReplicas is greater than maxReplicas; raise maxReplicas or lower "
                      "minReplicas'", expression=True, field=".minReplicas"),
     ),
+    "spec.placement.tolerations[]": _TOLERATION,
+    "spec.placement.classes[].tolerations[]": _TOLERATION,
     "spec.placement": (
         Rule(rule="!has(self.classes) || !(has(self.gpu) || has(self.mig) || self.accelerator == 'cpu')",
              message="classes replace accelerator, gpu and mig; move them into the classes", field=".classes"),
