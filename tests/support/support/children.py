@@ -108,7 +108,7 @@ class Children:
             found |= {
                 "activator": manifests.activator(owner, spec.autoscaling, config),
                 "activator_service": manifests.activator_service(owner),
-                "backend_service": manifests.backend_service(owner, manifests.NOBODY),
+                "backend_service": manifests.backend_service(owner, manifests.NO_REVISION),
             }
         template = manifests.claim_template(owner, self.placement)
         return {**found, "claim_template": template} if template else found

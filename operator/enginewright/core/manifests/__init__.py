@@ -17,7 +17,7 @@ from enginewright.core.manifests.resolve_job import resolve_job, resolve_job_nam
 from enginewright.core.manifests.revision import read_revision, revision_configmap
 from enginewright.core.manifests.routes import grpc_route, http_route, routes
 from enginewright.core.manifests.service import (
-    NOBODY,
+    NO_REVISION,
     activator_service,
     backend_service,
     revision_service,
@@ -27,7 +27,7 @@ from enginewright.core.manifests.service import (
 from enginewright.core.manifests.signing import signing_secret
 
 __all__ = [
-    "LEASE_SECONDS", "NOBODY", "Owner", "activator", "activator_name",
+    "LEASE_SECONDS", "NO_REVISION", "Owner", "activator", "activator_name",
     "activator_service", "adaptive", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
     "build_deadline", "build_job", "build_job_name", "build_lease",
     "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
