@@ -16,7 +16,7 @@ from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import CONFIG_MAP, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
 from enginewright.observe.keys import Key
-from enginewright.observe.shelves import ShelfReader
+from enginewright.observe.references import ReferenceReader
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.queue import WorkQueue
@@ -79,7 +79,7 @@ def peak() -> Any:
 
 async def test_a_round_over_thousands_of_each_stays_small(peak: Any) -> None:
     kube = Pages(FEWER)
-    found = await ShelfReader(kube, lambda: datetime.now(UTC), ()).read()
+    found = await ReferenceReader(kube, lambda: datetime.now(UTC), ()).read()
     assert sum(len(one.records) for one in found) == FEWER
     assert sum(len(one.referenced) for one in found) == FEWER
     assert all(one.settled for one in found)
@@ -97,7 +97,7 @@ async def test_the_resync_of_ten_thousand_stays_small(peak: Any) -> None:
 
 async def test_only_what_needs_specs_is_sent_whole() -> None:
     kube = Pages(10)
-    await ShelfReader(kube, lambda: datetime.now(UTC), ()).read()
+    await ReferenceReader(kube, lambda: datetime.now(UTC), ()).read()
     whole = {(kind, metadata) for kind, metadata, _ in kube.calls}
     assert whole == {("configmaps", True), ("jobs", True), ("deployments", True), ("leases", True),
                      ("jobs", False), ("optimisedmodels", False)}  # of Jobs only those that remove engines

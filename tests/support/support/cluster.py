@@ -300,7 +300,7 @@ class Cluster:
         answers = (one for one in told if one.get("runtime") and (one.get("key"), one.get("architecture")) == (
             question.key, question.machine))
         owner = next((one for one in self.neighbours if question.job in one.jobs), None)
-        return Elsewhere(name=question.job, told=next(answers, {}), model=owner.name if owner else "",
+        return Elsewhere(name=question.job, server=next(answers, {}), model=owner.name if owner else "",
                          job=owner.jobs[question.job] if owner else None)
 
     def _observe(self, view: ObjectView) -> Observed:
@@ -815,16 +815,17 @@ class Cluster:
         return (self.status, dict(self.jobs), dict(self.deployments), dict(self.pods), self.service, self.endpoints,
                 dict(self.applied), dict(self.slices))
 
-    def queue(self, depth: float, *, seconds: int = 3, arrived: float | None = None, held: float = 0.0) -> None:
+    def queue(self, depth: float, *, seconds: int = 3, arrived: float | None = None, held: float = 0.0,
+              p99: float | None = None) -> None:
         """``seconds`` scrapes, one a second, of ``depth`` requests in all, spread over the ready replicas; ``held`` are
-        those that the activator holds, should there be one."""
+        those that the activator holds, should there be one; ``p99`` is the servers' own."""
         for _ in range(seconds):
             ready = [pod.name for pod in self.pods.values() if pod.ready]
             told = any(pod.ready for pod in self.activators.values())
             window = self.signals or SignalWindow(started=self.monotonic)
             sample = Sample(
                 time=self.monotonic, ready=len(ready), pending=dict.fromkeys(ready, depth / max(1, len(ready))),
-                arrived=arrived if ready else None, held=held if told else None,
+                arrived=arrived if ready else None, held=held if told else None, p99=p99,
             )
             self.signals = replace(window, samples=(*window.samples, sample)[-120:])
             self.wait(1)

@@ -344,7 +344,7 @@ def test_readiness_that_comes_and_goes_rolls_back() -> None:
         assert step(cluster) == "Starting"
         cluster.operate()
         until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
-    assert cluster.status["rollout"]["falls"] == 2
+    assert cluster.status["rollout"]["readinessLosses"] == 2
     readiness_goes(cluster, new)
     assert cluster.says("RolloutComplete") == "False/RolledBack"
     message = cluster.condition("RolloutComplete")["message"]
@@ -361,7 +361,7 @@ def test_a_replica_that_is_evicted_does_not_count_against_its_revision() -> None
         cluster.operate()
         assert step(cluster) == "Starting"
         until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
-    assert "falls" not in cluster.status["rollout"]
+    assert "readinessLosses" not in cluster.status["rollout"]
 
 
 def test_more_replicas_wanted_during_the_analysis_are_no_fall() -> None:
@@ -372,7 +372,7 @@ def test_more_replicas_wanted_during_the_analysis_are_no_fall() -> None:
     cluster.step()
     assert step(cluster) == "Starting"
     until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
-    assert "falls" not in cluster.status["rollout"]
+    assert "readinessLosses" not in cluster.status["rollout"]
 
 
 def given_up() -> tuple[Cluster, str, str]:
