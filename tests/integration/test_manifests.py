@@ -77,7 +77,7 @@ def restricted(control_plane: Path) -> Iterator[Kubectl]:
                                         "metadata": {"name": kubectl.namespace, "labels": levels}})
     kubectl("create", "-f", "-", stdin={"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia",
                                         "metadata": {"name": "nvidia"}})
-    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=120s")
     try:
         yield kubectl
     finally:

@@ -178,7 +178,7 @@ def test_traces_find_their_way_out(objects: Objects, endpoint: str, port: int | 
 
 def test_lint_finds_nothing(helm: str) -> None:
     command = [helm, "lint", "--strict", "--quiet", str(CHART)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -36,7 +36,7 @@ async def operator(control_plane: Path, namespace: str, tmp_path: Path) -> Kubec
     admin("create", "role", "all-at-once", "--verb=deletecollection", "--resource=configmaps,deployments.apps")
     for role in ("more", "read", "all-at-once"):
         admin("create", "rolebinding", role, f"--role={role}", f"--serviceaccount={SYSTEM}:{ACCOUNT}")
-    admin("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    admin("wait", "serviceaccount/default", "--for=create", "--timeout=120s")
     kubectl = Kubectl(file, namespace)
     await in_force(kubectl, admin)
     return kubectl

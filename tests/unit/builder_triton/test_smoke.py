@@ -40,7 +40,7 @@ def test_the_program_needs_nothing_but_a_bare_python(tmp_path: Path) -> None:
     program = tmp_path / "smoke.py"
     program.write_bytes(Path(smoke.__file__).read_bytes())
     done = subprocess.run([sys.executable, "-I", "-S", str(program), "--model=m", "--port=1"], capture_output=True,
-                          text=True, timeout=60, check=False, env={"PATH": os.environ["PATH"]})
+                          text=True, timeout=240, check=False, env={"PATH": os.environ["PATH"]})
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("no server at port 1 yet")
 
