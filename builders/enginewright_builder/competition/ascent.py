@@ -117,7 +117,7 @@ class Ascent:
         before = self.budget.spent
         tried = self._attempted(plan, progress)
         self.candidates.append(tried)
-        if tried.artifact is None or not tried.artifact.beside:
+        if tried.artifact is None or not tried.artifact.beside_seconds:
             graph_seconds = tried.artifact.graph_seconds if tried.artifact else 0.0
             self.agenda.costs.record(plan.rung, plan.kept, self.budget.spent - before, graph_seconds,
                                      built=tried.artifact is not None)

@@ -22,7 +22,8 @@ _SHARED = 0.7
 # What an engine for several batches takes of the time of one for a single batch that is built already, as the timing
 # cache has its layers: MiniLM's took 25 s after those for batch 1 and 8, which had taken 54 (trials.json).
 CACHED = 0.3
-# To load an engine that was made beside the builds, capture its graphs and gate it: a guess, none was measured yet.
+# To load an engine that was made beside the builds, capture its graphs and gate it: 1 to 8 s of Swin and ConvNeXt on an
+# H100; 20 of EfficientNet, when it still captured ten graphs.
 LOAD_SECONDS = 8.0
 
 

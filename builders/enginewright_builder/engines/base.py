@@ -126,9 +126,9 @@ class Artifact:
     says which library runs it there. ``parameters`` become ``config.pbtxt`` parameters. ``in_python`` are those with
     which ``python`` runs the same files, too, where ``triton_backend`` is another one; None where the server cannot.
     ``graph`` is the ONNX with this precision written in it, from which the engine was built: where a drift is looked
-    for layer by layer. ``graph_seconds`` were spent on that, which the next engine from it needs no more. ``beside``:
-    it was made beside other builds, so that what its own took says nothing of the next one's. ``members`` is filled for
-    a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
+    for layer by layer. ``graph_seconds`` were spent on that, which the next engine from it needs no more.
+    ``beside_seconds``: it was made beside other builds and took so long, which its own build did not; 0 if it was not.
+    ``members`` is filled for a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
     """
 
     rung: Rung
@@ -141,7 +141,7 @@ class Artifact:
     in_python: Mapping[str, str] | None = None
     graph: Path | None = None
     graph_seconds: float = 0.0
-    beside: bool = False
+    beside_seconds: float = 0.0
     members: tuple[Member, ...] = ()
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,13 @@ from enginewright_builder.contract import Interface, dumps, load
 from enginewright_builder.engines.base import BuildContext, Rung
 from enginewright_builder.engines.beside import BesideProcess
 from enginewright_builder.sources.formats import Located
+from enginewright_builder.system import end_with_parent
 
 _FOLDER, _JOB = "beside", "job.json"
 # Of the GPU's memory that is free: the weights in FP32 and as they are compiled, examples, and a context.
 _LEAST_BYTES, _TIMES_WEIGHTS = 4 << 30, 4
+# Of a compilation, should the clock be set meanwhile.
+_LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,7 @@ class PackageAhead:
 
     def __init__(self, rung: Rung, package: Path, process: BesideProcess) -> None:
         self._rung, self._package, self.process = rung, package, process
+        self._began = time.time()
         self.pause, self.resume, self.cancel = process.pause, process.resume, process.cancel
 
     @classmethod
@@ -63,19 +68,21 @@ class PackageAhead:
     def running(self) -> bool:
         return self.process.running
 
-    def finish(self, target: Path, progress: Callable[[float, str], None]) -> bool:
-        """Waits for it, and moves the package to ``target``. False where it failed, of whatever cause."""
+    def finish(self, target: Path, progress: Callable[[float, str], None]) -> float:
+        """Waits for it, moves the package to ``target``, and returns how many seconds it took. 0 where it failed, of
+        whatever cause."""
         if self.process.cancelled:
-            return False
+            return 0.0
         if self.running:
             progress(0.1, f"waiting for {self._rung.name}, which is compiled beside the builds")
         code, errors = self.process.ended()
         if code or not self._package.is_file():
             said = [line for line in errors.splitlines() if line.strip()] or [f"it ended with status {code}"]
             progress(0.1, f"{self._rung.name} is compiled again, alone: {said[-1][:300]}")
-            return False
+            return 0.0
+        seconds = self._package.stat().st_mtime - self._began
         os.replace(self._package, target)
-        return True
+        return max(seconds, _LEAST_SECONDS)
 
 
 def read_job(path: Path) -> Job:
@@ -84,6 +91,7 @@ def read_job(path: Path) -> Job:
 
 def main(arguments: Sequence[str]) -> None:
     """The process."""
+    end_with_parent()
     from enginewright_builder.engines.torch_compile import compile_program
     from enginewright_builder.models import load_model
 

@@ -6,6 +6,7 @@ One package takes every batch; specialised ones are compiled for one batch, and 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Sequence
 
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Runner
@@ -15,7 +16,6 @@ from enginewright_builder.engines.torch_ahead import PackageAhead, room
 from enginewright_builder.engines.torch_compile import PACKAGE_FILE, compile_program, compiler, describe
 from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.models.base import TorchProgram
-from enginewright_builder.pod.python_model.trt_session import steps
 from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.system import available_cpus
 
@@ -71,7 +71,7 @@ class TorchEngine:
         tf32 = rung.precision == "tf32"
         package = folder / PACKAGE_FILE
         ahead = _begun(rung, context)
-        beside = ahead is not None and ahead.finish(package, context.progress)
+        beside = ahead.finish(package, context.progress) if ahead else 0.0
         if not beside:
             context.progress(0.1, f"compiling {rung.name}")
             try:
@@ -80,7 +80,7 @@ class TorchEngine:
                 raise _explained(rung, error) from error
         description = describe(folder, model.interface, batch=batch, tf32=tf32)
         return Artifact(rung=rung, files={path.name: path for path in (package, description)}, triton_backend="python",
-                        python_runtime=self.name, interface=model.interface, beside=beside,
+                        python_runtime=self.name, interface=model.interface, beside_seconds=beside,
                         runtime_version=f"torch {torch.__version__}", parameters=_parameters(rung, program, context))
 
     def load(self, artifact: Artifact) -> Runner:
@@ -88,7 +88,7 @@ class TorchEngine:
 
         folder = next(iter(artifact.files.values())).parent
         return SessionRunner(Session(folder, list(artifact.files), device=int(artifact.parameters[DEVICE]),
-                                     buckets=captured_batches(artifact),
+                                     buckets=captured_batches(artifact), ahead=False,
                                      parameters={"threads": str(available_cpus())}))
 
 
@@ -116,12 +116,12 @@ def _why_not(context: BuildContext) -> str:
 
 def _parameters(rung: Rung, program: TorchProgram, context: BuildContext) -> dict[str, str]:
     """On a GPU CUDA graphs are captured: of a package for one batch its own, else of the sizes that batches are filled
-    up to."""
+    up to, the buckets and their halves. More would cost each replica a second or two of its start."""
     if not any(argument.is_cuda for argument in program.args):
         return {DEVICE: "-1"}
-    largest = max(size for size in context.buckets if rung.covers(size))
-    captured = [largest] if rung.ranges else steps(1, largest)
-    return {DEVICE: "0", BUCKETS: ",".join(map(str, captured))}
+    buckets = [size for size in context.buckets if rung.covers(size)]
+    halves = [] if rung.ranges else [size // 2 for below, size in itertools.pairwise(buckets) if size // 2 > below]
+    return {DEVICE: "0", BUCKETS: ",".join(map(str, sorted({*buckets, *halves})))}
 
 
 def _explained(rung: Rung, error: Exception) -> BuilderError:

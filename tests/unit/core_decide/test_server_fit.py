@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.observed import NodeView, Observed
+from enginewright.core.observed import NodeView, ObjectView, Observed
 from enginewright.core.server_image import as_before, driver_runs, runtime_of
 from enginewright.core.status import RevisionStatus
 from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
@@ -156,8 +156,8 @@ class Site(Cluster):
 
     nodes: tuple[NodeView, ...] = ()
 
-    def _observe(self) -> Observed:
-        return replace(super()._observe(), nodes=self.nodes)
+    def _observe(self, view: ObjectView) -> Observed:
+        return replace(super()._observe(view), nodes=self.nodes)
 
 
 def node(name: str, cuda: str, driver: str = "550.54.15", product: str = "NVIDIA-L4") -> NodeView:
