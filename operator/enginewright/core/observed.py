@@ -119,10 +119,9 @@ class JobView:
 class DeploymentView:
     """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked, and
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
-    64 digits. ``batcher``: its pods have that container. ``manifest_digest`` is that of the engine that they serve.
-    ``refused`` is what the apiserver said when it let no pod be made, empty when it did. ``pods_manager`` is a field
-    manager other than the operator that has written into the pod template, empty when there is none. ``version`` is the
-    resourceVersion."""
+    64 digits. ``manifest_digest`` is that of the engine that its pods serve. ``refused`` is what the apiserver said
+    when it let no pod be made, empty when it did. ``pods_manager`` is a field manager other than the operator that has
+    written into the pod template, empty when there is none. ``version`` is the resourceVersion."""
 
     name: str
     uid: str
@@ -138,7 +137,6 @@ class DeploymentView:
     available: int = 0
     deleting: bool = False
     progress_deadline_exceeded: bool = False
-    batcher: bool = False
     manifest_digest: str = ""
     refused: str = ""
     pods_manager: str = ""
