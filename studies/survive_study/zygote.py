@@ -6,6 +6,7 @@ Reads lines of JSON from standard input, ``{"arguments": [...], "log": PATH}``, 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import json
 import os
@@ -13,6 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 # What a run imports only once it has begun.
 LATE = ("enginewright.cli", "enginewright.runtime", "enginewright.reconcile.leadership", "kopf",
         "kubernetes.aio.client")
@@ -35,6 +37,7 @@ def _become(arguments: Sequence[str], log: str) -> None:
     code = 1
     try:
         os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # none outlives the study
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         nothing = os.open(os.devnull, os.O_RDONLY)
