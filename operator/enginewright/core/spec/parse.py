@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,14 +28,20 @@ def parse_spec(raw: Mapping[str, Any]) -> ParsedSpec:
     Rules between fields are :func:`enginewright.core.spec.validate.validate`'s: call it on the result.
     """
     try:
-        # By way of JSON: strict there means what the apiserver means by types, and lists are not tuples' enemies.
-        text = json.dumps(_given(current(raw)), allow_nan=False)
-        return Spec.model_validate_json(text.encode(), strict=True, by_alias=True, by_name=False)
-    except ValidationError as error:
-        return _problems(error)
+        return _parsed(json.dumps(dict(raw), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         return (Problem(field="spec", value=type(raw).__name__, message=f"not JSON: {error}",
                         remedy="write plain values: objects, lists, texts, finite numbers, booleans"),)
+
+
+@lru_cache(maxsize=256)  # a pass reads its spec several times, and most passes find what the one before found
+def _parsed(text: str) -> ParsedSpec:
+    """From JSON: strict there means what the apiserver means by types, and lists are not tuples' enemies."""
+    try:
+        return Spec.model_validate_json(json.dumps(_given(current(json.loads(text)))), strict=True, by_alias=True,
+                                        by_name=False)
+    except ValidationError as error:
+        return _problems(error)
 
 
 def _given(value: Any, path: tuple[str, ...] = ()) -> Any:

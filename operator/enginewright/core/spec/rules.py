@@ -25,8 +25,8 @@ class Rule:
     field: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        said = {"messageExpression": self.message} if self.expression else {"message": self.message}
-        return {"rule": self.rule, **said, **({"fieldPath": self.field} if self.field else {})}
+        message = {"messageExpression": self.message} if self.expression else {"message": self.message}
+        return {"rule": self.rule, **message, **({"fieldPath": self.field} if self.field else {})}
 
 
 # An object from before a rename is held to no more than it was.
