@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import datetime
 import json
 import logging
+import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 from cluster.bare import running
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
+from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from support.apiserver import install_crd
 from support.control_plane import operator_credentials
 from survive_study import shrink
@@ -58,7 +62,7 @@ class Campaign:
 
     def write(self) -> dict[str, Any]:
         """After each sequence, so that what was done is known where the next does not end."""
-        told = report(self.found, time.monotonic() - self._began, self._options.bound)
+        told = {**described(self._options), **report(self.found, time.monotonic() - self._began, self._options.bound)}
         self._options.output.write_text(json.dumps(told, indent=1) + "\n")
         return told
 
@@ -82,15 +86,26 @@ class Campaign:
             print(f"  shrunk to {json.dumps([step.as_json() for step in self.shrunk[seed]])}", flush=True)
 
 
+def described(options: argparse.Namespace) -> dict[str, Any]:
+    given = f"--seed {options.seed} --sequences {options.sequences} --steps {options.steps} --lanes {options.lanes}"
+    return {
+        "command": f'make survive-study ARGS="{given} --minutes {options.minutes:g} --bound {options.bound:g}"',
+        "recorded": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "hardware": {"device": cpu_name(), "cores": available_cpus(), "memory_gib": round(memory_bytes() / 2**30),
+                     "load_at_the_end": os.getloadavg()[0]},
+    }
+
+
 def report(found: dict[int, Told], seconds: float, bound: float) -> dict[str, Any]:
     told = list(found.values())
     fields = {name for one in told for name in one.fields}
     return {
         "steps": sum(one.steps for one in told), "kills": sum(one.kills for one in told),
-        "faults": sum(one.faults for one in told), "rests": sum(one.rests for one in told),
+        "ended_by_themselves": sum(one.deaths for one in told), "faults": sum(one.faults for one in told),
+        "rests": sum(one.rests for one in told),
         "slowest_rest_s": round(max((one.slowest_rest for one in told), default=0), 1), "bound_s": bound,
         "fields_changed": len(fields), "alarms": sum(len(one.alarms) for one in told), "seconds": round(seconds),
-        "seeds": sorted(found),
+        "done": dict(sorted(sum((one.done for one in told), Counter()).items())), "seeds": sorted(found),
     }
 
 
