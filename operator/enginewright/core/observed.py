@@ -431,6 +431,15 @@ class Version(NamedTuple):
     version: str
 
 
+class Orphan(NamedTuple):
+    """A child by its labels and its name that has no owner at all."""
+
+    api_version: str
+    kind: str
+    name: str
+    version: Version
+
+
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
@@ -468,6 +477,7 @@ class Observed:
     quality: Mapping[str, QualityReport] = field(default_factory=dict)
     fleet: FleetView = field(default_factory=FleetView)
     elsewhere: Elsewhere | None = None
+    orphans: tuple[Orphan, ...] = ()
 
     @property
     def holds(self) -> bool:
