@@ -113,7 +113,7 @@ class Operator:
             known=self.known,
             exposed=Exposed(),
             config=options.config,
-            looked=lambda fresh: metrics.looks.labels("fresh" if fresh else "memory").inc(),
+            looked=lambda where: metrics.looks.labels(where).inc(),
         )
         metrics.registry.register(parts.exposed)
         metrics.registry.register(Metered(self.signals.drawn))
