@@ -43,7 +43,7 @@ DEADLINE: Final = 120.0
 # Seconds for which memory is trusted, after a look at the apiserver, while a model is on its way. Where many are, it is
 # trusted longer: so many of them a second are looked at for that. The comparison heals memory at any rate.
 TRUST: Final = 20.0
-DOUBTED: Final = 2.0
+DOUBTED: Final = 0.5
 # Looks at memory that the apiserver did not confirm, after which it is looked at itself.
 TRIES: Final = 3
 Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]

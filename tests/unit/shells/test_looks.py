@@ -195,7 +195,7 @@ def test_while_a_model_is_on_its_way_memory_is_trusted_for_a_while_after_a_fresh
     assert here.passes() == ["remembered object", "object", "children"]
     assert here.passes() == ["remembered object", "remembered children"]
     monkeypatch.setattr("enginewright.reconcile.passes.TRUST", 0.0)
-    assert here.passes() == ["remembered object", "remembered children"], "few are on their way: twice a second"
+    assert here.passes() == ["remembered object", "remembered children"], "for this one is looked at in two seconds"
     monkeypatch.setattr("enginewright.reconcile.passes.DOUBTED", math.inf)
     assert here.passes() == ["remembered object", "object", "children"]
 
