@@ -1,4 +1,5 @@
-"""Run the scale study: ``make scale-study N=300,1000``. It writes build/scale/summary.json.
+"""Run the scale study: ``make scale-study N=300,1000``. It writes build/scale/summary.json and summary.md beside it, of
+which docs/benchmarks/scale.json and scale.md are made.
 
 Real: etcd, the apiserver, the controller manager and ``enginewright run`` with the rights that the chart grants. Acted:
 containers, by writes to the pods' status. It runs in a network namespace of its own, so that it disturbs nothing.
@@ -25,6 +26,7 @@ from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from scale_study import kserve
+from scale_study.page import page
 from scale_study.study import study
 from support.apiserver import install_crd
 from support.control_plane import LEADS, operator_credentials
@@ -61,9 +63,10 @@ def main() -> int:
         if kserve.given():
             with tempfile.TemporaryDirectory(prefix="scale-") as scratch:
                 size["kserve"] = asyncio.run(_kserve(Path(scratch), n, spaces, options.patience))
-        found["sizes"].append(size)
+        found["sizes"].append({**size, "load": round(os.getloadavg()[0])})
         print(json.dumps(found["sizes"][-1]), flush=True)
         options.output.write_text(json.dumps(found, indent=1) + "\n")
+        options.output.with_suffix(".md").write_text(page(found))
     return 0
 
 
