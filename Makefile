@@ -84,6 +84,10 @@ reality-check: venv ## The simulator beside real Triton replicas under the same 
 batching-study: venv ## Batching that follows the traffic beside fixed settings, into docs/benchmarks/batching.json (SEEDS=20 ROUNDS=3, 0 leaves it out)
 	PYTHONPATH=studies:operator:builders $(VENV)/bin/python -m batching_study --seeds $(or $(SEEDS),20) --rounds $(or $(ROUNDS),3)
 
+.PHONY: batching-engine
+batching-engine: ## On a machine with a GPU, REPOSITORY=STORE/models of a build: fixed batching beside the rule, into build/bench/batching-engine.json
+	PYTHONPATH=studies:operator:builders:$$PYTHONPATH python3 -m batching_study.engine --repository $(REPOSITORY) --gpus 0
+
 .PHONY: planner-study
 planner-study: venv ## The planner beside the optimum, first-fit, best-fit and FGD, into docs/benchmarks/planner.md (10 min)
 	studies/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)

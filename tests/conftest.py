@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+# Before NumPy is imported. Matrices are small here, and threads that wait for a second core beside another worker spin.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # A busy machine is no defect: timing never decides a test. The same examples every time: a run is green or red for what
 # changed, not by luck. `make fuzz` looks for new ones.
@@ -13,6 +20,20 @@ settings.register_profile("enginewright", deadline=None, derandomize=True)
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("fuzz", deadline=None, derandomize=False, max_examples=1000, print_blob=True)
 settings.load_profile("enginewright")
+
+
+# A line that marks all tests of a file.
+MARKED = re.compile(r"^pytestmark = .*pytest\.mark\.(torch|triton)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files all of which ``-m "not torch and …"`` leaves out are not imported: PyTorch takes seconds and half a
+    gigabyte of each worker."""
+    wanted = str(config.option.markexpr)
+    if collection_path.suffix != ".py" or not re.fullmatch(r"not \w+( and not \w+)*", wanted):
+        return None
+    found = MARKED.search(collection_path.read_text())
+    return True if found and f"not {found[1]}" in wanted.split(" and ") else None
 
 
 def pytest_collection_finish() -> None:

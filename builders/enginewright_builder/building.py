@@ -71,7 +71,7 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     chosen = engines_for(request.engine.backend, every)
     prepared = _prepare(resolved, scratch, steps)
     try:
-        climbed = _climb(chosen, every if request.engine.fallback == "source" else (), request, prepared, scratch,
+        climbed = _climb(chosen, every if request.engine.fallback == "source" else (), resolved, prepared, scratch,
                          steps, budget)
     finally:  # what was timed counts for the next build, whatever becomes of this one
         shelf.keep_timings()
@@ -128,13 +128,15 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
                     metric=metric)
 
 
-def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], request: BuildRequest, prepared: Prepared,
+def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Resolved, prepared: Prepared,
            scratch: Path, steps: Steps, budget: Budget) -> Climb:
+    request = resolved.request
     with steps.step("ladder", "building candidates") as report:
         size = request.engine.max_batch_size
         context = BuildContext(device=request.device, runtime=request.runtime, calibration=prepared.calibration,
                                max_batch_size=size, buckets=batch_buckets(size, request.batching.preferred_batch_sizes),
                                example=prepared.evaluation.typical, source=prepared.source,
+                               located=resolved.located, stated=request.interface,
                                timing_caches=Path(request.store_path) / TIMING_CACHES,
                                keys=read_keys(request.signing_keys),
                                workspace=scratch / "candidates", progress=report)

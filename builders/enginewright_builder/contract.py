@@ -525,7 +525,8 @@ class Outcome:
                 outcome = dataclasses.replace(outcome, candidates=tuple(
                     dataclasses.replace(one, reason=_cut(one.reason, longest)) for one in outcome.candidates))
             elif len(outcome.candidates) > 1:
-                outcome = dataclasses.replace(outcome, candidates=_without_the_least(outcome.candidates))
+                outcome = dataclasses.replace(
+                    outcome, candidates=_without_the_least(outcome.candidates, len(text) - limit))
             elif outcome.engine and outcome.engine.service_curve:
                 outcome = dataclasses.replace(outcome, engine=dataclasses.replace(outcome.engine, service_curve=()))
             elif outcome.error and cuts:
@@ -547,16 +548,22 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 def _brief(outcome: Outcome) -> str:
     """Its JSON without the fields of candidates that are empty, which a reader takes to be absent."""
     body = _outcome(outcome)
-    body["candidates"] = [{key: value for key, value in one.items() if value not in (None, "", [])}
-                          for one in body["candidates"]]
+    body["candidates"] = [_measured(one) for one in body["candidates"]]
     return dumps(body)
 
 
-def _without_the_least(candidates: tuple[CandidateSummary, ...]) -> tuple[CandidateSummary, ...]:
-    """Without the last one that neither ships nor is offered, or else without the last."""
-    others = [index for index, one in enumerate(candidates) if one.verdict not in CHOSEN]
-    dropped = others[-1] if others else len(candidates) - 1
-    return candidates[:dropped] + candidates[dropped + 1:]
+def _measured(candidate: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in candidate.items() if value not in (None, "", [])}
+
+
+def _without_the_least(candidates: tuple[CandidateSummary, ...], excess: int) -> tuple[CandidateSummary, ...]:
+    """Without the last one that neither ships nor is offered, or else without the last; and without as many as have to
+    go for ``excess`` bytes even were each as long as the longest."""
+    others = [index for index, one in enumerate(candidates) if one.verdict not in CHOSEN] or range(len(candidates))
+    longest = max(len(dumps(_measured(to_plain(one))).encode()) for one in candidates) + len(", ")
+    count = max(1, min(excess // longest, len(candidates) - 1))
+    dropped = set(others[-count:])
+    return tuple(one for index, one in enumerate(candidates) if index not in dropped)
 
 
 @dataclass(frozen=True, kw_only=True)

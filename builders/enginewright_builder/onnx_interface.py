@@ -41,6 +41,7 @@ def _spec(value: onnx.ValueInfoProto, side: str) -> TensorSpec:
                         value=value.name,
                         remedy="export the model with the batch as the first dimension of every input and output")
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name
-    rest = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}_{axis}"
-                 for axis, dim in enumerate(dims[1:], start=1))
+    # Some exporters write a free size as -1.
+    rest = tuple(dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0
+                 else dim.dim_param or f"{value.name}_{axis}" for axis, dim in enumerate(dims[1:], start=1))
     return TensorSpec(name=value.name, dtype=dtype, shape=(BATCH, *rest))

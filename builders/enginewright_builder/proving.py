@@ -53,8 +53,9 @@ class Servers(Protocol):
         """Whether each that is opened is a process that has loaded nothing before."""
         ...
 
-    def open(self, gpus: tuple[int, ...]) -> Server:
-        """One that has no model loaded: with :class:`OwnServers` a process that starts, else the one that is there."""
+    def open(self, gpus: tuple[int, ...], *, sliced: bool = False) -> Server:
+        """One that has no model loaded: with :class:`OwnServers` a process that starts, else the one that is there.
+        ``sliced``: its GPU is a MIG slice."""
         ...
 
 
@@ -65,7 +66,7 @@ class OwnServers:
     repository: Path
     fresh = True
 
-    def open(self, gpus: tuple[int, ...]) -> Server:
+    def open(self, gpus: tuple[int, ...], *, sliced: bool = False) -> Server:
         return TritonServer(self.repository, gpus=gpus)
 
 
@@ -80,9 +81,9 @@ class GivenServer:
     witness: Witness | None = None
     fresh = False
 
-    def open(self, gpus: tuple[int, ...]) -> Server:
+    def open(self, gpus: tuple[int, ...], *, sliced: bool = False) -> Server:
         return Server(self.address, gpus=gpus, headers=self.headers, ready_seconds=self.ready_seconds,
-                      witness=self.witness)
+                      witness=self.witness, sliced=sliced)
 
 
 def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budget) -> Outcome:
@@ -116,7 +117,7 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
 async def _measure(handed: Handed, servers: Servers, steps: Steps, budget: Budget, gpus: tuple[int, ...]
                    ) -> tuple[Artifact, SweepResult, Performance]:
     """On one server, as each start of one takes seconds."""
-    async with servers.open(gpus) as server:
+    async with servers.open(gpus, sliced=_sliced(handed)) as server:
         with steps.step("sweep", f"serving {handed.told.name} on tritonserver") as report:
             artifact, swept = await sweep_ways(server, servers.repository, handed.artifact,
                                                lambda way: _task(handed, way, budget, gpus, report))
@@ -131,6 +132,10 @@ def _task(handed: Handed, way: Artifact, budget: Budget, gpus: tuple[int, ...],
                 max_batch_size=request.engine.max_batch_size, objective=request.objective, batching=request.batching,
                 instances=request.instances, gpus=gpus, cores=handed.told.hardware.cores,
                 budget_seconds=budget.share(SWEEP_SHARE, SWEEP_SECONDS), progress=progress)
+
+
+def _sliced(handed: Handed) -> bool:
+    return bool(handed.told.request.device.mig_profile)
 
 
 def _serving(told: HandOver, swept: SweepResult) -> ServingChoice:
@@ -152,7 +157,7 @@ async def _prove(handed: Handed, folder: Path, servers: Servers, gpus: tuple[int
     shutil.rmtree(served, ignore_errors=True)
     shutil.copytree(folder, served, copy_function=_linked)
     try:
-        async with servers.open(gpus) as server:
+        async with servers.open(gpus, sliced=_sliced(handed)) as server:
             proof = await prove_on(server, MODEL_FOLDER, handed.cases, repeated=repeated)
             await server.unload(MODEL_FOLDER)
     finally:

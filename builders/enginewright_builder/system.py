@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import platform
 import shutil
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
+# linux/prctl.h
+_PR_SET_PDEATHSIG = 1
 
 
 def available_cpus(cgroup: Path = _CGROUP) -> int:
@@ -49,6 +53,15 @@ def free_memory_bytes(cgroup: Path = _CGROUP) -> int:
         limit = int((cgroup / "memory.max").read_text())
         free = min(free, limit - int((cgroup / "memory.current").read_text()))
     return max(0, free)
+
+
+def end_with_parent() -> None:
+    """Has the kernel end this process once its parent has ended, also where it is stopped: a build that is killed would
+    leave a process that holds the GPU's memory. ``prctl(2)``, ``PR_SET_PDEATHSIG``; Linux alone."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def cpu_flags() -> frozenset[str]:

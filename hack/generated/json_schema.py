@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 Schema = dict[str, Any]
-_MATCHES = re.compile(r"self\.matches\(r'(.*)'\)", re.DOTALL)
+# Of what may be a number too, of which a pattern says nothing.
+_MATCHES = re.compile(r"(?:type\(self\) == string \? )?self\.matches\(r'([^']*)'\)(?: : .*)?", re.DOTALL)
 
 
 def render(crd: Mapping[str, Any]) -> str:

@@ -35,7 +35,7 @@ from enginewright.observe.nodes import NodeReader
 from enginewright.observe.prober import Prober
 from enginewright.observe.quality import QualityReader
 from enginewright.observe.records import RecordReader
-from enginewright.observe.shelves import ShelfReader
+from enginewright.observe.references import ReferenceReader
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
 from enginewright.reconcile.exposed import Exposed
@@ -118,7 +118,7 @@ class Operator:
         )
         metrics.registry.register(parts.exposed)
         metrics.registry.register(Metered(self.signals.drawn))
-        reader = ShelfReader(kube, parts.world.now, options.namespaces)
+        reader = ReferenceReader(kube, parts.world.now, options.namespaces)
         self.housekeeper = Housekeeper(reader, parts.actor, options.config, options.housekeeping)
         self.loop = Loop(self.queue, Reconciler(parts), metrics, options.workers)
         self.resync = Resync(

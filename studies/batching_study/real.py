@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import random
 import statistics
 import tempfile
 import time
@@ -18,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 
+from batching_study.asking import Calls, ask
 from batching_study.model import write_perceptron, write_stand_in
 from batching_study.study import CURVES, LONG, MAX_BATCH, SHORT, percentile
 from batching_study.traffic import Phase
@@ -38,20 +37,11 @@ from enginewright_builder.triton.ports import HOST
 from enginewright_builder.triton.server import TritonServer
 
 MODEL = "model"
-TIMEOUT = 30.0
 # Seconds of a piece, without its first, in which clients fall into step.
 PIECE, LONG_PIECE, WARMUP = 6.0, 20.0, 1.0
 # One request alone on a stand-in: so long that a busy machine hardly adds to it.
 ALONE_REAL = 0.1
 Say = Callable[[str], None]
-
-
-@dataclass
-class Calls:
-    """Seconds of each request that was answered; ``failed`` counts the others."""
-
-    latencies: list[float] = field(default_factory=list)
-    failed: int = 0
 
 
 @dataclass
@@ -211,34 +201,7 @@ class Bench:
                 followed.changes.append(f"{start - began:.0f} s, {after.phase}: {after.setting}: {after.why}")
 
     async def _phase(self, phase: Phase, seed: int, calls: Calls) -> Calls:
-        """Adds to ``calls``."""
-        draw, start = random.Random(seed), time.monotonic()  # noqa: S311 - not a secret
-        tasks: set[asyncio.Task[None]] = set()
-
-        async def ask() -> None:
-            asked = time.monotonic()
-            try:
-                await self._channels.call(self._request.payload, TIMEOUT)
-            except grpc.aio.AioRpcError:
-                calls.failed += 1
-            else:
-                calls.latencies.append(time.monotonic() - asked)
-
-        async def client() -> None:
-            while time.monotonic() - start < phase.seconds:
-                await ask()
-                await asyncio.sleep(phase.pause(draw))
-
-        if phase.clients:
-            await asyncio.gather(*(client() for _ in range(phase.clients)))
-            return calls
-        for offset in phase.arrivals(seed):
-            if offset >= phase.seconds:
-                break
-            await asyncio.sleep(max(0.0, start + offset - time.monotonic()))
-            tasks.add(asyncio.create_task(ask()))
-        await asyncio.gather(*tasks)
-        return calls
+        return await ask(self._channels, self._request.payload, phase, seed, calls)
 
 
 def _request(batch: int, width: int) -> Request:

@@ -28,7 +28,7 @@ VARIANTS = {
     US: Parts(),
     "without the forecast": Parts(forecast=False),
     "without the backlog": Parts(backlog=False),
-    "without clumps": Parts(clumps=False),
+    "without clumps": Parts(dispersion=False),
     "without the floor": Parts(floor=False),
     "without the budget": Parts(budget=False),
     "without latencies": Parts(latency=False),

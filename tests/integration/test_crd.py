@@ -95,18 +95,19 @@ def test_every_field_of_a_block_is_explained_with_its_default(kubectl: Kubectl) 
 def test_columns_short_name_and_categories(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=model("shown", **SOURCE))
     summary = {"engine": "onnxruntime", "precision": "int8", "replicas": "2/2", "queue": "3.5", "p99": "12.5ms",
-               "ships": "onnxruntime-int8", "accelerator": "CPU", "speedup": "2.2x", "cost": "1.25",
-               "reason": "Serving"}
+               "liveP99": "14.1ms", "ships": "onnxruntime-int8", "accelerator": "CPU", "speedup": "2.2x",
+               "cost": "1.25", "reason": "Serving"}
     ready = {"type": "Ready", "status": "True", "reason": "Serving", "message": "", "observedGeneration": 1,
              "lastTransitionTime": "2026-11-21T12:00:00Z"}
     patch = json.dumps({"status": {"conditions": [ready], "summary": summary}})
     kubectl("patch", "om", "shown", "--subresource=status", "--type=merge", "-p", patch)
     header, row = kubectl("get", "om", "shown", "-o", "wide").splitlines()
-    assert header.split() == ["NAME", "READY", "ENGINE", "PRECISION", "REPLICAS", "QUEUE", "BUILD-P99", "AGE", "SHIPS",
-                              "ACCELERATOR", "SPEEDUP", "COST", "REASON"]
+    assert header.split() == ["NAME", "READY", "ENGINE", "PRECISION", "REPLICAS", "QUEUE", "BUILD-P99",
+                              "LIVE-P99", "AGE", "SHIPS", "ACCELERATOR", "SPEEDUP", "COST", "REASON"]
     cells = row.split()
     assert cells[:7] == ["shown", "True", "onnxruntime", "int8", "2/2", "3.5", "12.5ms"]
-    assert cells[8:] == ["onnxruntime-int8", "CPU", "2.2x", "1.25", "Serving"]
+    assert cells[7] == "14.1ms"
+    assert cells[9:] == ["onnxruntime-int8", "CPU", "2.2x", "1.25", "Serving"]
     for category in ("all", "enginewright"):
         assert f"optimisedmodel.{labels.GROUP}/shown" in kubectl("get", category, "-o", "name")
     kubectl("wait", "om/shown", "--for=condition=Ready", "--timeout=10s")

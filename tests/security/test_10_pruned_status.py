@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ import pytest
 from enginewright.act.report import Reporter, plain
 from enginewright.clients.errors import ConflictError, RefusedError, UnexpectedError
 from enginewright.core.config import OperatorConfig
+from enginewright.core.internal import has_old_places, joined, stored
 from enginewright.core.observed import ObjectView
 from enginewright.core.spec.crd import crd
 from enginewright.observe.keys import Key
@@ -31,10 +33,10 @@ class Apiserver:
         self.cluster, self.lacks, self.refuses, self.schema_lags = cluster, lacks, refuses, schema_lags
         self.version = 1
         self.writes: list[dict[str, Any]] = []
+        self.kept = stored(plain(cluster.status), old_places=lacks == "internal")
 
     def view(self) -> ObjectView:
-        view = self.cluster.view()
-        return ObjectView(**{**vars(view), "resource_version": str(self.version)})
+        return replace(self.cluster.view(), old_status=has_old_places(self.kept), resource_version=str(self.version))
 
     async def published(self, _resource: object) -> dict[str, Any]:
         schema = copy.deepcopy(crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
@@ -49,9 +51,9 @@ class Apiserver:
         if self.refuses and self.lacks in status:
             raise RefusedError(f"field not declared in schema: .status.{self.lacks}", call="apply", status=500)
         kept = {key: value for key, value in plain(status).items() if key != self.lacks}
-        if kept != self.cluster.status:
+        if kept != self.kept:
             self.version += 1
-        self.cluster.status = kept
+        self.kept, self.cluster.status = kept, joined(kept)
         self.writes.append(status)
         return {"metadata": {"resourceVersion": str(self.version)}, "status": kept}
 
@@ -122,6 +124,23 @@ def test_10_what_the_crd_lacks_is_not_written_again_in_each_pass() -> None:
     one_pass(reconciler)
     one_pass(reconciler)
     assert len(apiserver.writes) == before
+
+
+def test_10_what_the_operator_remembers_survives_a_crd_without_its_field() -> None:
+    """In the places where operators of before wrote it, and below the field once the CRD has it."""
+    apiserver = Apiserver(autoscaled(), "internal")
+    reconciler, _ = operator(apiserver)
+    one_pass(reconciler)
+    one_pass(reconciler)
+    before = len(apiserver.writes)
+    one_pass(reconciler)
+    assert len(apiserver.writes) == before, "nothing differs"
+    key = apiserver.kept["source"]["key"]
+    apiserver.lacks, apiserver.schema_lags = "nothing", True
+    one_pass(operator(apiserver)[0])
+    assert "key" not in apiserver.kept["source"]
+    assert apiserver.kept["internal"]["source"]["key"] == key
+    assert len(apiserver.writes) == before + 1
 
 
 def test_10_a_field_that_goes_for_no_known_reason_is_told_in_status_and_replicas_are_watched() -> None:

@@ -7,8 +7,8 @@ a child or of status, and a fresh one without any memory goes on."""
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from enginewright.core import labels
 from enginewright.core.decide import decide
 from enginewright.core.plan import Action, Apply, Create, Plan, Replace, Scale
 from support.cluster import SPEC, START, Cluster, built, writes_of
+from support.once import once
 
 QUIET = 14  # rounds of 5 s without a write: longer than any analysis here
 ROUNDS = 120
@@ -25,15 +26,26 @@ CRASHES: Mapping[str, Any] = {"phase": "Running", "restarts": 7, "exit_code": 1,
 STRATEGIES = ("Canary", "BlueGreen", "Recreate")
 
 
-class Walk:
-    """``killed`` is the number of the write after which the operator is killed, None: never. ``given_up`` are the
-    reasons of refusals that were acted on, by revision."""
+@dataclass(frozen=True)
+class Moment:
+    """What a walk has come to before a pass that writes."""
 
-    def __init__(self, cluster: Cluster, killed: int | None, again: Callable[[Cluster], None]) -> None:
-        self.cluster = copy.deepcopy(cluster)
+    cluster: Cluster
+    given_up: Mapping[str, str] = field(default_factory=dict)
+    written: tuple[str, ...] = ()
+
+
+class Walk:
+    """From ``start`` on. ``killed`` is the number of the write after which the operator is killed, None: never; then
+    ``moments`` are those before each pass that wrote. ``given_up`` are the reasons of refusals that were acted on, by
+    revision."""
+
+    def __init__(self, start: Moment, killed: int | None, again: Callable[[Cluster], None]) -> None:
+        self.cluster = copy.deepcopy(start.cluster)
         self.killed = killed
-        self.given_up: dict[str, str] = {}
-        self.written: list[str] = []
+        self.given_up = dict(start.given_up)
+        self.written = list(start.written)
+        self.moments: list[Moment] = []
         self._again = again
 
     def run(self) -> Cluster:
@@ -54,11 +66,13 @@ class Walk:
         plan = cluster.plan()
         self._check(plan)
         writes = list(writes_of(plan, cluster.status))
+        if writes and self.killed is None:
+            self.moments.append(Moment(copy.deepcopy(cluster), dict(self.given_up), tuple(self.written)))
         lives = len(writes) if self.killed is None else min(len(writes), self.killed - len(self.written))
         dies = self.killed is not None and lives >= 0 and len(self.written) + lives == self.killed and bool(writes)
         if self.killed is not None and len(self.written) >= self.killed:
             lives, dies = len(writes), False
-        cluster.operate(writes=lives if dies else None)
+        cluster.operate(plan=plan, writes=lives if dies else None)
         self.written += [type(write).__name__ for write in writes[:lives]]
         if lives > len(plan.first + plan.keeping):
             self._remember(plan)
@@ -115,11 +129,13 @@ def end(cluster: Cluster) -> dict[str, Any]:
 
 
 def walk(cluster: Cluster, again: Callable[[Cluster], None] = lambda _: None) -> tuple[Walk, int]:
-    """Kills the operator after each write in turn; gives the walk that was not disturbed, and how many were."""
-    calm = Walk(cluster, None, again)
+    """Kills the operator after each write in turn; gives the walk that was not disturbed, and how many were. Up to the
+    pass in which it is killed a disturbed walk is the one that was not, so it begins there."""
+    calm = Walk(Moment(cluster), None, again)
     wanted = end(calm.run())
     for number in range(1, len(calm.written) + 1):
-        disturbed = Walk(cluster, number, again)
+        start = next(moment for moment in reversed(calm.moments) if len(moment.written) < number)
+        disturbed = Walk(start, number, again)
         assert end(disturbed.run()) == wanted, f"killed after write {number} ({calm.written[number - 1]})"
     return calm, len(calm.written)
 
@@ -129,12 +145,14 @@ def rollout(strategy: str, **more: Any) -> dict[str, Any]:
             **({"scaleDownDelaySeconds": 5} if strategy == "BlueGreen" else {}), **more}
 
 
+@once
 def serving(strategy: str, **spec: Any) -> Cluster:
     cluster = Cluster(spec={**SPEC, "replicas": 2, "rollout": rollout(strategy), **spec})
     cluster.settle()
     return cluster
 
 
+@once
 def begun(strategy: str, **spec: Any) -> tuple[Cluster, str]:
     """A second engine is built, and its revision is about to start; gives its name."""
     cluster = serving(strategy, **spec)
@@ -239,7 +257,7 @@ def test_11_a_deleted_object_is_left_to_its_owner_references() -> None:
     view = cluster.view()
 
 
-    plan = decide(dataclasses.replace(view, deleting=True), cluster.observe(), cluster.config)
+    plan = decide(replace(view, deleting=True), cluster.observe(), cluster.config)
     assert not plan.actions
     assert plan.status == view.status
 
@@ -249,7 +267,7 @@ def test_11_a_retired_record_is_replaced_in_one_write() -> None:
     cluster = serving("Canary")
     (fingerprint,) = cluster.records
     found = cluster.records[fingerprint]
-    cluster.records[fingerprint] = dataclasses.replace(found, unreferenced=START.replace(year=2025))
+    cluster.records[fingerprint] = replace(found, unreferenced=START.replace(year=2025))
     plan = cluster.plan()
     writes = [action for action in plan.actions if isinstance(action, Create | Replace)]
     assert [type(write) for write in writes] == [Replace]

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from enginewright_builder.accuracy.scores import Floats, entries, norms, rows
+from enginewright_builder.accuracy.scores import Floats, blocks, entries, norms, products
 from enginewright_builder.tensors import Array
 
 MAX_DROWNED = 0.5
@@ -66,11 +66,12 @@ class OutputGuard:
         held, self._neighbours = self._neighbours, []
         if sum(len(batch) for batch, _ in held) < 2:
             return
-        reference, candidate = (rows(np.concatenate(side)) for side in zip(*held, strict=True))
-        error = candidate - reference
-        self._error += float(((error - error.mean(axis=0)) ** 2).sum())
-        self._spread += float(((reference - reference.mean(axis=0)) ** 2).sum())
-        self._size += float((reference ** 2).sum())
+        reference, candidate = (side[0] if len(side) == 1 else np.concatenate(side) for side in zip(*held, strict=True))
+        for one, other in blocks(reference, candidate):
+            error = other - one
+            self._error += _spread(error)
+            self._spread += _spread(one)
+            self._size += float(products(one, one).sum())
         self._contrasted += len(reference)
 
     @property
@@ -92,3 +93,9 @@ class OutputGuard:
         """How large the candidate's answers are beside the reference's, over all samples."""
         here, there = self._squares
         return math.sqrt(there / here) if here else 1.0 if not there else math.inf
+
+
+def _spread(values: Floats) -> float:
+    """Squares of what samples are off their mean, added up; ``[samples, entries]``."""
+    apart = values - values.mean(axis=0)
+    return float(products(apart, apart).sum())

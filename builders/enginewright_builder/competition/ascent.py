@@ -65,7 +65,8 @@ class Ascent:
         self._tried: set[str] = set()
         self._glances: dict[str, dict[int, float]] = {}
         self._foresight = Foresight(self.workshop)
-        self.agenda.costs.graph_left = self._foresight.seconds_left
+        self.agenda.costs.graph_left = self._foresight.graph_left
+        self.agenda.costs.engine_left = self._foresight.engine_left
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -116,9 +117,10 @@ class Ascent:
         before = self.budget.spent
         tried = self._attempted(plan, progress)
         self.candidates.append(tried)
-        graph_seconds = tried.artifact.graph_seconds if tried.artifact else 0.0
-        self.agenda.costs.record(plan.rung, plan.kept, self.budget.spent - before, graph_seconds,
-                                 built=tried.artifact is not None)
+        if tried.artifact is None or not tried.artifact.beside_seconds:
+            graph_seconds = tried.artifact.graph_seconds if tried.artifact else 0.0
+            self.agenda.costs.record(plan.rung, plan.kept, self.budget.spent - before, graph_seconds,
+                                     built=tried.artifact is not None)
         if plan.kept and not plan.of and self._races(tried):
             self.agenda.tuned[tried.name] = [
                 replace(one, kept=plan.kept, of=tried.name) for one in self.agenda.tuned.get(plan.rung.name, ())]

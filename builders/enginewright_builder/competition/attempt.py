@@ -75,7 +75,8 @@ class Workshop:
             log.warning("%s failed", candidate.name, exc_info=error)
             failure = NO_DEVICE_MEMORY if starved else known.message
             return replace(candidate, failure=failure, starved=starved, build_seconds=self.clock() - begin)
-        candidate = replace(candidate, artifact=artifact, runner=runner, build_seconds=built - begin,
+        candidate = replace(candidate, artifact=artifact, runner=runner,
+                            build_seconds=artifact.beside_seconds or built - begin,
                             gate_seconds=self.clock() - built)
         if not accuracy.finite:
             accuracy = replace(accuracy, layer=self._first_layer(candidate, accuracy))

@@ -22,6 +22,9 @@ _SHARED = 0.7
 # What an engine for several batches takes of the time of one for a single batch that is built already, as the timing
 # cache has its layers: MiniLM's took 25 s after those for batch 1 and 8, which had taken 54 (trials.json).
 CACHED = 0.3
+# To load an engine that was made beside the builds, capture its graphs and gate it: 1 to 8 s of Swin and ConvNeXt on an
+# H100; 20 of EfficientNet, when it still captured ten graphs.
+LOAD_SECONDS = 8.0
 
 
 def kind(rung: Rung) -> str:
@@ -32,13 +35,15 @@ def kind(rung: Rung) -> str:
 
 @dataclass
 class Costs:
-    """``earlier`` are paces by kind from the store, ``graph_left`` the seconds after which a graph that is being
-    written beside the builds is there, where it would take so many by itself; None where none is."""
+    """``earlier`` are paces by kind from the store. ``graph_left`` are the seconds after which a graph that is being
+    written beside the builds is there, where it would take so many by itself; None where none is. ``engine_left`` is
+    the same of a whole engine for every batch."""
 
     experience: Experience
     look: Look | None = None
     earlier: Mapping[str, float] = field(default_factory=dict)
     graph_left: Callable[[str, str, float], float | None] = lambda backend, precision, usual: None
+    engine_left: Callable[[str, str, float], float | None] = lambda backend, precision, usual: None
 
     def __post_init__(self) -> None:
         self.paces: dict[str, float] = {}
@@ -61,8 +66,11 @@ class Costs:
 
     def expected(self, rung: Rung, kept: tuple[str, ...] = (), *, new_graph: bool = False) -> float:
         """``new_graph``: with other layers kept precise than any graph has that is there."""
-        pace = self._pace(kind(rung), rung.backend)
-        return self._graph(rung, kept, new_graph=new_graph) + self._build(rung) * pace
+        build = self._build(rung) * self._pace(kind(rung), rung.backend)
+        left = None if rung.ranges else self.engine_left(rung.backend, rung.precision, build)
+        if left is not None:
+            return left + LOAD_SECONDS
+        return self._graph(rung, kept, new_graph=new_graph) + build
 
     def _graph(self, rung: Rung, kept: tuple[str, ...], *, new_graph: bool) -> float:
         whole = self.experience.graph_seconds(rung.backend, rung.precision, self.look)

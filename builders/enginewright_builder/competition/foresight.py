@@ -1,4 +1,5 @@
-"""What goes on beside the builds of the ladder: one process at a time, for the most promising trial that has such work.
+"""What goes on beside the builds of the ladder: one process of each engine at a time, for the most promising of its
+trials that have such work.
 
 Only where no other work suffers: on a GPU, whose builds leave most CPUs idle, with CPUs and memory to spare. It stands
 still while candidates are timed.
@@ -36,13 +37,14 @@ class Foresight:
     _begun: dict[tuple[str, str], tuple[Beside, float]] = field(default_factory=dict)
 
     def prepare(self, plans: Sequence[Plan]) -> None:
-        """Begins the first of ``plans`` for which there is something to do, if nothing else is being done."""
-        if any(one.running for one, _ in self._begun.values()) or not self._room():
-            return
+        """Begins for each engine the first of ``plans`` for which there is something to do, if nothing else of that
+        engine is being done."""
         for plan in plans:
             engine, of = self.workshop.engine(plan.rung), (plan.rung.backend, plan.rung.precision)
-            if of in self._begun or not isinstance(engine, Foresighted):
+            if of in self._begun or self._busy(plan.rung.backend) or not isinstance(engine, Foresighted):
                 continue
+            if not self._room():
+                return
             try:
                 begun = engine.begin(plan.rung, self.workshop.model, self.workshop.context)
             except Exception as error:  # it only helps: the build itself tells what is wrong
@@ -50,13 +52,23 @@ class Foresight:
                 continue
             if begun is not None:
                 self._begun[of] = begun, self.clock()
-                return
 
-    def seconds_left(self, backend: str, precision: str, usual: float) -> float | None:
-        """Until what was begun for them is done, where it usually takes ``usual`` by itself; None where nothing was."""
-        if (backend, precision) not in self._begun:
+    def graph_left(self, backend: str, precision: str, usual: float) -> float | None:
+        """Seconds until the graph that was begun for them is done, where it usually takes ``usual`` by itself; None
+        where none was."""
+        return self._left(backend, precision, usual, engine=False)
+
+    def engine_left(self, backend: str, precision: str, usual: float) -> float | None:
+        """The same of a whole engine."""
+        return self._left(backend, precision, usual, engine=True)
+
+    def _busy(self, backend: str) -> bool:
+        return any(one.running for (of, _), (one, _) in self._begun.items() if of == backend)
+
+    def _left(self, backend: str, precision: str, usual: float, *, engine: bool) -> float | None:
+        one, since = self._begun.get((backend, precision), (None, 0.0))
+        if one is None or one.makes_engine != engine:
             return None
-        one, since = self._begun[backend, precision]
         # What takes longer than was expected takes a little longer still.
         return max(2.0, usual * SLOWER - (self.clock() - since)) if one.running else 0.0
 

@@ -19,7 +19,7 @@ from enginewright_builder.data.files import (
 )
 from enginewright_builder.data.sample_keys import row_key
 from enginewright_builder.models.base import SourceModel
-from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs
+from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs, usual_size
 from enginewright_builder.tensors import Array, Tensors
 
 # Made-up samples, at least, when the user gives none. They prove that the arithmetic holds, not that production's
@@ -119,7 +119,8 @@ def _keys(batches: Sequence[Tensors]) -> Iterator[str]:
 
 def synthetic_set(model: SourceModel, count: int, seed: int = 0, batch: int = GATE_BATCH) -> SampleSet:
     sizes = [min(batch, count - start) for start in range(0, count, batch)]
-    batches = [example_inputs(model.interface, size, seed + index, size=DEFAULT_SIZE, vocabulary=model.vocabulary)
+    usual = usual_size(model.interface, DEFAULT_SIZE)
+    batches = [example_inputs(model.interface, size, seed + index, size=usual, vocabulary=model.vocabulary)
                for index, size in enumerate(sizes)]
     return SampleSet(batches=batches, count=count, origin=SYNTHETIC)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
 from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.models.base import SourceModel
+from enginewright_builder.sources.formats import Located
 from enginewright_builder.tensors import Call, Tensors
 
 
@@ -66,10 +67,11 @@ class BuildContext:
     ``calibration`` holds batches of real inputs, apart from the evaluation data; empty if none. ``buckets`` are the
     batches that candidates are compared at, ascending, the last is ``max_batch_size``; ``example`` is one batch of
     typical inputs, for the sizes other than the batch. ``source`` is the model itself, for engines that compile it
-    rather than its ONNX. ``timing_caches`` is a folder of the store that outlives the build, for what TensorRT measured
-    and the graphs that it builds from; None without a store; what lies there counts with a MAC of ``keys``, where there
-    are any. ``keep_precise`` names ONNX nodes that a lower precision
-    has to leave as they are. ``shelf`` is None where builds share nothing.
+    rather than its ONNX; ``located`` and ``stated`` (the user's interface) are what another process opens it from.
+    ``timing_caches`` is a folder of the store that outlives the build, for what TensorRT measured and the graphs that
+    it builds from; None without a store; what lies there counts with a MAC of ``keys``, where there are any.
+    ``keep_precise`` names ONNX nodes that a lower precision has to leave as they are. ``shelf`` is None where builds
+    share nothing.
     """
 
     device: DeviceRequest
@@ -81,6 +83,8 @@ class BuildContext:
     buckets: tuple[int, ...] = ()
     example: Tensors | None = None
     source: SourceModel | None = None
+    located: Located | None = None
+    stated: Interface | None = None
     timing_caches: Path | None = None
     keep_precise: tuple[str, ...] = ()
     shelf: Shelf | None = None
@@ -122,8 +126,9 @@ class Artifact:
     says which library runs it there. ``parameters`` become ``config.pbtxt`` parameters. ``in_python`` are those with
     which ``python`` runs the same files, too, where ``triton_backend`` is another one; None where the server cannot.
     ``graph`` is the ONNX with this precision written in it, from which the engine was built: where a drift is looked
-    for layer by layer. ``graph_seconds`` were spent on that, which the next engine from it needs no more. ``members``
-    is filled for a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
+    for layer by layer. ``graph_seconds`` were spent on that, which the next engine from it needs no more.
+    ``beside_seconds``: it was made beside other builds and took so long, which its own build did not; 0 if it was not.
+    ``members`` is filled for a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
     """
 
     rung: Rung
@@ -136,6 +141,7 @@ class Artifact:
     in_python: Mapping[str, str] | None = None
     graph: Path | None = None
     graph_seconds: float = 0.0
+    beside_seconds: float = 0.0
     members: tuple[Member, ...] = ()
 
     @property
@@ -181,7 +187,11 @@ class Engine(Protocol):
 
 
 class Beside(Protocol):
-    """Work for a later build that goes on in a process of its own, beside others and without the device."""
+    """Work for a later build that goes on in a process of its own, beside others. ``makes_engine``: all of that build's
+    work, not its graph alone."""
+
+    @property
+    def makes_engine(self) -> bool: ...
 
     @property
     def running(self) -> bool: ...

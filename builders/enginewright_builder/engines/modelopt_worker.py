@@ -19,12 +19,14 @@ import onnx
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LARGEST_BYTES, LOWER, QUANTIZE, Job, load_batches
 from enginewright_builder.engines.modelopt_histograms import count_on_cpu, count_on_gpu
 from enginewright_builder.engines.modelopt_masks import clip_masks
+from enginewright_builder.system import end_with_parent
 
 # Above half of FP16's largest number a node stays in FP32: other inputs than these may reach further.
 _DATA_MAX = 32_000.0
 
 
 def main(arguments: Sequence[str]) -> None:
+    end_with_parent()
     job = Job(**json.loads(Path(arguments[0]).read_text()))
     {AUTOCAST: _autocast, QUANTIZE: _quantize, LOWER: _lower}[job.task](job)
 

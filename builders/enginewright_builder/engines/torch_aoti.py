@@ -6,12 +6,14 @@ One package takes every batch; specialised ones are compiled for one batch, and 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Sequence
 
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.session_parameters import BUCKETS, captured_batches
-from enginewright_builder.engines.torch_compile import compile_program, compiler, describe
+from enginewright_builder.engines.torch_ahead import PackageAhead, room
+from enginewright_builder.engines.torch_compile import PACKAGE_FILE, compile_program, compiler, describe
 from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.models.base import TorchProgram
 from enginewright_builder.session_runner import SessionRunner
@@ -20,6 +22,8 @@ from enginewright_builder.system import available_cpus
 # Half precision on CPUs is left out: without AMX it is emulated, and the build node need not be the serving one.
 _GPU_LADDER, _CPU_LADDER = ("fp32", "tf32", "bf16", "fp16"), ("fp32",)
 DEVICE = "device"
+# Before the precision, on the shelf: what is being compiled beside the builds.
+_AHEAD = "torch ahead "
 
 
 class TorchEngine:
@@ -42,6 +46,18 @@ class TorchEngine:
             ranges = (BatchRange(low=1, best=1, high=1),)
         return [Rung(backend=self.name, precision=rung.precision, ranges=(one,)) for one in ranges]
 
+    def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> PackageAhead | None:
+        """Compiles the package for every batch. None where the process could not open the source, or the GPU's memory
+        does not hold it once more."""
+        shelf, key = context.shelf, _AHEAD + rung.precision
+        if rung.unavailable or rung.ranges or shelf is None or context.located is None or shelf.get(key):
+            return None
+        if not room(sum(path.stat().st_size for path in model.path.parent.iterdir() if path.is_file())):
+            return None
+        ahead = PackageAhead.started(rung, context, context.located, PACKAGE_FILE)
+        shelf.put(key, ahead)
+        return ahead
+
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
         """Raises :class:`UserError` ``CandidateFailed`` for what PyTorch cannot trace or compile."""
         import torch
@@ -53,14 +69,18 @@ class TorchEngine:
         folder = context.workspace / rung.name.replace(" ", "-")
         folder.mkdir(parents=True, exist_ok=True)
         tf32 = rung.precision == "tf32"
-        context.progress(0.1, f"compiling {rung.name}")
-        try:
-            package = compile_program(program, folder, context.workspace, tf32=tf32)
-        except Exception as error:  # exporter and compiler fail in many classes of their own
-            raise _explained(rung, error) from error
+        package = folder / PACKAGE_FILE
+        ahead = _begun(rung, context)
+        beside = ahead.finish(package, context.progress) if ahead else 0.0
+        if not beside:
+            context.progress(0.1, f"compiling {rung.name}")
+            try:
+                compile_program(program, folder, context.workspace, tf32=tf32)
+            except Exception as error:  # exporter and compiler fail in many classes of their own
+                raise _explained(rung, error) from error
         description = describe(folder, model.interface, batch=batch, tf32=tf32)
         return Artifact(rung=rung, files={path.name: path for path in (package, description)}, triton_backend="python",
-                        python_runtime=self.name, interface=model.interface,
+                        python_runtime=self.name, interface=model.interface, beside_seconds=beside,
                         runtime_version=f"torch {torch.__version__}", parameters=_parameters(rung, program, context))
 
     def load(self, artifact: Artifact) -> Runner:
@@ -68,8 +88,13 @@ class TorchEngine:
 
         folder = next(iter(artifact.files.values())).parent
         return SessionRunner(Session(folder, list(artifact.files), device=int(artifact.parameters[DEVICE]),
-                                     buckets=captured_batches(artifact),
+                                     buckets=captured_batches(artifact), ahead=False,
                                      parameters={"threads": str(available_cpus())}))
+
+
+def _begun(rung: Rung, context: BuildContext) -> PackageAhead | None:
+    found = context.shelf.get(_AHEAD + rung.precision) if context.shelf and not rung.ranges else None
+    return found if isinstance(found, PackageAhead) else None
 
 
 def _why_not(context: BuildContext) -> str:
@@ -90,10 +115,13 @@ def _why_not(context: BuildContext) -> str:
 
 
 def _parameters(rung: Rung, program: TorchProgram, context: BuildContext) -> dict[str, str]:
-    """On a GPU CUDA graphs are captured for the buckets that this package takes."""
+    """On a GPU CUDA graphs are captured: of a package for one batch its own, else of the sizes that batches are filled
+    up to, the buckets and their halves. More would cost each replica a second or two of its start."""
     if not any(argument.is_cuda for argument in program.args):
         return {DEVICE: "-1"}
-    return {DEVICE: "0", BUCKETS: ",".join(str(size) for size in context.buckets if rung.covers(size))}
+    buckets = [size for size in context.buckets if rung.covers(size)]
+    halves = [] if rung.ranges else [size // 2 for below, size in itertools.pairwise(buckets) if size // 2 > below]
+    return {DEVICE: "0", BUCKETS: ",".join(map(str, sorted({*buckets, *halves})))}
 
 
 def _explained(rung: Rung, error: Exception) -> BuilderError:

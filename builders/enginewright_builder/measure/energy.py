@@ -38,7 +38,7 @@ class Reading:
 @dataclass(frozen=True, kw_only=True)
 class DeviceUse:
     """Over ``seconds``. ``joules`` is all that was drawn; ``idle_watts`` is what the device draws with the model loaded
-    and no request, to be subtracted. ``meter`` is ``nvml``, ``rapl``, or empty. None: not measured."""
+    and no request, to be subtracted. ``meter`` is ``nvml``, ``rapl``, ``triton``, or empty. None: not measured."""
 
     meter: str
     seconds: float
@@ -131,7 +131,8 @@ def summarise(meter: str, readings: Sequence[Reading], seconds: float, idle_watt
 def require_energy(meter: Meter | None) -> None:
     """Raises :class:`UserError` ``EnergyNotMetered`` where ``meter`` cannot tell what is drawn."""
     if meter is None or meter.read().joules is None:
-        raise UserError("EnergyNotMetered", "the build's container cannot read the energy counter of its device",
+        raise UserError("EnergyNotMetered", "neither the build's container nor its tritonserver can read the energy "
+                        "counter of the device",
                         field="spec.objective.minimise", value=ENERGY,
                         remedy=f"write {COST}, or let it build on whole NVIDIA GPUs whose energy counter NVML shows "
                                f"(nvidia-smi -q -d POWER), with a builder image that has NVML's bindings")

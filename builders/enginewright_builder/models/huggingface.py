@@ -25,10 +25,11 @@ from torch import nn
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize
+from enginewright_builder.models.hf_kinds import served_part, sizes_to_observe
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
-from enginewright_builder.shapes import BATCH
+from enginewright_builder.shapes import BATCH, size_range
 from enginewright_builder.sources.formats import check_config, read_settings
 from enginewright_builder.tensors import Tensors
 
@@ -48,17 +49,24 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
     modules = read_sentence_modules(path)
     model, missing = _load_weights(path, config)
     pooled = not any(name.startswith(_OPTIONAL_WEIGHTS) for name in missing)
-    tokenize, inputs = _text_inputs(path, model, interface) if model.main_input_name == "input_ids" else (
-        None, _image_inputs(model))
+    served = served_part(model)
+    tokenize, texts = _text_inputs(path, model, interface) if served.takes_text else (None, ())
+    inputs = (*texts, *served.others)
     module: nn.Module
     if modules is not None:
-        module, names = SentenceEmbedding(model, modules), ["sentence_embedding"]
+        module, names = SentenceEmbedding(served.model, modules), ["sentence_embedding"]
     else:
-        module, names = _Answers(model, pooled), []
+        module, names = _Answers(served.model, pooled, served.outputs), []
     module.eval()
-    return TorchModel(module, _observed(module, inputs, names), name="PyTorch eager, FP32", keywords=True,
-                      tokenize=tokenize, vocabulary=getattr(model.config, "vocab_size", None) or DEFAULT_VOCABULARY,
-                      device=device)
+    return TorchModel(module, _observed(module, inputs, names, type(model).__name__),
+                      name=", ".join(filter(None, ("PyTorch eager, FP32", served.part))), keywords=True,
+                      tokenize=None if served.others else tokenize, device=device,
+                      vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY)
+
+
+def _of_text(config: Any) -> Any:
+    """The part that speaks of texts, in a model of texts and images."""
+    return getattr(config, "text_config", None) or config
 
 
 def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]]:
@@ -89,12 +97,15 @@ def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]
 class _Answers(nn.Module):
     """The tensors a model answers with, by name, without caches and states of single layers."""
 
-    def __init__(self, model: Any, pooled: bool) -> None:
+    def __init__(self, model: Any, pooled: bool, wanted: Sequence[str] = ()) -> None:
+        """``wanted``: these outputs alone, where any are named."""
         super().__init__()
-        self.model, self.pooled = model, pooled
+        self.model, self.pooled, self.wanted = model, pooled, tuple(wanted)
 
     def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         answers = self.model(**inputs, return_dict=True)
+        if self.wanted:
+            return {name: answers[name] for name in self.wanted}
         left_out = _LEFT_OUT if self.pooled else _LEFT_OUT | {"pooler_output"}
         return {name: value for name, value in answers.items()
                 if isinstance(value, torch.Tensor) and name not in left_out}
@@ -139,7 +150,8 @@ def _token_specs(names: Sequence[str], limit: int) -> tuple[TensorSpec, ...]:
 
 def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
     """The smallest of what the weights, the tokenizer and the sentence-transformers settings allow."""
-    limits = [getattr(model.config, "max_position_embeddings", None), getattr(tokenizer, "model_max_length", None)]
+    limits = [getattr(_of_text(model.config), "max_position_embeddings", None),
+              getattr(tokenizer, "model_max_length", None)]
     if model.config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
         # Their positions begin after the padding index (transformers, create_position_ids_from_input_ids).
         limits[0] = model.config.max_position_embeddings - (model.config.pad_token_id or 0) - 1
@@ -151,25 +163,24 @@ def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
                default=DEFAULT_TOKENS)
 
 
-def _image_inputs(model: Any) -> tuple[TensorSpec, ...]:
-    config = model.config
-    if model.main_input_name != "pixel_values" or not hasattr(config, "num_channels"):
-        raise UserError("UnsupportedModel", f"models with {model.main_input_name!r} as input are not loaded from "
-                        f"folders",
-                        field=_FIELD, value=model.main_input_name,
-                        remedy="export the model with torch.export.save or to ONNX")
-    size = getattr(config, "image_size", 224)
-    height, width = (size, size) if isinstance(size, int) else size
-    return (TensorSpec(name="pixel_values", dtype="float32", shape=(BATCH, config.num_channels, height, width)),)
-
-
-def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str]) -> Interface:
+def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str], architecture: str) -> Interface:
     """The interface with outputs as seen: run twice, with two sizes of the free dimensions."""
     seen = []
-    for size in (5, 7):
+    low = max((size_range(size)[0] for spec in inputs for size in spec.shape[1:] if isinstance(size, str)), default=1)
+    for size in sizes_to_observe(low):
         example = example_inputs(Interface(inputs=inputs), 2, size=size)
-        with quiet(), torch.inference_mode():
-            value = module(**{name: torch.from_numpy(array) for name, array in example.items()})
+        try:
+            with quiet(), torch.inference_mode():
+                value = module(**{name: torch.from_numpy(array) for name, array in example.items()})
+        except Exception as error:  # the library's models fail in as many ways as there are kinds of them
+            raise _unsupported(architecture, inputs, error) from error
         names = names or list(value)
         seen.append(observed_outputs(value, names, 2))
     return Interface(inputs=inputs, outputs=with_free_sizes(*seen))
+
+
+def _unsupported(architecture: str, inputs: Sequence[TensorSpec], error: Exception) -> UserError:
+    text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return UserError("UnsupportedModel", f"{architecture} does not answer one call with "
+                     f"{', '.join(spec.name for spec in inputs)}: {text[:200]}", field=_FIELD, value=architecture,
+                     remedy="export what is to be served with torch.export.save or to ONNX")

@@ -64,6 +64,9 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
               device: str = "cpu") -> OnnxModel:
     """Raises :class:`UserError` ``InterfaceInvalid``, ``BatchFixed`` or ``SourceCorrupt``."""
     model = onnx.load(str(path), load_external_data=False)
+    if _negative(model):
+        path = _named_sizes(path, (workspace or path.parent) / f"{path.stem}.named-sizes.onnx")
+        model = onnx.load(str(path), load_external_data=False)
     found = graph_interface(model)
     if interface is not None:
         found = _merge(found, checked(interface))
@@ -72,6 +75,23 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
         return OnnxModel(path, found, vocabulary=_vocabulary(model), device=device)
     freed = (workspace or path.parent) / f"{path.stem}.free-batch.onnx"
     return _free_batch(path, freed, found, fixed, device)
+
+
+def _negative(model: onnx.ModelProto) -> list[tuple[onnx.ValueInfoProto, int]]:
+    """Inputs and outputs, and the places of sizes that some exporters write as -1 where they are free."""
+    return [(value, axis) for value in (*model.graph.input, *model.graph.output)
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+            if dim.HasField("dim_value") and dim.dim_value < 0]
+
+
+def _named_sizes(path: Path, named: Path) -> Path:
+    """``path`` with names for the sizes that are free, as ONNX has it; libraries take -1 for a size."""
+    model = onnx.load(str(path))
+    for value, axis in _negative(model):
+        value.type.tensor_type.shape.dim[axis].dim_param = BATCH if axis == 0 else f"{value.name}_{axis}"
+    del model.graph.value_info[:]
+    _save(model, named)
+    return named
 
 
 def _vocabulary(model: onnx.ModelProto) -> int:

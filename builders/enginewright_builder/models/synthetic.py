@@ -10,6 +10,7 @@ from enginewright_builder.tensors import Array, Tensors
 
 # Size of a free dimension about which nothing better is known.
 DEFAULT_SIZE = 64
+_TIMES_LEAST = 4
 # Integers are below this where nothing is known of the tables they index: any table has two rows.
 DEFAULT_VOCABULARY = 2
 
@@ -19,6 +20,14 @@ def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int
     """One batch: ``size`` (within each range) for free dimensions, token identifiers below ``vocabulary``."""
     rng = np.random.default_rng(seed)
     return {spec.name: _values(spec, (batch, *_sizes(spec, size)), rng, vocabulary) for spec in interface.inputs}
+
+
+def usual_size(interface: Interface, size: int) -> int:
+    """``size``, or some times the least that an input takes where that is more: of the least number of samples a model
+    of sound makes a single frame, which says nothing of how it joins frames."""
+    low = max((size_range(one)[0] for spec in interface.inputs for one in spec.shape[1:] if isinstance(one, str)),
+              default=1)
+    return size if low <= size else _TIMES_LEAST * low
 
 
 def _sizes(spec: TensorSpec, size: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ import torch
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.models.base import Tokenize, TorchProgram
-from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
+from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, usual_size
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import BATCH, UNBOUNDED, size_range
@@ -67,7 +67,8 @@ class TorchModel:
         return self._program(precision, batch)
 
     def _program(self, precision: str, batch: int = 0) -> TorchProgram:
-        example = example_inputs(self.interface, batch or EXAMPLE_BATCH, size=EXAMPLE_SIZE)
+        example = example_inputs(self.interface, batch or EXAMPLE_BATCH,
+                                 size=usual_size(self.interface, EXAMPLE_SIZE))
         shapes = tuple(_dynamic_shape(spec, frozen_batch=batch > 0) for spec in self.interface.inputs)
         return TorchProgram(module=self._in(precision), args=self._tensors(example), dynamic_shapes={"inputs": shapes})
 

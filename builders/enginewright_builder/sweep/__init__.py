@@ -11,7 +11,7 @@ from pathlib import Path
 from enginewright_builder.contract import ENERGY, BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.load import Channels, run_on_time
-from enginewright_builder.measure.energy import Meter, open_meter, require_energy
+from enginewright_builder.measure.energy import Meter, require_energy
 from enginewright_builder.measure.layers import Layers
 from enginewright_builder.sweep.bench import Bench, make_requests, workspace_repository
 from enginewright_builder.sweep.curve import CALL_TIMEOUT
@@ -87,7 +87,7 @@ async def sweep_on(server: Server, root: Path, task: Task) -> SweepResult:
     first = ServingChoice(max_batch_size=task.max_batch_size, instance_count=task.space.instances[0])
     shutil.rmtree(root / task.model_name, ignore_errors=True)  # of an attempt that was cut off
     folder = write_model(root, task.model_name, task.artifact, first, cores=task.cores, gpus=task.gpus)
-    meter = open_meter(task.gpus)
+    meter = server.meter()
     try:
         if task.objective.minimise == ENERGY:
             require_energy(meter)

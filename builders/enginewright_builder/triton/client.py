@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,12 +15,13 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2 as schema
 
 from enginewright_builder.errors import BuilderError, UserError
+from enginewright_builder.measure.energy import Meter, open_meter
+from enginewright_builder.triton.gpu_metrics import TritonMeter, reading
 from enginewright_builder.triton.witness import Witness
 
 POLL_SECONDS = 0.05
 UNLOAD_SECONDS = 30
 LOAD_REMEDY = "read the log lines: most often a library or a backend is missing in the server image"
-_DEVICE_MEMORY = re.compile(r"^nv_gpu_memory_used_bytes\{[^}]*\} (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +38,13 @@ class Server:
 
     It is entered once the server is ready. A missing library makes Triton hang rather than fail, so every wait has a
     deadline. ``headers`` go with every request: they hold the key where the server's model control asks for one.
-    ``witness`` tells what cannot be seen from here. ``start_seconds`` is how long the server took from its start until
-    it was ready; 0 where unknown.
+    ``witness`` tells what cannot be seen from here. ``sliced``: its GPU is a part of one, of which its metrics know
+    nothing. ``start_seconds`` is how long the server took from its start until it was ready; 0 where unknown.
     """
 
     def __init__(self, address: Address, *, ready_seconds: float = 120.0, gpus: tuple[int, ...] = (),
-                 headers: dict[str, str] | None = None, witness: Witness | None = None) -> None:
-        self.address, self.ready_seconds, self.gpus = address, ready_seconds, gpus
+                 headers: dict[str, str] | None = None, witness: Witness | None = None, sliced: bool = False) -> None:
+        self.address, self.ready_seconds, self.gpus, self.sliced = address, ready_seconds, gpus, sliced
         self.start_seconds = 0.0
         self.version = ""
         self._headers = headers or {}
@@ -150,7 +150,13 @@ class Server:
         Without a GPU what its witness says, since Triton knows the memory of the machine alone. 0 where unknown."""
         if not self.gpus:
             return await self._witness.memory_bytes() if self._witness else 0
-        return device_bytes(await self.metrics())
+        return 0 if self.sliced else reading(await self.metrics()).memory_bytes or 0
+
+    def meter(self) -> Meter | None:
+        """Of its devices: its own metrics, as this process may have no device. None where nothing is metered."""
+        if not self.gpus:
+            return open_meter(())
+        return None if self.sliced else TritonMeter(self.metrics_address)
 
     async def stop(self) -> None:
         """Ends the connection. Safe to call twice."""
@@ -189,11 +195,6 @@ class Server:
     def _place(self) -> str:
         """What an error names."""
         return self.address.http
-
-
-def device_bytes(page: str) -> int:
-    """Memory in use of all GPUs on a page of Triton's metrics."""
-    return sum(int(float(value)) for value in _DEVICE_MEMORY.findall(page))
 
 
 def _error_text(answer: httpx.Response) -> str:

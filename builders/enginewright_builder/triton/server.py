@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 
 from enginewright_builder.errors import BuilderError, TransientError
+from enginewright_builder.measure.energy import Meter, open_meter
 from enginewright_builder.triton import device_memory, install, process
 from enginewright_builder.triton.client import POLL_SECONDS, Address, Server
 from enginewright_builder.triton.ports import HOST, free_ports
@@ -80,6 +81,10 @@ class TritonServer(Server):
             return process.resident_bytes(self.pid)
         free = self._free_bytes()
         return 0 if free is None or self._free_before is None else max(0, self._free_before - free)
+
+    def meter(self) -> Meter | None:
+        """This process has the devices as well, and the driver's own counters are finer than Triton's."""
+        return open_meter(self.gpus)
 
     def _free_bytes(self) -> int | None:
         return device_memory.free_bytes(self.gpus) if self.gpus else None

@@ -14,11 +14,14 @@ from enginewright.clients.events import EventRecorder, Subject
 from enginewright.clients.kube import KubeClient
 from enginewright.core import conditions
 from enginewright.core.conditions import bad, find
+from enginewright.core.internal import INTERNAL, has_old_places, joined, stored
 from enginewright.core.observed import ObjectView
 from enginewright.core.plan import Event
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec.served import served
 from enginewright_builder.contract import to_plain
+
+FIELD = f"status.{INTERNAL}"
 
 
 class Schema(Protocol):
@@ -46,24 +49,26 @@ class Reporter:
         would write again."""
         wanted = plain(status)
         while True:
-            known = served(wanted, self._schema.missing)
-            if known == view.status:
+            missing = self._schema.missing
+            known = served(stored(wanted, old_places=FIELD in missing), missing)
+            if joined(known) == view.status and (FIELD in missing or not view.old_status):
                 return view
             try:
-                view = await self._write(view, known)
-                if view.status == known:
+                view, kept = await self._write(view, known)
+                if kept == known:
                     return view
-                raise UnexpectedError(
-                    f"status.{difference(known, view.status)} was changed or dropped by the CRD")
+                raise UnexpectedError(f"status.{difference(known, kept)} was changed or dropped by the CRD")
             except (RefusedError, UnexpectedError) as error:
                 if isinstance(error, NotFoundError) or not await self._learns():
                     raise
 
-    async def _write(self, view: ObjectView, status: Mapping[str, Any]) -> ObjectView:
+    async def _write(self, view: ObjectView, status: Mapping[str, Any]) -> tuple[ObjectView, Mapping[str, Any]]:
+        """The object as it is then, and its status as the apiserver keeps it."""
         answer = await self._kube.apply_status(view.namespace, view.name, view.resource_version, status)
         self._wrote()
-        return replace(view, status=answer.get("status") or {},
-                       resource_version=str(answer["metadata"]["resourceVersion"]))
+        kept = answer.get("status") or {}
+        return replace(view, status=joined(kept), old_status=has_old_places(kept),
+                       resource_version=str(answer["metadata"]["resourceVersion"])), kept
 
     async def _learns(self) -> bool:
         """Whether the CRD has been replaced since the last look."""

@@ -44,7 +44,7 @@ class Subject:
 
 
 @dataclass
-class _Told:
+class _Sent:
     name: str
     count: int
     patched: float
@@ -63,14 +63,14 @@ class EventRecorder:
         self._kube = kube
         self._instance = instance[:128]
         self._clock = clock
-        self._told: OrderedDict[str, _Told] = OrderedDict()
+        self._sent: OrderedDict[str, _Sent] = OrderedDict()
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
 
     async def record(self, subject: Subject, event: Event) -> bool:
         """Sends or counts the event, and says whether the apiserver was called. Raises
         :class:`~enginewright.clients.errors.ClientError`."""
         name = event_name(subject, event)
-        known = self._told.get(name)
+        known = self._sent.get(name)
         if known is None:
             if not self._spend(subject.uid):
                 return False
@@ -88,27 +88,27 @@ class EventRecorder:
             await self._kube.create(body, namespace=subject.namespace)
         except AlreadyExistsError:
             before = await self._kube.get(EVENT, subject.namespace, name)
-            await self._repeat(subject, event, _Told(name, int(before.get("count") or 1) + 1, 0.0))
+            await self._repeat(subject, event, _Sent(name, int(before.get("count") or 1) + 1, 0.0))
             return
-        self._remember(_Told(name, 1, self._clock()))
+        self._remember(_Sent(name, 1, self._clock()))
 
-    async def _repeat(self, subject: Subject, event: Event, told: _Told) -> None:
-        body = {"count": told.count, "lastTimestamp": timestamp(datetime.now(UTC))}
+    async def _repeat(self, subject: Subject, event: Event, sent: _Sent) -> None:
+        body = {"count": sent.count, "lastTimestamp": timestamp(datetime.now(UTC))}
         try:
-            await self._kube.patch(EVENT, subject.namespace, told.name, body)
+            await self._kube.patch(EVENT, subject.namespace, sent.name, body)
         except NotFoundError:
             # Events live an hour by default; one that still happens after that is sent again.
-            self._told.pop(told.name, None)
-            await self._first(subject, event, told.name)
+            self._sent.pop(sent.name, None)
+            await self._first(subject, event, sent.name)
             return
-        told.patched = self._clock()
-        self._remember(told)
+        sent.patched = self._clock()
+        self._remember(sent)
 
-    def _remember(self, told: _Told) -> None:
-        self._told[told.name] = told
-        self._told.move_to_end(told.name)
-        if len(self._told) > CACHE:
-            self._told.popitem(last=False)
+    def _remember(self, sent: _Sent) -> None:
+        self._sent[sent.name] = sent
+        self._sent.move_to_end(sent.name)
+        if len(self._sent) > CACHE:
+            self._sent.popitem(last=False)
 
     def _spend(self, uid: str) -> bool:
         now = self._clock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -59,6 +60,12 @@ class ReplicaMetrics:
     @property
     def queued(self) -> float:
         return sum(self.pending.values())
+
+    @property
+    def p99(self) -> float | None:
+        """Milliseconds; None where the server exports none, or has answered nothing in the last minute."""
+        found = self.quantiles.get(0.99)
+        return found if found is not None and math.isfinite(found) else None
 
     @property
     def broken(self) -> float:

@@ -47,7 +47,7 @@ class CollectorJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shelves:
+class EngineReferences:
     """The stores of one namespace. ``referenced`` are the fingerprints that any object, revision or build names,
     whichever store it uses; ``settled`` says that every object has said what its newest spec wants. A bucket may be the
     store of several namespaces: for it count those of ``everywhere``, and ``all_settled``. ``asked`` has as whom the
@@ -67,8 +67,8 @@ class Shelves:
         return record.fingerprint in (self.referenced | self.everywhere if in_bucket(record.store_uri)
                                       else self.referenced)
 
-    def told(self, record: RecordMark) -> bool:
-        """Whether everybody who could want it has said so."""
+    def reported(self, record: RecordMark) -> bool:
+        """Whether every object that could ask for it has said what it asks for."""
         return self.settled and (self.all_settled or not in_bucket(record.store_uri))
 
     def access(self, record: RecordMark) -> Access:
@@ -96,7 +96,7 @@ def retired(since: datetime | None, now: datetime, config: OperatorConfig) -> bo
     return config.collect_engines and since is not None and now - since >= timedelta(seconds=config.engine_grace)
 
 
-def collect(seen: Shelves, config: OperatorConfig) -> tuple[Action, ...]:
+def collect(seen: EngineReferences, config: OperatorConfig) -> tuple[Action, ...]:
     if not config.collect_engines:
         return ()
     removing = {(job.store_uri, engine) for job in seen.jobs if job.live for engine in job.engines}
@@ -109,7 +109,7 @@ def collect(seen: Shelves, config: OperatorConfig) -> tuple[Action, ...]:
     return (*_finish(seen), *marks, *_start(seen, config))
 
 
-def _mark(seen: Shelves, record: RecordMark) -> Iterator[Action]:
+def _mark(seen: EngineReferences, record: RecordMark) -> Iterator[Action]:
     referenced = seen.wanted(record)
     ending = any(not job.live and job.succeeded and record.fingerprint in job.engines for job in seen.jobs)
     if referenced and record.unreferenced and not ending:
@@ -118,7 +118,7 @@ def _mark(seen: Shelves, record: RecordMark) -> Iterator[Action]:
         yield MarkRecord(name=record.name, version=record.version, since=seen.now, why="no model wants this engine")
 
 
-def _finish(seen: Shelves) -> Iterator[Action]:
+def _finish(seen: EngineReferences) -> Iterator[Action]:
     """Records of engines that are gone, but none that a build has made again: those are not marked."""
     for job in seen.jobs:
         if job.live:
@@ -131,13 +131,13 @@ def _finish(seen: Shelves) -> Iterator[Action]:
         yield Delete(api_version="batch/v1", kind="Job", name=job.name, uid=job.uid, why="it has ended")
 
 
-def _start(seen: Shelves, config: OperatorConfig) -> Iterator[Action]:
+def _start(seen: EngineReferences, config: OperatorConfig) -> Iterator[Action]:
     """One Job a store at a time."""
     busy = {job.store_uri for job in seen.jobs}
     due: dict[tuple[str, Access], list[RecordMark]] = {}
     for record in seen.records:
         settled = record.unreferenced is not None and retired(record.unreferenced, seen.now - SETTLE, config)
-        if seen.told(record) and settled and not seen.wanted(record) and record.store_uri not in busy:
+        if seen.reported(record) and settled and not seen.wanted(record) and record.store_uri not in busy:
             due.setdefault((record.store_uri, seen.access(record)), []).append(record)
     # In another order each round: a Job whose Secret is gone fails forever, and must not be in the way of the others.
     for (store_uri, access), records in sorted(due.items(), key=lambda item: short_hash([str(seen.now), *item[0]], 16)):

@@ -120,12 +120,12 @@ def refused(
 ) -> dict[str, Any]:
     """``status`` where nothing is done, or something could not be: ``verdicts`` in place of what it says of them, the
     reason of the first in the summary, where there is one. ``before`` is what status said when the pass began."""
-    spoken, said = {verdict.type for verdict in verdicts}, status.get("conditions")
-    entries = said if isinstance(said, list) else []
-    place = next((index for index, entry in enumerate(entries) if entry.get("type") in spoken), 0)
-    kept = [entry for entry in entries if entry.get("type") not in spoken]
-    now_said = merge(before.get("conditions"), verdicts, generation, now)
-    found = {**status, "conditions": [*kept[:place], *now_said, *kept[place:]]}
+    kinds, known = {verdict.type for verdict in verdicts}, status.get("conditions")
+    entries = known if isinstance(known, list) else []
+    place = next((index for index, entry in enumerate(entries) if entry.get("type") in kinds), 0)
+    kept = [entry for entry in entries if entry.get("type") not in kinds]
+    merged = merge(before.get("conditions"), verdicts, generation, now)
+    found = {**status, "conditions": [*kept[:place], *merged, *kept[place:]]}
     if "summary" in status:
         found["summary"] = {**(status["summary"] or {}), "reason": str(verdicts[0].reason)}
     return found

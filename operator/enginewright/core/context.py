@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 from enginewright.core import labels, status
@@ -18,6 +18,7 @@ from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.placement import place
 from enginewright.core.problems import Problem
 from enginewright.core.reasons import Condition
+from enginewright.core.same import Same
 from enginewright.core.serving import Serving
 from enginewright.core.spec import Spec
 from enginewright.core.spec.fleet import classes_of, fleet_problems
@@ -175,14 +176,20 @@ class PassContext:
 
 def read_spec(obj: ObjectView, config: OperatorConfig) -> Spec | tuple[Problem, ...]:
     """The spec, or all that is wrong with it: name, shape, rules between fields, hardware that does not exist."""
-    name = validate_name(obj.name)
-    named = (name,) if name else ()
     spec = parse_spec(obj.spec)
     if not isinstance(spec, Spec):
-        return named + spec
-    if problems := named + validate(spec):
-        return problems
-    return _unplaceable(obj.name, spec, config) or spec
+        return _named(obj.name) + spec
+    return _problems(obj.name, Same(spec), Same(config)) or spec
+
+
+def _named(name: str) -> tuple[Problem, ...]:
+    problem = validate_name(name)
+    return (problem,) if problem else ()
+
+
+@lru_cache(maxsize=256)  # as parse_spec, which gives the same object for the same text
+def _problems(name: str, spec: Same[Spec], config: Same[OperatorConfig]) -> tuple[Problem, ...]:
+    return _named(name) + validate(spec.value) or _unplaceable(name, spec.value, config.value)
 
 
 def _unplaceable(name: str, spec: Spec, config: OperatorConfig) -> tuple[Problem, ...]:

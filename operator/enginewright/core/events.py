@@ -84,17 +84,17 @@ def shorten(note: str) -> str:
     return raw[: NOTE_LIMIT - len("…".encode())].decode(errors="ignore") + "…"
 
 
-def _is_news(told: Mapping[str, Any], verdict: Verdict) -> bool:
+def _is_news(before: Mapping[str, Any], verdict: Verdict) -> bool:
     if verdict.reason in QUIET:
         return False
-    if (told.get("status"), told.get("reason")) == (verdict.status, verdict.reason):
+    if (before.get("status"), before.get("reason")) == (verdict.status, verdict.reason):
         return False
     # The condition that is in the way says why it is not ready; that nothing serves yet is no news.
     if verdict.type == Condition.READY:
         return verdict.ok or verdict.reason == Reason.INVALID_SPEC
     # Which revision answers is the rollout's news; this one's is that a revision does, or none any more.
     if verdict.type == Condition.AVAILABLE:
-        return verdict.status != told.get("status") and (verdict.ok or told.get("status") == "True")
+        return verdict.status != before.get("status") and (verdict.ok or before.get("status") == "True")
     return True
 
 

@@ -18,8 +18,10 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectView:
-    """The ``OptimisedModel`` itself, as the apiserver gave it. ``spec`` and ``status`` are raw; ``fleet`` is the name
-    of the fleet that owns it, empty for one without a fleet."""
+    """The ``OptimisedModel`` itself, as the apiserver gave it. ``spec`` is raw; ``status`` too, but
+    for what the operator alone remembers, which stands in its places (:mod:`enginewright.core.internal`);
+    ``old_status`` says that an older operator wrote it. ``fleet`` is the name of the fleet that owns it, empty for one
+    without a fleet."""
 
     name: str
     namespace: str
@@ -30,6 +32,7 @@ class ObjectView:
     annotations: Mapping[str, str]
     spec: Mapping[str, Any]
     status: Mapping[str, Any]
+    old_status: bool = False
     fleet: str = ""
 
     @property
@@ -46,7 +49,7 @@ class PodView:
     ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty.
     ``manifest_digest`` is that of the engine it is to serve, empty where it serves none. Of a build whose engine the
     server image proves, ``phase`` is ``Running`` as soon as it builds, ``server_end`` is how the server ended by itself
-    (``OOMKilled``, ``Error``…), ``server_said`` the end of its log then, and ``server_restarts`` how often it was
+    (``OOMKilled``, ``Error``…), ``server_log`` the end of its log then, and ``server_restarts`` how often it was
     started again; empty and 0 while it runs well. ``server_image`` is the image of its server, or the server's image
     that it asks, as the pod names it, and ``server_digest`` what the node has under that name (``sha256:…``); empty
     where it is not known."""
@@ -54,7 +57,7 @@ class PodView:
     name: str
     phase: str
     server_end: str = ""
-    server_said: str = ""
+    server_log: str = ""
     server_restarts: int = 0
     revision: str = ""
     ready: bool = False
@@ -225,13 +228,13 @@ class LeaseView:
 class Elsewhere:
     """What other objects of the namespace know of a server image that has not answered this object yet. ``name`` is
     the Job's that all share who would run the same one; ``job`` is that Job, None where there is none or it is the
-    object's own, and ``model`` the object that it belongs to, empty where it has no owner. ``told`` is
+    object's own, and ``model`` the object that it belongs to, empty where it has no owner. ``server`` is
     ``status.server`` of an object that has the answer, as it is written; empty where none has."""
 
     name: str
     job: JobView | None = None
     model: str = ""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    server: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +290,8 @@ class Sample:
     since the sample before, where that is known, and ``spent`` to what that took; ``full`` those that were never
     idle meanwhile to what they did. ``calm`` is what all those spent that had hardly a queue. ``queued`` counts
     arrivals since the sample before that found at least 1, 2, 4, … requests queued. ``held`` are requests that the
-    activator holds, None where there is none or it does not answer."""
+    activator holds, None where there is none or it does not answer. ``p99`` is the servers' own of the last minute, in
+    milliseconds, of the slowest replica; None where they export none."""
 
     time: float
     ready: int
@@ -302,6 +306,7 @@ class Sample:
     calm: Spent = Spent()
     queued: tuple[float, ...] = ()
     held: float | None = None
+    p99: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -442,7 +447,7 @@ class Observed:
     one. ``nodes`` are those with GPUs, read where a replica or a build waits for one or a revision is about to start;
     None where they are not known. ``quality`` is what the monitors of ready replicas report, by pod, where the spec
     asks for them. Of a fleet there are only ``fleet``, its Service and who is behind that. ``elsewhere`` is read where
-    the server image has not answered; what is ``told`` there is as the operator remembers it."""
+    the server image has not answered; what is ``server`` there is as the operator remembers it."""
 
     now: datetime
     monotonic: float = 0.0

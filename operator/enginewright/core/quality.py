@@ -61,6 +61,8 @@ def _entropy(mean: float, other: float) -> float:
 
 def samples_needed(tolerance: float, alpha: float = ALPHA) -> int:
     """Fewest requests that can show a loss of at most ``tolerance``, if all agree: α^(1/n) ≥ 1 - tolerance."""
+    if tolerance >= 1:  # whatever is answered passes
+        return 1
     return math.ceil(math.log(alpha) / math.log1p(-tolerance))
 
 

@@ -23,3 +23,8 @@ def parse_quantity(text: str | int) -> Decimal:
 def count(number: int, noun: str) -> str:
     """``1 replica``, ``2 replicas``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def legible(measured: float | None) -> float | None:
+    """Five digits: more would be the clock's noise, and hard to read."""
+    return None if measured is None else float(f"{measured:.5g}")

@@ -10,7 +10,7 @@ from enginewright.core.plan import Plan
 
 
 def refused(obj: ObjectView, observed: Observed, verdicts: tuple[Verdict, ...]) -> Plan:
-    said = {**obj.status, "summary": obj.status.get("summary") or {}}
-    status = conditions.refused(obj.status, said, verdicts, obj.generation, observed.now)
+    before = {**obj.status, "summary": obj.status.get("summary") or {}}
+    status = conditions.refused(obj.status, before, verdicts, obj.generation, observed.now)
     return Plan(events=transitions(obj.status.get("conditions"), verdicts),
                 status={**status, "observedGeneration": obj.generation})

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from enginewright.core.internal import joined
+
 MAX_DECISIONS = 10
 TIME: dict[str, Any] = {"format": "date-time"}
 
@@ -420,7 +422,7 @@ class RolloutStatus(StatusModel):
     """Steps of spec.rollout.steps that the candidate has passed."""
     restarts: int | None = None
     """Restarts of the candidate's pods when its analysis began."""
-    falls: int | None = None
+    readiness_losses: int | None = None
     """How often replicas of the candidate lost readiness while it was analysed, or all of them after all traffic
     had moved to it."""
     analysis: AnalysisStatus | None = None
@@ -526,6 +528,12 @@ class AutoscalingStatus(StatusModel):
     """Queued requests over all replicas, rounded."""
     queue_depth_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When queueDepth was taken; it is refreshed sparingly."""
+    p99_milliseconds: float | None = Field(default=None, alias="p99Milliseconds")
+    """99th percentile latency of the last minute as the servers count it, of the slowest replica. Absent unless servers
+    export it (config.serverArgs of the chart with --metrics-config=summary_latencies=true) and the operator asks them
+    directly."""
+    p99_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When p99Milliseconds was taken; it is refreshed sparingly."""
     desired_replicas: int | None = None
     """Replicas that the operator wants."""
     max_replicas: int | None = None
@@ -597,6 +605,8 @@ class SummaryStatus(StatusModel):
     """Queued requests."""
     p99: str | None = None
     """99th percentile latency as measured by the build."""
+    live_p99: str | None = Field(default=None, alias="liveP99")
+    """99th percentile latency of the last minute, as the servers count it."""
     accelerator: str | None = None
     """Hardware."""
     speedup: str | None = None
@@ -660,6 +670,11 @@ class Status(StatusModel):
 
 
 Block = TypeVar("Block", bound=StatusModel)
+
+
+def read_status(raw: object) -> Status:
+    """All of an object's status, as the apiserver gave it; an empty one where it makes no sense."""
+    return read(Status, joined(raw)) or Status()
 
 
 def read(kind: type[Block], raw: object) -> Block | None:

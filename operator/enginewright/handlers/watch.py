@@ -46,7 +46,7 @@ class Watcher:
         self._namespaces = tuple(namespaces)
         self._kubeconfig = kubeconfig
         self._stop = threading.Event()
-        self._told = False
+        self._reported = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
 
@@ -83,8 +83,8 @@ class Watcher:
 
     def _tell(self, error: BaseException | None) -> None:
         """Once, for the first that sees it."""
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._ended(error)
 
     async def _operate(self) -> None:

@@ -59,15 +59,15 @@ class Arrivals:
         wanted, before = set(pods), self._last
         self._last = {name: before[name] for name in wanted & before.keys()}
         self._last |= {name: _Totals.of(metrics, time) for name, metrics in scraped.items()}
-        told = {name: (before[name], self._last[name]) for name in sorted(wanted & before.keys() & scraped.keys())}
-        told = {name: (old, new) for name, (old, new) in told.items() if old.answered <= new.answered}
-        both = {name: (old, new) for name, (old, new) in told.items() if old.time == last}
+        known = {name: (before[name], self._last[name]) for name in sorted(wanted & before.keys() & scraped.keys())}
+        known = {name: (old, new) for name, (old, new) in known.items() if old.answered <= new.answered}
+        both = {name: (old, new) for name, (old, new) in known.items() if old.time == last}
         served = {name: new.answered - old.answered for name, (old, new) in both.items()}
         spent = {name: grown for name, (old, new) in both.items() if (grown := new.spent.since(old.spent)) is not None}
-        if not wanted or len(told) < len(wanted) or seconds <= 0:
+        if not wanted or len(known) < len(wanted) or seconds <= 0:
             return Growth(served=served, spent=spent)
         arrived = executing = 0.0
-        for old, new in told.values():
+        for old, new in known.values():
             # One that was silent for a while tells of a longer time than the others.
             since = new.time - old.time
             arrived += max(0.0, new.answered - old.answered + new.queued - old.queued) * seconds / since

@@ -9,6 +9,7 @@ from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import Object
 from enginewright.clients.resources import ENDPOINT_SLICE, OPTIMISED_MODEL, SERVICE
 from enginewright.core import labels
+from enginewright.core.internal import joined
 from enginewright.core.observed import EndpointView, FleetView, MemberView, ObjectView, ServiceView, Version
 from enginewright.core.spec import Spec
 from enginewright.core.spec.fleet import classes_of, member_name
@@ -81,7 +82,7 @@ def member_view(raw: Raw) -> MemberView:
         version=version_of(raw).version,
         annotations=annotations_of(raw),
         spec=section(raw, "spec"),
-        status=section(raw, "status"),
+        status=joined(raw.get("status")),
     )
 
 

@@ -23,6 +23,7 @@ from enginewright.clients.errors import ClientError, RefusedError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
+from enginewright.core.internal import block
 from enginewright.observe.fields import Raw, labels_of, name_of, section, uid_of
 from enginewright.observe.kinds import SELECTORS, WATCHED
 from enginewright.observe.packing import packed, unpacked
@@ -347,7 +348,7 @@ def _matches(found: Mapping[str, str], terms: Sequence[tuple[str, str]]) -> bool
 
 def _selected_by(resource: Resource, raw: Raw) -> Mapping[str, str]:
     found = {key: value for key, value in labels_of(raw).items() if key in SELECTED}
-    server = section(raw, "status", "server") if resource == OPTIMISED_MODEL else {}
+    server = block(raw.get("status"), "server") if resource == OPTIMISED_MODEL else {}
     answer = f"{server.get('key')}/{server.get('architecture')}"
     return {**found, ANSWER: answer} if server.get("runtime") and len(answer) <= LABEL_LENGTH else found
 

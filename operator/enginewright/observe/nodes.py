@@ -89,7 +89,7 @@ def wanted(spec: Spec | None, view: ObjectView, seen: Observed) -> bool:
 
 def _asks_for_a_driver(view: ObjectView, seen: Observed) -> bool:
     """By what was remembered of the server image, or is just being answered."""
-    told = view.status.get("server")
-    remembered = told.get("cuda") if isinstance(told, Mapping) else None
+    server = view.status.get("server")
+    remembered = server.get("cuda") if isinstance(server, Mapping) else None
     facts = (job.outcome.facts for job in seen.jobs if job.outcome)
     return bool(remembered) or any(one and one.server.cuda for one in facts)

@@ -32,7 +32,7 @@ class Pauses:
         self._failing = {one: self._failing[one] for one in known if one in self._failing}
         return [one for one in known if one not in self._failing or self._failing[one].until <= now]
 
-    def told(self, source: str, answered: bool, now: float) -> None:
+    def note(self, source: str, answered: bool, now: float) -> None:
         """``now`` is when the source was asked."""
         if answered:
             self._failing.pop(source, None)

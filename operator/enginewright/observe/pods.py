@@ -40,7 +40,7 @@ def pod_view(raw: Raw) -> PodView:
         name=name_of(raw),
         phase=phase_of(raw),
         server_end=str(server.get("reason") or ""),
-        server_said=str(server.get("message") or ""),
+        server_log=str(server.get("message") or ""),
         server_restarts=_restarts(one for one in entries(raw, "status", "initContainerStatuses")
                                   if one.get("name") in _sidecars(raw)),
         revision=labels_of(raw).get(labels.REVISION, ""),

@@ -46,7 +46,7 @@ class QualityReader:
         due = pauses.due(places, now)
         answers = await asyncio.gather(*(self._ask(*places[one]) for one in due))
         for one, (_, report) in zip(due, answers, strict=True):
-            pauses.told(one, report is not None, now)
+            pauses.note(one, report is not None, now)
         found = {name: report for name, report in answers if report is not None}
         self._read[key] = (now, frozenset(asked), found)
         return found

@@ -65,7 +65,7 @@ class _Watched:
         self.target = target
         self.window = Window(started)
         self.reason: Reason | None = None
-        self.told = ("", "")
+        self.verdict = ("", "")
         self.trouble: type[ClientError] | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.hurry = asyncio.Event()
@@ -183,13 +183,14 @@ class Signals:
     async def round(self, key: Key, target: Target, window: Window) -> None:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""
         began = self._clock()
-        grown, held = Growth(), None
+        grown, held, p99 = Growth(), None, None
         if target.prometheus:
             pending = await self._ask_prometheus(key, target, window)
         else:
             metrics, held = await asyncio.gather(self._ask_replicas(target, window),
                                                  self._ask_activators(target, window))
             pending = {pod: answer.queued for pod, answer in metrics.items()}
+            p99 = max((answer.p99 for answer in metrics.values() if answer.p99 is not None), default=None)
             grown = window.arrived(began, metrics, target.replicas)
             if target.metered:
                 window.power.update(began, metrics, target.replicas)
@@ -198,16 +199,16 @@ class Signals:
         missing = len(target.replicas.keys() - pending.keys())
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
                           arrived=grown.arrived, inflight=grown.executing, served=grown.served, spent=grown.spent,
-                          starting=tuple(began - made for made in target.starting), held=held))
+                          starting=tuple(began - made for made in target.starting), held=held, p99=p99))
 
     def _judge(self, key: Key, watched: _Watched) -> float:
         """Seconds until the next round."""
         target = watched.target
         if target.question is not None:
-            told = (target.question.key, compare(watched.window.view(), target.question).verdict)
-            if told != watched.told and told[1] != "open":
+            verdict = (target.question.key, compare(watched.window.view(), target.question).verdict)
+            if verdict != watched.verdict and verdict[1] != "open":
                 self._wake(key)
-            watched.told = told
+            watched.verdict = verdict
         if target.limits is None:
             return self._period
         now, window = self._clock(), watched.window.view()
@@ -233,7 +234,7 @@ class Signals:
             if isinstance(answer, BaseException) and not isinstance(answer, ClientError):
                 raise answer
             answered = isinstance(answer, ReplicaMetrics)
-            window.replicas.told(one, answered, now)
+            window.replicas.note(one, answered, now)
             self._scraped("direct", answered)
             if isinstance(answer, ReplicaMetrics):
                 found[places[one]] = answer
@@ -248,15 +249,15 @@ class Signals:
         wait = 0.0 if target.replicas else self._period
         due = window.activators.due(set(target.activators.values()), self._clock())
         asked = {asyncio.create_task(self._held(self._activators, one, wait, window)) for one in due}
-        told: list[float] = []
+        answers: list[float] = []
         try:
-            while asked and not (wait and any(told)):
+            while asked and not (wait and any(answers)):
                 done, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-                told += [answer for task in done if (answer := task.result()) is not None]
+                answers += [answer for task in done if (answer := task.result()) is not None]
         finally:
             for task in asked:
                 task.cancel()
-        return sum(told) if told else None
+        return sum(answers) if answers else None
 
     async def _held(self, activators: ActivatorClient, address: str, wait: float, window: Window) -> float | None:
         now = self._clock()
@@ -264,7 +265,7 @@ class Signals:
             held = await activators.held(address, wait)
         except ClientError:
             held = None
-        window.activators.told(address, held is not None, now)
+        window.activators.note(address, held is not None, now)
         self._scraped("activator", held is not None)
         return held
 
@@ -289,7 +290,7 @@ class Signals:
             pending = await self._prometheus.pending(source, key.namespace, key.name, target.matchers)
         except ClientError as error:
             trouble = error
-        window.prometheus.told(source, trouble is None, now)
+        window.prometheus.note(source, trouble is None, now)
         self._scraped("prometheus", trouble is None)
         self._say_of_prometheus(key, trouble)
         # Pods that are gone stay in Prometheus for a while; those that are not ready yet are not asked.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from enginewright.core import labels
+from enginewright.core.internal import has_old_places, joined
 from enginewright.core.manifests import proven_digest
 from enginewright.core.observed import (
     ClaimView,
@@ -46,7 +47,8 @@ def object_view(raw: Raw) -> ObjectView:
         deleting=is_deleting(raw),
         annotations=annotations_of(raw),
         spec=section(raw, "spec"),
-        status=section(raw, "status"),
+        status=joined(raw.get("status")),
+        old_status=has_old_places(raw.get("status")),
         fleet=owner_model(raw),
     )
 

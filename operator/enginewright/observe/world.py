@@ -32,6 +32,7 @@ from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.needed import needed_answer, needed_records
 from enginewright.core.decide.server_step import Unanswered
+from enginewright.core.internal import block
 from enginewright.core.manifests import read_revision
 from enginewright.core.observed import (
     Elsewhere,
@@ -219,7 +220,7 @@ class World:
     async def _elsewhere(self, reads: Reads, view: ObjectView, question: Unanswered) -> Elsewhere:
         """Of statuses what the operator remembers: an answer that was true once is one, and who knows of none asks."""
         found = self._memory.answered(view.namespace, question.key, question.machine) if self._memory else None
-        other = Elsewhere(name=question.job, told=section(found or {}, "status", "server"))
+        other = Elsewhere(name=question.job, server=block((found or {}).get("status"), "server"))
         raw = await _get(reads, JOB, view.namespace, question.job)
         if raw is None or controlled_by(raw, view.uid):
             return other

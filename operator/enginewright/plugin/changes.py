@@ -57,18 +57,18 @@ def difference(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Dif
     return Difference(changes=changes, effect=_effect(before, spec) if changes else NOTHING)
 
 
-def lines(name: str, told: Difference) -> list[str]:
+def lines(name: str, difference: Difference) -> list[str]:
     """For a terminal, a file or a pipe."""
-    if told.problems:
-        return [f"{name}: the operator would refuse it", *(f"  {problem}" for problem in told.problems)]
-    return [f"{name}: {told.effect}",
-            *(f"  {one.path}: {_value(one.before)} -> {_value(one.after)}" for one in told.changes)]
+    if difference.problems:
+        return [f"{name}: the operator would refuse it", *(f"  {problem}" for problem in difference.problems)]
+    return [f"{name}: {difference.effect}",
+            *(f"  {one.path}: {_value(one.before)} -> {_value(one.after)}" for one in difference.changes)]
 
 
-def plain(told: Difference) -> dict[str, Any]:
+def plain(difference: Difference) -> dict[str, Any]:
     """For JSON and YAML."""
-    return {"effect": told.effect, "changes": [vars(one) for one in told.changes],
-            "problems": [str(problem) for problem in told.problems]}
+    return {"effect": difference.effect, "changes": [vars(one) for one in difference.changes],
+            "problems": [str(problem) for problem in difference.problems]}
 
 
 def _value(value: Any) -> str:

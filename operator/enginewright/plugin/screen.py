@@ -13,17 +13,17 @@ from rich.text import Text
 
 from enginewright.core.conditions import find
 from enginewright.core.reasons import Condition
-from enginewright.core.status import Status, read
+from enginewright.core.status import Status, read_status
 from enginewright.plugin.words import Explanation, beside_ready, explain
 
-COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "BUILD-P99", "REPLICA/S", "INF/J", "COST/M",
-           "REASON")
-NUMBERS = ("QUEUE", "BUILD-P99", "REPLICA/S", "INF/J")
+COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "BUILD-P99", "LIVE-P99", "REPLICA/S", "INF/J",
+           "COST/M", "REASON")
+NUMBERS = ("QUEUE", "BUILD-P99", "LIVE-P99", "REPLICA/S", "INF/J")
 
 
 def rows(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """A row of text for each object, by the names of :data:`COLUMNS`; empty where nothing was measured."""
-    return [_row(obj, read(Status, obj.get("status")) or Status()) for obj in objects]
+    return [_row(obj, read_status(obj.get("status"))) for obj in objects]
 
 
 def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
@@ -40,6 +40,7 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         f"{status.ready_replicas or 0}/{status.replicas or 0}",
         "" if depth is None else str(depth),
         f"{engine.p99_milliseconds:.3g} ms" if engine and engine.p99_milliseconds else "",
+        f"{scaling.p99_milliseconds:.3g} ms" if scaling and scaling.p99_milliseconds else "",
         f"{engine.throughput:.4g}" if engine and engine.throughput else "",
         f"{engine.inferences_per_joule:.3g}" if engine and engine.inferences_per_joule else "",
         f"{cost.per_million_inferences:g} {cost.currency}" if cost else "",
@@ -70,7 +71,7 @@ def lines(said: Explanation) -> list[str]:
 def live(obj: Mapping[str, Any], now: datetime) -> RenderableType:
     """The picture of one moment: what is said, and a bar while an engine is built."""
     parts: list[RenderableType] = [Text(line) for line in lines(explain(obj, now))]
-    status = read(Status, obj.get("status")) or Status()
+    status = read_status(obj.get("status"))
     build, built = status.build, find((obj.get("status") or {}).get("conditions"), Condition.ENGINE_BUILT)
     if build and build.percent is not None and built.get("status") != "True":
         parts += [Text(f"\nBuild: {build.step or 'begins'}, {build.percent} %"),

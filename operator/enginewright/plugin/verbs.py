@@ -168,10 +168,11 @@ async def diff(client: KubeClient, options: argparse.Namespace) -> int:
             live = await client.get(OPTIMISED_MODEL, namespace, name)
         found[f"{namespace}/{name}"] = changes.difference(live, wanted)
     if options.output == "text":
-        print("\n".join(line for name, told in found.items() for line in changes.lines(name, told)))
+        print("\n".join(line for name, difference in found.items() for line in changes.lines(name, difference)))
     else:
-        _print({name: changes.plain(told) for name, told in found.items()}, options.output)
-    return EXIT_REFUSED if any(told.problems or told.effect != changes.NOTHING for told in found.values()) else 0
+        _print({name: changes.plain(difference) for name, difference in found.items()}, options.output)
+    differs = any(one.problems or one.effect != changes.NOTHING for one in found.values())
+    return EXIT_REFUSED if differs else 0
 
 
 def _ready(obj: Mapping[str, Any]) -> bool:

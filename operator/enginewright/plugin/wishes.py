@@ -7,7 +7,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
-from enginewright.core.status import RevisionStatus, Status, read
+from enginewright.core.status import RevisionStatus, Status, read_status
 from enginewright.core.way_back import way_back
 
 Annotations = dict[str, str | None]
@@ -65,8 +65,8 @@ def _failed(status: Status) -> bool:
     steps = any(step and (step.failure or step.last_failure) for step in (status.source, status.build))
     given_up = status.rollout and status.rollout.rolled_back
     passed_over = status.placement and status.placement.tried
-    told = any(labels.RETRY in entry.message for entry in status.conditions)
-    return bool(steps or given_up or passed_over or status.contest or told)
+    asks_for_retry = any(labels.RETRY in entry.message for entry in status.conditions)
+    return bool(steps or given_up or passed_over or status.contest or asks_for_retry)
 
 
 def rebuild(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
@@ -76,7 +76,7 @@ def rebuild(obj: Mapping[str, Any], stamp: str) -> tuple[Annotations, str]:
 
 
 def _read(obj: Mapping[str, Any]) -> tuple[str, Status]:
-    return str(obj["metadata"]["name"]), read(Status, obj.get("status")) or Status()
+    return str(obj["metadata"]["name"]), read_status(obj.get("status"))
 
 
 def _named(name: str, status: Status, revision: str) -> RevisionStatus:

@@ -11,7 +11,7 @@ from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.status import ClassStatus, ServerStatus, Status, read
+from enginewright.core.status import ClassStatus, ServerStatus, Status, read_status
 from enginewright.core.way_back import way_back
 
 # In the order of the way: the first that is not True is what Ready waits for.
@@ -41,8 +41,8 @@ class Explanation:
 
 def explain(obj: Mapping[str, Any], now: datetime) -> Explanation:
     name, raw = obj["metadata"]["name"], obj.get("status") or {}
-    status = read(Status, raw)
-    if status is None or not status.conditions:
+    status = read_status(raw)
+    if not status.conditions:
         return Explanation(
             headline=f"The operator has not looked at {name} yet.",
             next=("Is the operator running, and does it watch this namespace? kubectl get deploy -A -l "

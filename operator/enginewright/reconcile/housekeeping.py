@@ -11,7 +11,7 @@ from enginewright.act.execute import Actor
 from enginewright.clients.errors import ClientError
 from enginewright.core.collect import collect
 from enginewright.core.config import OperatorConfig
-from enginewright.observe.shelves import ShelfReader
+from enginewright.observe.references import ReferenceReader
 
 PERIOD: Final = 600.0
 log = structlog.get_logger(__name__)
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 class Housekeeper:
     """``period`` is seconds between rounds."""
 
-    def __init__(self, reader: ShelfReader, actor: Actor, config: OperatorConfig, period: float = PERIOD) -> None:
+    def __init__(self, reader: ReferenceReader, actor: Actor, config: OperatorConfig, period: float = PERIOD) -> None:
         self._reader = reader
         self._actor = actor
         self._config = config

@@ -44,7 +44,7 @@ def test_every_point_has_what_the_device_did_and_the_best_has_it_over_seconds(
     def opened(gpus: tuple[int, ...]) -> Meter:
         return meter
 
-    monkeypatch.setattr("enginewright_builder.sweep.open_meter", opened)
+    monkeypatch.setattr("enginewright_builder.triton.server.open_meter", opened)
     result = sweep(artifact, "multiply", INPUTS, tmp_path, max_batch_size=4, cores=1, objective=ObjectiveRequest(),
                    batching=BatchingRequest(max_queue_delay_us=0), instances=InstancesRequest(count=1),
                    budget_seconds=8, max_measurements=2)
@@ -74,7 +74,7 @@ def test_what_is_measured_again_has_the_requests_of_both_windows(
     window = bench.window
     monkeypatch.setattr(bench, "window", noted)
     # Energy would be measured in a window more, where this machine tells it.
-    monkeypatch.setattr("enginewright_builder.sweep.open_meter", lambda gpus: None)
+    monkeypatch.setattr("enginewright_builder.triton.server.open_meter", lambda gpus: None)
     monkeypatch.setattr("enginewright_builder.sweep.search.in_doubt", lambda points, best, objective: [best])
     result = sweep(artifact, "multiply", INPUTS, tmp_path, max_batch_size=1, cores=1, objective=ObjectiveRequest(),
                    batching=BatchingRequest(), instances=InstancesRequest(count=1), budget_seconds=300,

@@ -285,24 +285,25 @@ class Cluster:
                                  proves=self.config.prove_in_server_image).as_json()}
 
     def observe(self) -> Observed:
-        seen = self._observe()
-        seen = replace(seen, elsewhere=self._elsewhere(seen))
-        needed = needed_records(self.view(), seen, self.config)
+        view = self.view()
+        seen = self._observe(view)
+        seen = replace(seen, elsewhere=self._elsewhere(view, seen))
+        needed = needed_records(view, seen, self.config)
         return replace(seen, records={key: record for key, record in self.records.items() if key in needed})
 
-    def _elsewhere(self, seen: Observed) -> Elsewhere | None:
+    def _elsewhere(self, view: ObjectView, seen: Observed) -> Elsewhere | None:
         """As the shell reads it and the operator remembers it."""
-        question = needed_answer(self.view(), seen, self.config)
+        question = needed_answer(view, seen, self.config)
         if question is None:
             return None
         told = (one.view().status.get("server") or {} for one in self.neighbours)
         answers = (one for one in told if one.get("runtime") and (one.get("key"), one.get("architecture")) == (
             question.key, question.machine))
         owner = next((one for one in self.neighbours if question.job in one.jobs), None)
-        return Elsewhere(name=question.job, told=next(answers, {}), model=owner.name if owner else "",
+        return Elsewhere(name=question.job, server=next(answers, {}), model=owner.name if owner else "",
                          job=owner.jobs[question.job] if owner else None)
 
-    def _observe(self) -> Observed:
+    def _observe(self, view: ObjectView) -> Observed:
         return Observed(
             now=self.now,
             monotonic=self.monotonic,
@@ -313,7 +314,7 @@ class Cluster:
             service=self.service,
             endpoints=self.endpoints,
             leases=dict(self.leases),
-            kept=dict(self.kept) if needs_kept(self.view()) else {},
+            kept=dict(self.kept) if needs_kept(view) else {},
             signals=self.signals,
             applied=dict(self.applied),
             versions={key: self._version(key) for key in self.applied},
@@ -365,9 +366,10 @@ class Cluster:
     def plan(self) -> Plan:
         return decide(self.view(), self.observe(), self.config)
 
-    def operate(self, *, writes: int | None = None) -> Plan:
-        """One pass. ``writes`` is after how many writes the operator is killed (None: it is not)."""
-        plan = self.plan()
+    def operate(self, *, plan: Plan | None = None, writes: int | None = None) -> Plan:
+        """One pass. ``plan`` is what was decided, if it was; ``writes`` is after how many writes the operator is killed
+        (None: it is not)."""
+        plan = plan or self.plan()
         try:
             done = self.carry_out(plan, writes)
         except LostRaceError:
@@ -796,6 +798,8 @@ class Cluster:
         return plan
 
     def settle_jobs(self) -> None:
+        if not self.running():
+            return
         self.finish(replace(asked(), facts=self.facts), of="-ask-")
         self.finish(resolved(), of="resolve")
         self.finish(built(built_at=self.now), of="build")
@@ -815,16 +819,17 @@ class Cluster:
         return (self.status, dict(self.jobs), dict(self.deployments), dict(self.pods), self.service, self.endpoints,
                 dict(self.applied), dict(self.slices))
 
-    def queue(self, depth: float, *, seconds: int = 3, arrived: float | None = None, held: float = 0.0) -> None:
+    def queue(self, depth: float, *, seconds: int = 3, arrived: float | None = None, held: float = 0.0,
+              p99: float | None = None) -> None:
         """``seconds`` scrapes, one a second, of ``depth`` requests in all, spread over the ready replicas; ``held`` are
-        those that the activator holds, should there be one."""
+        those that the activator holds, should there be one; ``p99`` is the servers' own."""
         for _ in range(seconds):
             ready = [pod.name for pod in self.pods.values() if pod.ready]
             told = any(pod.ready for pod in self.activators.values())
             window = self.signals or SignalWindow(started=self.monotonic)
             sample = Sample(
                 time=self.monotonic, ready=len(ready), pending=dict.fromkeys(ready, depth / max(1, len(ready))),
-                arrived=arrived if ready else None, held=held if told else None,
+                arrived=arrived if ready else None, held=held if told else None, p99=p99,
             )
             self.signals = replace(window, samples=(*window.samples, sample)[-120:])
             self.wait(1)
@@ -853,14 +858,19 @@ class Cluster:
 def writes_of(plan: Plan, status: Mapping[str, Any]) -> Iterator[Action | Mapping[str, Any]]:
     """All that a pass writes, in its order: actions, and status as the apiserver stores it, unless it is so already;
     ``status`` is what it was."""
-    ahead, last = _stored(plan.ahead(status)), _stored(plan.status)
+    last = _stored(plan.status)
+    if not plan.actions:
+        if last != status:
+            yield last
+        return
+    ahead = _stored(plan.ahead(status))
     yield from plan.first
     yield from plan.keeping
-    if plan.actions and ahead != status:
+    if ahead != status:
         yield ahead
     yield from plan.then
     yield from plan.serving
-    if last != (ahead if plan.actions else status):
+    if last != ahead:
         yield last
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 from onnx import TensorProto, helper, numpy_helper
 
 FEATURES, OUTPUTS = 64, 16
@@ -17,6 +16,8 @@ FEATURES, OUTPUTS = 64, 16
 
 def write_models(directory: Path) -> None:
     """Everything that the end-to-end tests put on a volume."""
+    import torch  # not above: most that import this module need no PyTorch
+
     onnx.save(mlp(), directory / "tiny.onnx")
     onnx.save(mlp(seed=1), directory / "other.onnx")
     onnx.save(mlp(operator="Transmogrify"), directory / "unknown-operator.onnx")

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from enginewright_builder.competition.agenda import Agenda, Plan, Stand
-from enginewright_builder.competition.cost import Costs
+from enginewright_builder.competition.cost import LOAD_SECONDS, Costs
 from enginewright_builder.competition.experience import experience
 from enginewright_builder.competition.promise import Known
-from enginewright_builder.engines.base import Rung
+from enginewright_builder.engines.base import BatchRange, Rung
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.measure.look import Look
 
@@ -143,6 +143,14 @@ class TestCosts:
         whole = Costs(experience("gpu"), TEXT).expected(int8)
         beside = Costs(experience("gpu"), TEXT, graph_left=lambda backend, precision, usual: 5.0).expected(int8)
         assert 40 < whole - beside < 90
+
+    def test_an_engine_that_is_made_beside_the_builds_costs_what_is_left_of_it(self) -> None:
+        wide, one = Rung(backend="torch", precision="fp16"), Rung(backend="torch", precision="fp16", ranges=(
+            BatchRange(low=1, best=1, high=1),))
+        alone = Costs(experience("gpu"), TEXT)
+        beside = Costs(experience("gpu"), TEXT, engine_left=lambda backend, precision, usual: usual / 2)
+        assert beside.expected(wide) == pytest.approx(alone.expected(wide) / 2 + LOAD_SECONDS)
+        assert beside.expected(one) == alone.expected(one)
 
     def test_earlier_builds_are_believed_within_bounds(self) -> None:
         usual = Costs(experience("gpu"), TEXT).expected(self.RUNG)

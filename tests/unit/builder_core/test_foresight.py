@@ -22,6 +22,7 @@ INT8, FP8, TORCH = (Plan(rung=Rung(backend=backend, precision=precision)) for ba
 @dataclass
 class Work:
     running: bool = True
+    makes_engine: bool = False
     told: list[str] = field(default_factory=list)
 
     def pause(self) -> None:
@@ -47,10 +48,10 @@ class Engine:
 
 
 def foresight(folder: Path, engine: Engine, *, accelerator: str = "gpu", cpus: int = 16,
-              memory: int = 64 << 30, now: list[float] | None = None) -> Foresight:
+              memory: int = 64 << 30, now: list[float] | None = None, both: bool = False) -> Foresight:
     path = folder / "model.onnx"
     path.write_bytes(b"graph")
-    workshop = SimpleNamespace(engine=lambda rung: engine if rung.backend == "tensorrt" else object(),
+    workshop = SimpleNamespace(engine=lambda rung: engine if both or rung.backend == "tensorrt" else object(),
                                model=SimpleNamespace(path=path),
                                context=SimpleNamespace(device=DeviceRequest(accelerator=accelerator)))
     return Foresight(cast(Workshop, workshop), clock=lambda: (now or [0.0])[0], cpus=lambda: cpus,
@@ -64,6 +65,27 @@ def test_nothing_is_begun_where_it_would_disturb(changes: dict[str, Any], tmp_pa
     engine = Engine()
     foresight(tmp_path, engine, **changes).prepare([INT8])
     assert not engine.begun
+
+
+def test_one_of_each_engine_is_begun_at_a_time(tmp_path: Path) -> None:
+    engine = Engine()
+    one = foresight(tmp_path, engine, both=True)
+    one.prepare([INT8, Plan(rung=Rung(backend="tensorrt", precision="bf16")), TORCH,
+                 Plan(rung=Rung(backend="torch", precision="fp32"))])
+    assert set(engine.begun) == {"int8", "fp16"}
+
+
+def test_what_is_left_of_a_whole_engine_is_no_graphs(tmp_path: Path) -> None:
+    engine = Engine()
+    one = foresight(tmp_path, engine, both=True)
+    assert one.engine_left("torch", "fp16", 80.0) is None
+    one.prepare([INT8, TORCH])
+    engine.begun["fp16"].makes_engine = True
+    assert one.engine_left("torch", "fp16", 80.0) == SLOWER * 80.0
+    assert one.graph_left("torch", "fp16", 80.0) is None
+    assert one.engine_left("tensorrt", "int8", 60.0) is None
+    engine.begun["fp16"].running = False
+    assert one.engine_left("torch", "fp16", 80.0) == 0.0
 
 
 def test_one_at_a_time_is_begun_and_what_cannot_be_is_passed_over(tmp_path: Path) -> None:
@@ -100,12 +122,12 @@ def test_it_stands_still_while_others_are_timed_also_where_that_fails(tmp_path: 
 def test_what_is_left_of_it_shrinks_with_the_time(tmp_path: Path) -> None:
     engine, now = Engine(), [100.0]
     one = foresight(tmp_path, engine, now=now)
-    assert one.seconds_left("tensorrt", "int8", 60.0) is None
+    assert one.graph_left("tensorrt", "int8", 60.0) is None
     one.prepare([INT8])
-    assert one.seconds_left("tensorrt", "int8", 60.0) == SLOWER * 60.0
+    assert one.graph_left("tensorrt", "int8", 60.0) == SLOWER * 60.0
     now[0] += 40.0
-    assert one.seconds_left("tensorrt", "int8", 60.0) == SLOWER * 60.0 - 40.0
+    assert one.graph_left("tensorrt", "int8", 60.0) == SLOWER * 60.0 - 40.0
     now[0] += 1000.0
-    assert one.seconds_left("tensorrt", "int8", 60.0) == 2.0
+    assert one.graph_left("tensorrt", "int8", 60.0) == 2.0
     engine.begun["int8"].running = False
-    assert one.seconds_left("tensorrt", "int8", 60.0) == 0.0
+    assert one.graph_left("tensorrt", "int8", 60.0) == 0.0

@@ -139,6 +139,17 @@ class TestOnnx:
         graph = check_export(model, tmp_path / "out")
         assert graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 
+    def test_sizes_that_are_written_as_minus_one_are_free(self, tmp_path: Path) -> None:
+        helper, kind = onnx.helper, onnx.TensorProto
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g",
+                                  [helper.make_tensor_value_info("x", kind.FLOAT, [-1, 3, -1])],
+                                  [helper.make_tensor_value_info("y", kind.FLOAT, [-1, 3, -1])])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+                  str(tmp_path / "m.onnx"))
+        model = load_model(locate(tmp_path / "m.onnx"), None, tmp_path)
+        assert model.interface.inputs[0].shape == ("batch", 3, "x_2")
+        check_export(model, tmp_path / "out")
+
     def test_batch_frozen_in_the_graph_is_refused(self, tmp_path: Path) -> None:
         helper, kind = onnx.helper, onnx.TensorProto
         shape = helper.make_tensor("shape", kind.INT64, [2], [4, 6])

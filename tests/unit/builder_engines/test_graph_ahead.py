@@ -64,7 +64,7 @@ def test_it_is_the_graph_that_is_written_alone_even_if_it_was_stopped_meanwhile(
                                                                                 tmp_path: Path) -> None:
     ahead = begun(model, context)
     ahead.pause()
-    stopped = os.waitid(os.P_PID, ahead._process.pid, os.WSTOPPED)
+    stopped = os.waitid(os.P_PID, ahead.process.pid, os.WSTOPPED)
     assert stopped is not None
     assert stopped.si_status == signal.SIGSTOP
     ahead.resume()
@@ -81,7 +81,7 @@ def test_it_is_the_graph_that_is_written_alone_even_if_it_was_stopped_meanwhile(
 
 def test_one_that_was_killed_is_written_alone(model: ExportedModel, context: BuildContext) -> None:
     ahead = begun(model, context)
-    os.killpg(ahead._process.pid, signal.SIGKILL)
+    os.killpg(ahead.process.pid, signal.SIGKILL)
     told: list[str] = []
     graph = typed_graph("int8", model, replace(context, progress=lambda fraction, detail: told.append(detail)))
     assert has_qdq(graph)

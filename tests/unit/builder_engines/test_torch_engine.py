@@ -15,7 +15,7 @@ import pytest
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
 from enginewright_builder.engines import torch_aoti
-from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung
+from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Shelf
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.errors import UserError
 from enginewright_builder.models import SourceModel, load_model
@@ -28,7 +28,7 @@ SERVED = RuntimeRequest(python_runtimes=("onnxruntime", "torch"))
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> SourceModel:
+def located(tmp_path_factory: pytest.TempPathFactory) -> Located:
     import torch
 
     from support.nets import TwoAnswers
@@ -39,7 +39,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> SourceModel:
     torch.export.save(torch.export.export(
         TwoAnswers().eval(), (torch.zeros(3, 16, dtype=torch.int64), torch.ones(3, 4)),
         dynamic_shapes=({0: dynamic, 1: dynamic}, {0: dynamic})), path)
-    return load_model(Located(path=path, format="exported-program"))
+    return Located(path=path, format="exported-program")
+
+
+@pytest.fixture(scope="module")
+def source(located: Located) -> SourceModel:
+    return load_model(located)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +78,51 @@ def check(artifact: Artifact, source: SourceModel, batch: int, size: int) -> Non
 @pytest.mark.parametrize(("batch", "size"), [(1, 1), (1, 5), (3, 16), (8, 31)])
 def test_one_package_answers_every_batch_and_size(wide: Artifact, source: SourceModel, batch: int, size: int) -> None:
     check(wide, source, batch, size)
+
+
+def test_a_package_that_is_compiled_beside_the_builds_answers_the_same(
+        source: SourceModel, located: Located, context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it was stopped meanwhile; and the build compiles nothing itself."""
+    monkeypatch.setattr(torch_aoti, "room", lambda weights: True)
+    beside = dataclasses.replace(context, located=located, shelf=Shelf(), workspace=context.workspace / "beside")
+    rung = Rung(backend="torch", precision="fp32")
+    exported = ExportedModel(path=located.path, interface=source.interface, opset=18)
+    ahead = TorchEngine().begin(rung, exported, beside)
+    assert ahead is not None
+    assert TorchEngine().begin(rung, exported, beside) is None  # once
+    ahead.pause()
+    stopped = os.waitid(os.P_PID, ahead.process.pid, os.WSTOPPED)
+    assert stopped is not None
+    ahead.resume()
+    monkeypatch.setattr(torch_aoti, "compile_program", None)
+    artifact = TorchEngine().build(rung, exported, beside)
+    assert artifact.beside_seconds
+    check(artifact, source, 3, 16)
+
+
+def test_what_could_not_be_compiled_beside_the_builds_is_compiled_alone(
+        source: SourceModel, context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_aoti, "room", lambda weights: True)
+    said: list[str] = []
+    (tmp_path / "m.pt2").write_bytes(b"no program")
+    beside = dataclasses.replace(context, shelf=Shelf(), workspace=tmp_path / "work",
+                                 located=Located(path=tmp_path / "m.pt2", format="exported-program"),
+                                 progress=lambda fraction, detail: said.append(detail))
+    rung = Rung(backend="torch", precision="fp32")
+    assert TorchEngine().begin(rung, ExportedModel(path=tmp_path / "m.pt2", interface=source.interface, opset=18),
+                               beside)
+    artifact = built(rung, source, beside)
+    assert not artifact.beside_seconds
+    assert any("compiled again, alone" in one for one in said)
+    check(artifact, source, 3, 5)
+
+
+@pytest.mark.parametrize("changes", [{"located": None}, {"shelf": None}], ids=["no source", "no shelf"])
+def test_nothing_is_compiled_beside_where_it_could_not_be_taken(
+        source: SourceModel, located: Located, context: BuildContext, changes: dict[str, Any]) -> None:
+    beside = dataclasses.replace(context, **{"located": located, "shelf": Shelf(), **changes})
+    exported = ExportedModel(path=located.path, interface=source.interface, opset=18)
+    assert TorchEngine().begin(Rung(backend="torch", precision="fp32"), exported, beside) is None
 
 
 def test_the_package_says_what_serves_it(wide: Artifact) -> None:

@@ -126,6 +126,19 @@ def test_a_termination_message_loses_buckets_first_and_what_ships_last() -> None
     assert Outcome.from_json(many).candidates[-1].name == "tensorrt fp16"
 
 
+@pytest.mark.parametrize("lengths", [(10,) * 400, (400, *(10,) * 200), tuple(range(1, 120))])
+def test_a_termination_message_keeps_as_many_candidates_as_fit(lengths: tuple[int, ...]) -> None:
+    slower = [CandidateSummary(backend="b" * length, precision="p", batch=1, verdict="Slower") for length in lengths]
+
+    def message(count: int) -> str:
+        return Outcome(kind="build", ok=True, candidates=tuple(slower[:count])).to_termination_message()
+
+    left = len(Outcome.from_json(message(len(slower))).candidates)
+    assert 0 < left < len(slower)
+    assert message(left) == message(len(slower))
+    assert message(left + 1) == message(left), "one more does not fit"
+
+
 def test_a_termination_message_keeps_names_and_what_each_ships_for_of_a_whole_ladder() -> None:
     """As a build on a GPU has: ten rungs, some tuned, some failed with what a parser said at length."""
     lost = CandidateSummary(backend="tensorrt", precision="fp16", batch=32, verdict="Slower", p50_ms=2.0221,

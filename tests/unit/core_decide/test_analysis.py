@@ -13,8 +13,10 @@ from enginewright.core.decide.strategy.splits import Split, splits
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.rollout import RolloutSpec
 from support.cluster import SPEC, Cluster, built
+from support.once import once
 
 
+@once
 def serving(*, replicas: int = 1, **rollout: Any) -> Cluster:
     cluster = Cluster(spec={**SPEC, "replicas": replicas, "rollout": {"analysis": {"seconds": 60}, **rollout}})
     cluster.settle()

@@ -60,7 +60,7 @@ def test_a_server_image_that_cannot_be_had_is_named() -> None:
 
 def test_a_server_that_does_not_start_is_told_with_its_last_line() -> None:
     cluster = building()
-    end(cluster, NOT_STARTED, pod(server_end="Error", server_said="one\ntritonserver: not found\n"))
+    end(cluster, NOT_STARTED, pod(server_end="Error", server_log="one\ntritonserver: not found\n"))
     assert cluster.says("EngineBuilt") == "False/ServerDidNotStart"
     told = cluster.condition("EngineBuilt")["message"]
     assert LATE in told
@@ -78,7 +78,7 @@ def test_a_server_without_memory_is_no_fault_of_the_image() -> None:
     assert "spec.engine.resources.limits.memory" in told
 
 
-LOOPS: dict[str, Any] = {"server_end": "Error", "server_said": "tritonserver: not found", "exit_code": None}
+LOOPS: dict[str, Any] = {"server_end": "Error", "server_log": "tritonserver: not found", "exit_code": None}
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])

@@ -150,7 +150,7 @@ STEPS = st.tuples(st.integers(0, 1), st.sampled_from(["pass", "look", "act", "pu
 
 
 @given(st.lists(STEPS, max_size=40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 2)
 def test_never_two_builds_of_one_engine_whoever_is_slow_or_killed(steps: list[tuple[int, str]]) -> None:
     clusters = pair()
     plans: dict[int, Plan] = {}

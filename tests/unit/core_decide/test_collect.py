@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright.core import labels
-from enginewright.core.collect import ENGINES_AT_ONCE, Access, CollectorJob, Shelves, collect
+from enginewright.core.collect import ENGINES_AT_ONCE, Access, CollectorJob, EngineReferences, collect
 from enginewright.core.config import OperatorConfig
 from enginewright.core.observed import RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord
@@ -33,8 +33,8 @@ def job(*engines: str, live: bool = True, succeeded: bool = False, store: str = 
     return CollectorJob(name="gc", uid="u", store_uri=store, engines=engines, live=live, succeeded=succeeded)
 
 
-def seen(*records: RecordMark, **fields: Any) -> Shelves:
-    return Shelves(**{"namespace": "prod", "now": START, "records": records, **fields})
+def seen(*records: RecordMark, **fields: Any) -> EngineReferences:
+    return EngineReferences(**{"namespace": "prod", "now": START, "records": records, **fields})
 
 
 def told(actions: tuple[Action, ...]) -> list[str]:
@@ -118,7 +118,7 @@ def test_of_a_bucket_all_namespaces_have_a_say(store: str, fields: dict[str, Any
     assert told(collect(seen(record(since=9 * DAY, store=store), **fields), CONFIG)) == expected
 
 
-@pytest.mark.parametrize(("shelves", "expected"), [
+@pytest.mark.parametrize(("references", "expected"), [
     (seen(record(), referenced=WANTED), []),
     (seen(record()), ["mark engine-aaaa"]),
     (seen(record(since=3 * DAY)), []),
@@ -145,9 +145,9 @@ def test_of_a_bucket_all_namespaces_have_a_say(store: str, fields: dict[str, Any
     "another store's job", "removed", "removed although wanted: it is built anew", "built anew meanwhile",
     "failed, again next round", "failed, and wanted again",
 ])
-def test_step_by_step(shelves: Shelves, expected: list[str]) -> None:
-    assert told(collect(shelves, CONFIG)) == expected
-    assert collect(shelves, replace(CONFIG, collect_engines=False)) == ()
+def test_step_by_step(references: EngineReferences, expected: list[str]) -> None:
+    assert told(collect(references, CONFIG)) == expected
+    assert collect(references, replace(CONFIG, collect_engines=False)) == ()
 
 
 def test_a_job_takes_no_more_than_its_arguments_hold() -> None:
@@ -171,9 +171,9 @@ class World:
     jobs: list[CollectorJob] = field(default_factory=list)
 
     def round(self) -> None:
-        shelves = Shelves(namespace="n", now=self.now, records=tuple(self.records.values()),
+        references = EngineReferences(namespace="n", now=self.now, records=tuple(self.records.values()),
                           referenced=frozenset(self.referenced), jobs=tuple(self.jobs))
-        for action in collect(shelves, CONFIG):
+        for action in collect(references, CONFIG):
             match action:
                 case MarkRecord(name=name, since=since):
                     self._change(name, since)
@@ -209,7 +209,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(EVENTS, max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings().max_examples * 2)
 def test_nothing_goes_that_was_wanted_within_the_grace_period(events: list[tuple[str, Any]]) -> None:
     world = World()
     for name in NAMES:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.cluster import SPEC, Cluster
+from support.once import once
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
 CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
@@ -22,6 +23,7 @@ def move(cluster: Cluster, rounds: int = 1) -> list[str]:
     return said
 
 
+@once
 def serving(quality: dict[str, Any] | None, **rollout: Any) -> Cluster:
     cluster = Cluster(spec={**SPEC, **FIRST, "replicas": 1, "quality": quality,
                             "rollout": {"analysis": {"seconds": 60}, **rollout}})

@@ -10,6 +10,7 @@ import pytest
 from enginewright.core import labels
 from enginewright.core.way_back import needs_kept
 from support.cluster import SPEC, Cluster
+from support.once import once
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
 CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
@@ -26,6 +27,7 @@ def move(cluster: Cluster, good: set[str] | None = None, rounds: int = 1) -> Non
         cluster.wait(1)
 
 
+@once
 def serving(replicas: int = 1, **spec: Any) -> Cluster:
     cluster = Cluster(spec={**SPEC, **FIRST, "replicas": replicas, "rollout": {"strategy": "Recreate"}, **spec})
     cluster.settle()

@@ -10,6 +10,7 @@ import pytest
 from enginewright.core import labels
 from support.cluster import deeds, refused
 from support.fleet_cluster import FLEET, FleetCluster
+from support.once import once
 
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 GPU, CPU = FLEET["placement"]["classes"]
@@ -17,6 +18,7 @@ SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"
 NEW = {"maxBatchSize": 8}
 
 
+@once
 def ready(**spec: Any) -> FleetCluster:
     fleet = FleetCluster(spec={**FLEET, **spec})
     fleet.run(20)

@@ -14,6 +14,7 @@ from enginewright.core.config import OperatorConfig, Prices
 from enginewright.core.fleet.departure import _grow, _Remaining
 from support.cluster import Cluster, built, deeds, resolved
 from support.fleet_cluster import FLEET, FleetCluster
+from support.once import once
 
 GPU, CPU = FLEET["placement"]["classes"]
 SLICE = {"name": "slice", "gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.10gb"}}
@@ -25,6 +26,7 @@ SPEEDS = {"gpu": 900.0, "cpu": 100.0, "slice": 300.0}
 PRICED = OperatorConfig(prices=Prices(currency="EUR", per_hour={"cpu": 5.0}))
 
 
+@once
 def ready(*classes: Mapping[str, Any], speeds: Mapping[str, float] = SPEEDS, **spec: Any) -> FleetCluster:
     fleet = FleetCluster(spec={**FLEET, **SCALED, "placement": {"classes": list(classes)}, **spec})
     fleet.operate()

@@ -13,6 +13,7 @@ from enginewright.core.spec.fleet import fleet_problems
 from enginewright.core.spec.validate import validate
 from support.cluster import refused
 from support.fleet_cluster import FLEET, FleetCluster
+from support.once import once
 
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 GPU, CPU = FLEET["placement"]["classes"]
@@ -32,6 +33,7 @@ class Crashing(dict[str, Any]):
         return default if key == self.good else CRASH
 
 
+@once
 def ready(*classes: dict[str, Any]) -> FleetCluster:
     fleet = FleetCluster(spec={**FLEET, "placement": {"classes": list(classes)}, "rollout": {"strategy": "Recreate"}})
     fleet.run(25)

@@ -10,6 +10,7 @@ import pytest
 from enginewright.core import labels
 from support.cluster import refused
 from support.fleet_cluster import FLEET, FleetCluster
+from support.once import once
 
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 GPU, CPU = FLEET["placement"]["classes"]
@@ -24,6 +25,7 @@ class NoNode(dict[str, Any]):
         return {"phase": "Pending", "unschedulable": "0/3 nodes"}
 
 
+@once
 def ready(*classes: dict[str, Any], **rollout: Any) -> FleetCluster:
     fleet = FleetCluster(spec={**FLEET, "placement": {"classes": list(classes)},
                                "rollout": {"analysis": {"seconds": 0}, "maxSurge": 0, **rollout}})

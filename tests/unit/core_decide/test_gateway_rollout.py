@@ -12,12 +12,14 @@ from enginewright.core.decide import decide
 from enginewright.core.plan import Apply, Delete
 from enginewright.core.routing import GatewayView
 from support.cluster import SPEC, Cluster, built, deeds
+from support.once import once
 
 GATEWAY: dict[str, Any] = {
     "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["grpc.a.example"]}
 NEW = {"engine": {"precision": "fp32"}}
 
 
+@once
 def serving(*, replicas: int = 3, gateway: dict[str, Any] | None = GATEWAY, **rollout: Any) -> Cluster:
     """A cluster whose first revision serves."""
     asked = {"analysis": {"seconds": 20}, **rollout, **({"gateway": gateway} if gateway else {})}

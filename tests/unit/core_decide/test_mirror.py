@@ -16,10 +16,12 @@ from enginewright.core.plan import Delete
 from enginewright_builder.contract import QualityReport
 from support.children import good_spec
 from support.cluster import SPEC, Cluster
+from support.once import once
 
 MIRROR = f"Service/{mirror_name('minilm')}"
 
 
+@once
 def serving(analysis: dict[str, Any] | None = None, **rollout: Any) -> Cluster:
     asked = {"analysis": {"seconds": 60, **({"mirror": True} if analysis is None else analysis)}, **rollout}
     cluster = Cluster(spec={**SPEC, "replicas": 1, "quality": {}, "rollout": asked}, rate=20.0)

@@ -10,11 +10,13 @@ from enginewright.core.decide.quality import REFRESH_SECONDS
 from enginewright.core.way_back import needs_kept
 from enginewright_builder.contract import QualityReport
 from support.cluster import SPEC, Cluster
+from support.once import once
 
 FIRST, SECOND = ({"engine": {"maxBatchSize": size}} for size in (8, 16))
 CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
 
 
+@once
 def serving(quality: dict[str, Any] | None = None, **spec: Any) -> Cluster:
     cluster = Cluster(spec={**SPEC, **FIRST, "replicas": 1, "quality": quality or {}, **spec})
     cluster.settle()

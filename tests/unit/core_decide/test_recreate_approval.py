@@ -14,6 +14,7 @@ from enginewright.core.way_back import needs_kept
 from enginewright.plugin import wishes
 from enginewright.plugin.words import explain
 from support.cluster import SPEC, Cluster, built, deeds, refused
+from support.once import once
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
 ASKS: dict[str, Any] = {"strategy": "Recreate", "autoPromote": False}
@@ -21,6 +22,7 @@ WAITS = "False/WaitingForPromotion"
 CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
 
 
+@once
 def serving(replicas: int = 2, **spec: Any) -> Cluster:
     """The first rollout asks nobody."""
     cluster = Cluster(spec={**SPEC, **FIRST, "replicas": replicas, "rollout": ASKS, **spec})

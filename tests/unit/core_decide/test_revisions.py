@@ -16,11 +16,13 @@ from enginewright.core.plan import Apply, Create
 from enginewright.core.spec import BatchingSpec, Spec
 from support.children import children_of
 from support.cluster import SPEC, Cluster, built, deeds, writes_of
+from support.once import once
 
 OLD: dict[str, Any] = {"engine": {"maxBatchSize": 16}}
 CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server", "terminated_reason": "Error"}
 
 
+@once
 def served(*sizes: int, **spec: Any) -> tuple[Cluster, list[str]]:
     """A cluster that has served an engine of each batch size, one after the other; and their revisions."""
     cluster = Cluster(spec={**SPEC, "engine": {"maxBatchSize": sizes[0]}, **spec})

@@ -12,6 +12,7 @@ from enginewright.core import labels
 from enginewright.core.observed import EndpointView
 from enginewright.core.plan import keep
 from support.cluster import SPEC, Cluster, built, deeds, refused
+from support.once import once
 
 AWAY = {"phase": "Pending", "restarts": 5, "exit_code": 3, "failed_container": "verify",
         "terminated_message": "engine cannot be fetched: StoreUnreachable: no route"}
@@ -19,6 +20,7 @@ CRASH = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": 
 NEW = {"engine": {"precision": "fp32"}}
 
 
+@once
 def serving(*, strategy: str = "Canary", replicas: int = 1, **rollout: Any) -> Cluster:
     """A cluster whose first revision serves on ``replicas``."""
     spec = {**SPEC, "replicas": replicas, "rollout": {"strategy": strategy, "analysis": {"seconds": 60}, **rollout}}
@@ -342,7 +344,7 @@ def test_readiness_that_comes_and_goes_rolls_back() -> None:
         assert step(cluster) == "Starting"
         cluster.operate()
         until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
-    assert cluster.status["rollout"]["falls"] == 2
+    assert cluster.status["rollout"]["readinessLosses"] == 2
     readiness_goes(cluster, new)
     assert cluster.says("RolloutComplete") == "False/RolledBack"
     message = cluster.condition("RolloutComplete")["message"]
@@ -359,7 +361,7 @@ def test_a_replica_that_is_evicted_does_not_count_against_its_revision() -> None
         cluster.operate()
         assert step(cluster) == "Starting"
         until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
-    assert "falls" not in cluster.status["rollout"]
+    assert "readinessLosses" not in cluster.status["rollout"]
 
 
 def test_more_replicas_wanted_during_the_analysis_are_no_fall() -> None:
@@ -370,7 +372,7 @@ def test_more_replicas_wanted_during_the_analysis_are_no_fall() -> None:
     cluster.step()
     assert step(cluster) == "Starting"
     until(cluster, lambda: step(cluster) == "Analysing", rounds=5)
-    assert "falls" not in cluster.status["rollout"]
+    assert "readinessLosses" not in cluster.status["rollout"]
 
 
 def given_up() -> tuple[Cluster, str, str]:

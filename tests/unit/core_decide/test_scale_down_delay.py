@@ -104,7 +104,7 @@ def test_where_none_of_the_new_answers_the_old_one_takes_the_traffic_back_at_onc
     collapse(cluster, new)
     assert selected(cluster) == old
     assert cluster.replicas() == {old: 2, new: 2}
-    assert cluster.status["rollout"]["falls"] == 1
+    assert cluster.status["rollout"]["readinessLosses"] == 1
 
 
 def test_one_replica_less_is_no_collapse() -> None:
@@ -125,7 +125,7 @@ def test_the_third_collapse_gives_the_new_one_up() -> None:
         cluster.endpoint_controller()
         cluster.operate()
         collapse(cluster, new)
-        assert cluster.status["rollout"]["falls"] == times
+        assert cluster.status["rollout"]["readinessLosses"] == times
         until_selected(cluster, other_than=old)
     cluster.endpoint_controller()
     cluster.operate()
@@ -144,7 +144,7 @@ def test_replicas_that_a_drain_takes_are_no_collapse_of_the_revision() -> None:
     cluster.endpoint_controller()
     cluster.operate()
     assert selected(cluster) == old
-    assert "falls" not in cluster.status["rollout"]
+    assert "readinessLosses" not in cluster.status["rollout"]
     cluster.settle()
     assert cluster.replicas() == {new: 2}
 
@@ -170,7 +170,7 @@ def test_a_collapse_before_the_switch_was_remembered_counts_as_well() -> None:
     for times in (1, 2):
         assert cluster.status["rollout"]["step"] == "Switching"
         collapse(cluster, new)
-        assert cluster.status["rollout"]["falls"] == times
+        assert cluster.status["rollout"]["readinessLosses"] == times
         assert cluster.status["rollout"]["step"] == "Starting", "it is analysed anew"
         until_selected(cluster, other_than=old)
     collapse(cluster, new)
@@ -183,7 +183,7 @@ def test_where_neither_answers_something_else_is_to_blame() -> None:
         if pod.revision == old:
             cluster.pods[name] = replace(pod, ready=False)
     collapse(cluster, new)
-    assert "falls" not in cluster.status["rollout"]
+    assert "readinessLosses" not in cluster.status["rollout"]
 
 
 def test_an_evicted_replica_that_still_lies_about_does_not_count() -> None:
@@ -193,7 +193,7 @@ def test_an_evicted_replica_that_still_lies_about_does_not_count() -> None:
             cluster.pods[name] = replace(pod, ready=False, phase="Failed", reason="Evicted")
     cluster.endpoint_controller()
     cluster.operate()
-    assert "falls" not in cluster.status["rollout"]
+    assert "readinessLosses" not in cluster.status["rollout"]
 
 
 def test_a_status_that_was_never_written_does_not_end_the_delay() -> None:
@@ -243,7 +243,7 @@ def test_an_old_one_that_could_not_serve_is_not_kept() -> None:
 def test_a_canary_that_drains_is_not_given_up_for_one_without_replicas() -> None:
     """It had fallen twice under analysis, and now falls when the old one has no replica left."""
     cluster, old, new = draining()
-    cluster.status = {**cluster.status, "rollout": {**cluster.status["rollout"], "falls": 2}}
+    cluster.status = {**cluster.status, "rollout": {**cluster.status["rollout"], "readinessLosses": 2}}
     for name in [pod.name for pod in cluster.pods.values() if pod.revision == old]:
         del cluster.pods[name]
     collapse(cluster, new)

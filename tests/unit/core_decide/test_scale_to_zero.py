@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from support.cluster import SPEC, Cluster, deeds
+from support.once import once
 
 AUTO = {"minReplicas": 0, "maxReplicas": 4, "scaleToZeroAfterSeconds": 10,
         "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}}
 CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
 
 
+@once
 def serving(**spec: Any) -> Cluster:
     cluster = Cluster(spec={**SPEC, "autoscaling": AUTO, "rollout": {"analysis": {"seconds": 20}}, **spec})
     cluster.settle()

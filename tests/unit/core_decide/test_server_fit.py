@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.observed import NodeView, Observed
+from enginewright.core.observed import NodeView, ObjectView, Observed
 from enginewright.core.server_image import as_before, driver_runs, runtime_of
 from enginewright.core.status import RevisionStatus
 from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
@@ -156,8 +156,8 @@ class Site(Cluster):
 
     nodes: tuple[NodeView, ...] = ()
 
-    def _observe(self) -> Observed:
-        return replace(super()._observe(), nodes=self.nodes)
+    def _observe(self, view: ObjectView) -> Observed:
+        return replace(super()._observe(view), nodes=self.nodes)
 
 
 def node(name: str, cuda: str, driver: str = "550.54.15", product: str = "NVIDIA-L4") -> NodeView:
@@ -245,19 +245,3 @@ def test_an_upgrade_builds_where_the_image_has_more_than_the_settings_said() -> 
     revisions = [RevisionStatus.model_validate(one) for one in cluster.status["revisions"]]
     assert [one.target.backends for one in revisions if one.target] == [
         "python, onnxruntime, torch", "python, onnxruntime"]
-
-
-def test_no_build_starts_for_the_least_energy_where_the_prover_has_no_device() -> None:
-    spec = {**GPU, "objective": {"minimise": "energy", "latency": {"milliseconds": 20}}}
-    cluster = Cluster(spec=spec, config=replace(CONFIG, prove_in_server_image=True),
-                      facts=Facts(server=GPU_IMAGE, builder=GPU_IMAGE))
-    cluster.move()
-    cluster.operate()
-    assert cluster.says("EngineBuilt") == "False/EnergyNotMetered"
-    told = next(one["message"] for one in cluster.status["conditions"] if one["type"] == "EngineBuilt")
-    for part in ("spec.objective.minimise is energy", "config.proveInServerImage is true", "cost", "No build starts"):
-        assert part in told
-    assert not cluster.running("build")
-    cluster.config = CONFIG
-    cluster.operate()
-    assert cluster.running("build")

@@ -12,6 +12,7 @@ from enginewright.core.conditions import find
 from enginewright.core.decide import decide
 from enginewright.core.reasons import Condition
 from support.cluster import SPEC, Cluster
+from support.once import once
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
 # Step, strategy, replicas: as a rollout stands at the end of a pass. Only a canary of several expands one by one.
@@ -30,6 +31,7 @@ class SlowCluster(Cluster):
         self.pods |= young
 
 
+@once
 def in_step(step: str, strategy: str, replicas: int) -> tuple[Cluster, str, str]:
     """A cluster in that step of its second rollout; the revision that serves and the one half rolled out."""
     rollout = {"strategy": strategy, "analysis": {"seconds": 10}, "autoPromote": step != "WaitingForPromotion"}

@@ -8,6 +8,7 @@ import pytest
 
 from enginewright.core import labels
 from support.cluster import SPEC, Cluster, deeds
+from support.once import once
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
 CRASH: dict[str, Any] = {"phase": "Running", "restarts": 3, "exit_code": 1, "failed_container": "server"}
@@ -18,6 +19,7 @@ ROLLOUTS: tuple[dict[str, Any], ...] = (
     {"strategy": "Canary", "gateway": GATEWAY}, {"strategy": "BlueGreen", "gateway": GATEWAY})
 
 
+@once
 def serving(replicas: int = 2, **rollout: Any) -> Cluster:
     asked = {"analysis": {"seconds": 20}, **rollout}
     cluster = Cluster(spec={**SPEC, **FIRST, "replicas": replicas, "rollout": asked})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from enginewright.core.observed import Sample, SignalWindow, Work
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
-from enginewright.core.scaling.arrivals import Interval, clumps, dispersion, intervals, level
+from enginewright.core.scaling.arrivals import Interval, dispersion, dispersion_over, intervals, level
 from enginewright.core.scaling.backlog import Queue, left_over, replicas_to_drain
 from enginewright.core.scaling.capacity import largest_rate, late_share, replicas_for
 from enginewright.core.scaling.forecast import forecast
@@ -233,7 +233,7 @@ def test_dispersion_is_one_for_poisson_and_more_for_clumps() -> None:
     clumped = [one._replace(arrived=4 * one.arrived) for one in poisson]
     assert dispersion(poisson) == pytest.approx(1, abs=0.25)
     assert dispersion(clumped) == pytest.approx(4, rel=0.25)
-    assert clumps(clumped, 0.1) == pytest.approx(1.3, abs=0.15)
+    assert dispersion_over(clumped, 0.1) == pytest.approx(1.3, abs=0.15)
 
 
 def test_a_gap_and_longer_intervals_are_no_clumps() -> None:

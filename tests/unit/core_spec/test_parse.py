@@ -101,7 +101,7 @@ def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
     ({**SOURCE, "placement": {"gpu": {"product": "H100 80"}}}, "spec.placement.gpu.product", '"H100 80"',
      "NVIDIA-H100-80GB-HBM3"),
     ({**SOURCE, "placement": {"mig": {"profile": "huge"}}}, "spec.placement.mig.profile", '"huge"', "1g.10gb"),
-    ({**SOURCE, "placement": {"nodeSelector": {"zone": 1}}}, "spec.placement.nodeSelector.zone", "1", "a text"),
+    ({**SOURCE, "placement": {"nodeSelector": {"zone": 1}}}, "spec.placement.nodeSelector.zone", "1", "at most 63"),
     ({**SOURCE, "placement": {"nodeSelector": {"zone": "x" * 64}}}, "spec.placement.nodeSelector.zone",
      '"' + "x" * 64 + '"', "at most 63"),
     ({**SOURCE, "serving": {"resources": {"limits": {"memory": "2 GB"}}}}, "spec.serving.resources.limits.memory",
@@ -119,7 +119,13 @@ def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
      "'int32', 'int64'"),
     ({**SOURCE, "autoscaling": {}}, "spec.autoscaling.maxReplicas", "nothing", "add it"),
     ({**SOURCE, "suspend": "yes"}, "spec.suspend", '"yes"', "true or false"),
-    ({**SOURCE, "accuracy": None}, "spec.accuracy", "null", "an object"),
+    ({**SOURCE, "placement": {"nodeSelector": {"the pool": "a"}}}, "spec.placement.nodeSelector.the pool",
+     '"the pool"', "the key of a node's label"),
+    ({**SOURCE, "placement": {"nodeSelector": {"pool": "a b"}}}, "spec.placement.nodeSelector.pool", '"a b"',
+     "a letter or digit first and last"),
+    ({"source": {"uri": "pvc://m/a", "secretRef": {"name": "My Secret"}}}, "spec.source.secretRef.name",
+     '"My Secret"', "the name of a Kubernetes object"),
+    ({**SOURCE, "accuracy": []}, "spec.accuracy", "[]", "an object"),
     ({**SOURCE, "store": {"uri": "s3://Bucket"}}, "spec.store.uri", '"s3://Bucket"', "pvc://CLAIM"),
     ({**SOURCE, "store": {"uri": "hf://org/name"}}, "spec.store.uri", '"hf://org/name"', "s3://BUCKET/prefix"),
     ({**SOURCE, "store": {"uri": "s3://bucket/a b"}}, "spec.store.uri", '"s3://bucket/a b"', "gs://BUCKET/prefix"),
@@ -130,6 +136,17 @@ def test_one_wrong_field(raw: Any, field: str, value: str, remedy: str) -> None:
     assert (problem.field, problem.value) == (field, value)
     assert remedy in problem.remedy
     assert problem.message
+
+
+def test_a_field_of_null_is_one_that_was_left_out() -> None:
+    """As the apiserver stores it; templates of charts write many."""
+    spec = parse_spec({**SOURCE, "accuracy": None, "engine": {"precision": None}, "placement": {"tolerations": None}})
+    assert spec == parse_spec(SOURCE)
+    assert only({"source": None}).message == "is required"
+
+
+def test_null_in_a_list_is_none_of_its_items() -> None:
+    assert only({**SOURCE, "batching": {"preferredBatchSizes": [None]}}).field == "spec.batching.preferredBatchSizes[0]"
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -174,7 +191,7 @@ def test_a_field_called_as_pydantic_calls_keys_is_told_as_unknown(path: tuple[st
     block = raw
     for step in path:
         block = block[step]
-    block["[key]"] = None
+    block["[key]"] = 1
     parsed = parse_spec(raw)
     assert not isinstance(parsed, Spec)
     assert ".".join(("spec", *path, "[key]")) in {problem.field for problem in parsed}

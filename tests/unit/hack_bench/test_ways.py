@@ -15,9 +15,10 @@ from enginewright_builder.triton.server import TritonServer
 INTERFACE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),),
                       outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 8)),))
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.mark.triton
-@pytest.mark.torch
 def test_a_pytorch_baseline_answers_by_message_and_by_shared_memory(tmp_path: Path) -> None:
     module, x = torch.nn.Linear(16, 8).eval(), np.random.default_rng(0).standard_normal((4, 16), np.float32)
     torch.export.save(torch.export.export(module, (torch.from_numpy(x),)), tmp_path / "program.pt2")

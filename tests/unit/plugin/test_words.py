@@ -298,7 +298,9 @@ def test_rows_of_top() -> None:
     assert row["READY"] == "True"
     assert (row["ENGINE"], row["REPLICAS"], row["BUILD-P99"]) == ("onnxruntime int8", "1/1", "9 ms")
     obj = seen(serving())
-    assert row["INF/J"] == ""
+    assert (row["INF/J"], row["LIVE-P99"]) == ("", "")
+    (asked,) = screen.rows([{**obj, "status": {**obj["status"], "autoscaling": {"p99Milliseconds": 12.345}}}])
+    assert asked["LIVE-P99"] == "12.3 ms"
     (metered,) = screen.rows([{**obj, "status": {**obj["status"], "engine": {
         **obj["status"]["engine"], "inferencesPerJoule": 12.345}}}])
     assert metered["INF/J"] == "12.3"

@@ -37,11 +37,15 @@ def stand_in(copy: Path, program: str, does: str) -> None:
     file.chmod(0o755)
 
 
-def check(copy: Path, **environment: str) -> tuple[int, dict[str, str], str]:
-    """Exit status, result by step, and what the end says after the table."""
-    done = subprocess.run(["bash", str(copy / "hack/dev/check.sh")], capture_output=True, text=True, check=False,
+def run(copy: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", str(copy / "hack/dev/check.sh")], capture_output=True, text=True, check=False,
                           env={"PATH": f"{copy / 'bin'}:{os.environ['PATH']}", "ENGINEWRIGHT_VENV": str(copy),
                                **environment})
+
+
+def check(copy: Path, **environment: str) -> tuple[int, dict[str, str], str]:
+    """Exit status, result by step, and what the end says after the table."""
+    done = run(copy, **environment)
     table, _, end = done.stdout.partition("step ")[2].partition("\n\n")
     rows = [line.split(maxsplit=2) for line in table.splitlines()[1:]]
     return done.returncode, {name: result for name, _, result in rows}, end
@@ -84,3 +88,36 @@ def test_a_machine_that_cannot_run_a_node_is_said_or_is_a_failure(environment: d
     found, results, end = check(copy, **environment)
     assert (found, results) == (status, {**dict.fromkeys(STEPS, "ok"), "e2e": result})
     assert "test_old" not in end
+
+
+def test_end_to_end_tests_run_beside_those_that_need_no_node(copy: Path) -> None:
+    """Each of the two waits until the other has begun, and gives up in the end."""
+    stand_in(copy, "bin/pytest", """
+name=other; [[ "$*" != *tests/golden* ]] || name=unit; [[ "$*" != *tests/e2e* ]] || name=e2e
+case $name in unit) awaited=e2e;; e2e) awaited=unit;; *) awaited=other;; esac
+echo "$name speaks"; touch "began-$name"
+for _ in $(seq 600); do [[ ! -e "began-$awaited" ]] || { echo "3 passed in 0.10s"; exit 0; }; sleep 0.1; done
+exit 1
+""")
+    done, results, _ = check(copy)
+    assert (done, results) == (0, dict.fromkeys(STEPS, "ok"))
+    assert "unit speaks" in (copy / "build/test/unit.log").read_text()
+
+
+def test_of_what_runs_beside_them_the_result_alone_is_shown(copy: Path) -> None:
+    stand_in(copy, "bin/pytest", "echo \"$*\" | grep -q tests/e2e && echo 'e2e speaks' || echo 'another speaks'")
+    said = run(copy).stdout
+    assert "e2e speaks" in said
+    assert "another speaks" not in said
+    for step in ("lint", "unit", "integration"):
+        assert f"==> {step}: ok after " in said
+    assert "another speaks" in (copy / "build/test/unit.log").read_text()
+
+
+def test_who_interrupts_it_ends_what_runs_beside_as_well(copy: Path) -> None:
+    stand_in(copy, "bin/pytest", """
+[[ "$*" != *tests/golden* ]] || { trap 'touch unit-ended; exit 1' INT; touch unit-began; while :; do sleep 0.1; done; }
+[[ "$*" != *tests/e2e* ]] || { until [[ -e unit-began ]]; do sleep 0.1; done; kill -TERM "$PPID"; exit 1; }
+""")
+    assert run(copy).returncode != 0
+    assert (copy / "unit-ended").exists()

@@ -73,7 +73,7 @@ def test_who_failed(raw: dict[str, Any], failed: str, code: int) -> None:
 ], ids=["runs", "ended with the pod", "ended well", "crashed", "crashed, then ended", "killed", "killed and back"])
 def test_a_server_that_ended_by_itself(server: Any, last: Any, end: tuple[str, str]) -> None:
     view = pod_view(pod("Running", DONE, server, RUNNING, last=last))
-    assert (view.server_end, view.server_said) == end
+    assert (view.server_end, view.server_log) == end
 
 
 def test_the_outcome_is_what_the_builder_said_last() -> None:

@@ -28,6 +28,7 @@ from enginewright.clients.resources import (
     Resource,
 )
 from enginewright.core import labels
+from enginewright.core.internal import stored
 from enginewright.core.manifests import record_name
 from enginewright.core.observed import EngineRecord, Version
 from enginewright.observe.memory import ENTRY_BYTES, GONE_SECONDS, Memory
@@ -638,7 +639,7 @@ TestCluster = Cluster.TestCase
 
 def told(name: str, version: int, *, key: str = "k", runtime: bool = True, namespace: str = "prod") -> Object:
     server = {"key": key, "architecture": "x86_64", **({"runtime": {"backends": ["python"]}} if runtime else {})}
-    return raw(name, version, namespace=namespace, status={"server": server})
+    return raw(name, version, namespace=namespace, status=stored({"server": server}))
 
 
 def test_an_answer_is_found_by_what_was_asked_and_of_which_architecture() -> None:

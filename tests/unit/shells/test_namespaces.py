@@ -14,7 +14,7 @@ from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import OPTIMISED_MODEL, Resource
 from enginewright.handlers.watch import settings
 from enginewright.observe.keys import Key
-from enginewright.observe.shelves import ShelfReader
+from enginewright.observe.references import ReferenceReader
 from enginewright.reconcile.known import Known, Needs
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.queue import WorkQueue
@@ -67,7 +67,7 @@ async def test_all_refused_is_no_resync(resync: Callable[..., tuple[Resync, Work
 
 
 async def test_unused_engines_of_the_others_are_looked_for() -> None:
-    reader = ShelfReader(KUBE, lambda: datetime.now(UTC), ("a", "gone", "b"))
+    reader = ReferenceReader(KUBE, lambda: datetime.now(UTC), ("a", "gone", "b"))
     assert [seen.namespace for seen in await reader.read()] == ["a", "b"]
 
 
@@ -83,7 +83,7 @@ class Served(Kube):
 
 @pytest.mark.parametrize(("namespaces", "complete"), [(("a", "b"), True), (("a", "gone", "b"), False)])
 async def test_what_is_wanted_anywhere_is_told_to_all(namespaces: tuple[str, ...], complete: bool) -> None:
-    reader = ShelfReader(cast(KubeClient, Served()), lambda: datetime.now(UTC), namespaces)
+    reader = ReferenceReader(cast(KubeClient, Served()), lambda: datetime.now(UTC), namespaces)
     found = {seen.namespace: seen for seen in await reader.read()}
     assert found["a"].referenced == frozenset()
     assert found["a"].everywhere == found["b"].referenced == {"f" * 64}

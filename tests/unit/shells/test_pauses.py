@@ -14,7 +14,7 @@ def asked_at(pauses: Pauses, seconds: int, *, answers: bool, start: int = 0) -> 
     for now in range(start, start + seconds):
         if pauses.due(["one"], float(now)):
             found.append(now)
-            pauses.told("one", answers, float(now))
+            pauses.note("one", answers, float(now))
     return found
 
 
@@ -52,5 +52,5 @@ def test_many_failures_are_no_number_too_large() -> None:
     pauses, now = Pauses(), 0.0
     for _ in range(2000):
         assert pauses.due(["one"], now)
-        pauses.told("one", False, now)
+        pauses.note("one", False, now)
         now += 30.0

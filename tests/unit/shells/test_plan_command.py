@@ -108,7 +108,7 @@ def test_taints_and_selectors(files: Files, capsys: pytest.CaptureFixture[str], 
      'status has the model\'s size (got "auto"); name a profile such as 1g.10gb, or plan with'),
     (model("m", 1, "1g.99gb"),
      'm: spec.placement.mig.profile: is not a profile of NVIDIA-H100-80GB-HBM3 (got "1g.99gb")'),
-    (model("m", -1), "m: spec.replicas: input should be greater than or equal to 0 (got -1)"),
+    (model("m", -1), "m: spec.replicas: is less than 0 (got -1)"),
 ])
 def test_a_model_that_cannot_be_planned_is_refused(
     files: Files, capsys: pytest.CaptureFixture[str], made: dict[str, Any], said: str

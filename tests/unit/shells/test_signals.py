@@ -35,6 +35,7 @@ class Fleet:
     queued: dict[str, float | None] = field(default_factory=dict)
     port: int = 0
     joules: float = 0.0
+    tails: dict[str, str] = field(default_factory=dict)
 
     async def answer(self, request: web.Request) -> web.Response:
         sockname = request.get_extra_info("sockname")
@@ -46,7 +47,12 @@ class Fleet:
                                  f'nv_inference_request_duration_us{{model="m",version="1"}} {5000 * depth}\n'
                                  f'nv_inference_request_failure{{model="m",reason="BACKEND"}} {depth}\n'
                                  f'nv_inference_count{{model="m",version="1"}} {100 * depth}\n'
-                                 f'nv_energy_consumption{{gpu_uuid="GPU-1"}} {self.joules}\n')
+                                 f'nv_energy_consumption{{gpu_uuid="GPU-1"}} {self.joules}\n'
+                                 f'{self.tail(sockname[0])}')
+
+    def tail(self, address: str) -> str:
+        told = self.tails.get(address)
+        return f'nv_inference_request_summary_us{{model="m",quantile="0.99"}} {told}\n' if told else ""
 
 
 @pytest.fixture
@@ -107,6 +113,17 @@ async def test_one_round_is_one_sample_of_all_replicas(signals: Signals, fleet: 
         Sample(time=100.0, ready=3, pending={"pod-1": 3.0, "pod-2": 0.0}, missing=1),
     )
     assert heard.scrapes == [("direct", True), ("direct", True), ("direct", False)]
+
+
+async def test_the_slowest_replicas_own_p99_is_kept(signals: Signals, fleet: Fleet) -> None:
+    """Triton says NaN where it has answered nothing in the last minute."""
+    fleet.queued = dict.fromkeys(("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"), 1.0)
+    fleet.tails = {"127.0.0.1": "2500", "127.0.0.2": "7500", "127.0.0.3": "NaN"}
+    window = Window(0.0)
+    await signals.round(KEY, target(*fleet.queued), window)
+    fleet.tails = {"127.0.0.3": "NaN"}
+    await signals.round(KEY, target(*fleet.queued), window)
+    assert [sample.p99 for sample in window.view().samples] == [7.5, None]
 
 
 async def test_what_gpus_draw_is_read_on_the_same_page_where_it_is_asked_for(

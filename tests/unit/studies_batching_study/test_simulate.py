@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from batching_study.asking import Calls
 from batching_study.model import write_stand_in
-from batching_study.real import Calls, table
+from batching_study.real import table
 from batching_study.simulate import Replica, play
 from batching_study.study import ALONE, CURVES, Follower, by_kind, percentile, safe, summary
 from batching_study.traffic import Phase, kinds, mixes

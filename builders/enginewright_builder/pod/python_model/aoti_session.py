@@ -49,13 +49,14 @@ class Session:
     which the package is frozen (0: free), ``tf32``, whether products may be rounded to it, and ``cpu_flags`` that the
     machine's processor must have. ``buckets`` are batches whose graphs are captured at once where nothing else is free;
     other shapes get theirs when they come the second time; without buckets nothing is captured. ``parameters``:
-    ``threads`` of this process (default: PyTorch's own choice).
+    ``threads`` of this process (default: PyTorch's own choice). Without ``ahead`` a graph
+    is captured when its batch comes: each took up to two seconds for a model of convolutions (EfficientNet).
 
     Raises ``RuntimeError`` where the package cannot be loaded here.
     """
 
     def __init__(self, folder: Path, files: Sequence[str], *, device: int = 0, buckets: Sequence[int] = (),
-                 parameters: Mapping[str, str] | None = None) -> None:
+                 parameters: Mapping[str, str] | None = None, ahead: bool = True) -> None:
         package, description = (Path(folder) / next(name for name in files if name.endswith(ending))
                                 for ending in (".pt2", ".json"))
         self._described = json.loads(description.read_text(encoding="utf-8"))
@@ -73,7 +74,7 @@ class Session:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
             self._pool = torch.cuda.graph_pool_handle()
         self._loader: Any = _loaded(package, device)
-        if self._on_gpu:
+        if self._on_gpu and ahead:
             self._capture_ahead()
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

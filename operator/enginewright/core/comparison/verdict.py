@@ -132,16 +132,17 @@ def _slow_tail(tail: Tail, question: Question) -> tuple[Reason, str] | None:
     if tail.newest is None:
         return None
     mine, theirs = tail.newest
-    told = f"p99 {mine:.3g} ms, of the stable revision {theirs:.3g} ms"
+    figures = f"p99 {mine:.3g} ms, of the stable revision {theirs:.3g} ms"
     ratio = tail.ratio.interval(ALPHA)
     if ratio and not question.adapted and ratio.low > math.log1p(question.limits.slowdown):
-        return Reason.SLOWER, f"Its tail is slower than the stable revision's: {told}."
+        return Reason.SLOWER, f"Its tail is slower than the stable revision's: {figures}."
     if question.limits.milliseconds is None:
         return None
     most = question.limits.milliseconds
     off, theirs_off = tail.candidate.interval(ALPHA), tail.stable.interval(ALPHA)
     if off and theirs_off and off.low > math.log(most) > theirs_off.mean:
-        return Reason.OBJECTIVE_MISSED, f"It misses the objective of {most:g} ms, which the stable one keeps: {told}."
+        return (Reason.OBJECTIVE_MISSED,
+                f"It misses the objective of {most:g} ms, which the stable one keeps: {figures}.")
     return None
 
 

@@ -11,6 +11,7 @@ from enginewright.core.cost import replica_cost
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
+from enginewright.core.quantity import legible
 from enginewright.core.status import (
     AutoscalingStatus,
     BatchingStatus,
@@ -74,11 +75,6 @@ def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | N
         manifest_digest=outcome.manifest_digest or None,
         cache_hit=engine.cache_hit if mine else remembered,
     )
-
-
-def legible(measured: float | None) -> float | None:
-    """Five digits: more would be the clock's noise, and hard to read."""
-    return None if measured is None else float(f"{measured:.5g}")
 
 
 def cost_block(ctx: PassContext, shown: EngineRecord | None) -> CostStatus | None:
@@ -169,6 +165,7 @@ def summary_block(
         replicas=f"{ready}/{wanted}",
         queue=None if depth is None else str(depth),
         p99=f"{engine.p99_milliseconds:.1f} ms" if engine and engine.p99_milliseconds is not None else None,
+        live_p99=f"{scaling.p99_milliseconds:.1f} ms" if scaling and scaling.p99_milliseconds is not None else None,
         accelerator=placement.description if placement else None,
         speedup=f"{engine.speedup:.1f}x" if engine and engine.speedup is not None else None,
         cost=f"{cost.per_million_inferences:g} {cost.currency}" if cost else None,

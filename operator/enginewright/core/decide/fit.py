@@ -13,7 +13,7 @@ from enginewright.core.planner.nodes import product_of
 from enginewright.core.reasons import Reason
 from enginewright.core.server_image import driver_runs, engines_of, other_tensorrt
 from enginewright.core.status import LibraryStatus, ServerStatus
-from enginewright_builder.contract import ENERGY, RuntimeRequest
+from enginewright_builder.contract import RuntimeRequest
 
 # Where GPU feature discovery says which driver a node has, and the newest CUDA that it runs.
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.major")
@@ -26,8 +26,7 @@ def unfit(ctx: PassContext, placement: Placement) -> tuple[str, str] | None:
     server, runtime = ctx.memory.server, ctx.runtime
     if server is None or server.runtime is None or runtime is None:  # what serves was built for is all that is known
         return None
-    return (_no_engine(ctx, server, runtime, placement) or _old_driver(ctx, server, placement)
-            or _not_metered(ctx))
+    return _no_engine(ctx, server, runtime, placement) or _old_driver(ctx, server, placement)
 
 
 def left_out(ctx: PassContext, placement: Placement) -> str:
@@ -101,16 +100,6 @@ def _old_driver(ctx: PassContext, server: ServerStatus, placement: Placement) ->
         f"Server image {server.image} asks for a driver that runs CUDA {server.cuda}, and the nodes that may serve it "
         f"have older ones: {seen}{more}. Upgrade their driver, or name an image for an older CUDA in {field(ctx)}. No "
         f"build starts.")
-
-
-def _not_metered(ctx: PassContext) -> tuple[str, str] | None:
-    """The container that drives the server has no device, and so no counter of one."""
-    if ctx.spec.objective.minimise != ENERGY or not ctx.config.prove_in_server_image:
-        return None
-    return Reason.ENERGY_NOT_METERED, (
-        "spec.objective.minimise is energy, which no build measures while the operator's setting "
-        "config.proveInServerImage is true: its prover has no device. Write spec.objective.minimise: cost, or set "
-        "config.proveInServerImage to false in the operator's chart. No build starts.")
 
 
 def _of_product(node: NodeView, placement: Placement) -> bool:

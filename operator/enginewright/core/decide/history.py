@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from enginewright.core.conditions import timestamp
 from enginewright.core.context import PassContext
-from enginewright.core.decide.blocks import legible
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.decide.target import Target
 from enginewright.core.manifests import deployment_name, revision_configmap
 from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
+from enginewright.core.quantity import legible
 from enginewright.core.request import server_image
 from enginewright.core.status import AnalysisStatus, RevisionStatus, RolledBackStatus, RolloutStatus
 from enginewright.core.step import Step

@@ -273,7 +273,7 @@ def server_gave_up(job: JobView) -> JobFailure | None:
 
 
 def _last_line(pod: PodView | None) -> str:
-    lines = pod.server_said.strip().splitlines() if pod else []
+    lines = pod.server_log.strip().splitlines() if pod else []
     return f" The server's last line: {lines[-1].strip()[:300]}" if lines else ""
 
 

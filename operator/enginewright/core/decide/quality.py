@@ -51,8 +51,8 @@ def live_quality(ctx: PassContext) -> QualityResult:
         silent = (f"No replica that serves measures agreement with the source model{_silence(reports)}.{trouble}"
                 f"{_mute(ctx, pods, reports)}")
         return QualityResult(verdict=_about(open_question(Reason.NOT_MEASURED, silent)), requeue=LOOK_AGAIN)
-    said = _finding(ctx, stable.revision, found)
-    verdict = _about(replace(said, message=f"{said.message}{_worst(found)}{trouble}"))
+    finding = _finding(ctx, stable.revision, found)
+    verdict = _about(replace(finding, message=f"{finding.message}{_worst(found)}{trouble}"))
     memory = _memory(ctx, stable.revision, found)
     known = ctx.memory.quality
     if known and known.revision == stable.revision and ctx.same_words(verdict) and ctx.fresh(

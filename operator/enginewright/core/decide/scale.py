@@ -21,7 +21,7 @@ from enginewright.core.context import PassContext
 from enginewright.core.cost import replica_price
 from enginewright.core.decide.desired import Desired
 from enginewright.core.observed import DeploymentView
-from enginewright.core.quantity import count
+from enginewright.core.quantity import count, legible
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.scaling import (
     Capacity,
@@ -37,6 +37,8 @@ from enginewright.core.step import Step
 
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
 REFRESH_SECONDS = 10.0
+# Of a p99, a change that is worth a write of status.
+VISIBLE = 0.1
 # A decision that could not be carried out yet is not noted again within this time.
 SAME_DECISION_SECONDS = 60.0
 # Another scaler's number is put back this often at most.
@@ -189,7 +191,17 @@ def _remember(
     depth = None if found.queue_depth is None else round(found.queue_depth)
     if depth != before.queue_depth and (decision or not ctx.fresh(before.queue_depth_time, REFRESH_SECONDS)):
         update |= {"queue_depth": depth, "queue_depth_time": timestamp(ctx.now)}
-    return before.model_copy(update=update)
+    return before.model_copy(update={**update, **_live(ctx, before)})
+
+
+def _live(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
+    """The servers' own p99. It moves with every request, so status gets another one where it differs visibly."""
+    window = ctx.observed.signals
+    shown, found = before.p99_milliseconds, window.samples[-1].p99 if window and window.samples else None
+    near = shown is not None and found is not None and abs(found - shown) <= VISIBLE * shown
+    if near or found == shown or ctx.fresh(before.p99_time, REFRESH_SECONDS):
+        return {}
+    return {"p99_milliseconds": legible(found), "p99_time": None if found is None else timestamp(ctx.now)}
 
 
 def _price_of(ctx: PassContext, stable: DeploymentView | None) -> float | None:

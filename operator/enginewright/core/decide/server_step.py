@@ -76,80 +76,80 @@ class Unanswered:
     machine: str
 
 
-def unanswered(world: PassContext) -> Unanswered | None:
+def unanswered(ctx: PassContext) -> Unanswered | None:
     """None where the answer is in status."""
-    told = _asked_for(world)
-    key = _key(world, told)
-    if told.key == key and told.runtime:
+    memory = _asked_for(ctx)
+    key = _key(ctx, memory)
+    if memory.key == key and memory.runtime:
         return None
-    placement = place(world.spec, 0, world.config)
+    placement = place(ctx.spec, 0, ctx.config)
     architecture = placement.device.architecture if isinstance(placement, Placement) else ""
-    return Unanswered(key=key, job=shared_ask_job_name(world.spec, world.config, key),
+    return Unanswered(key=key, job=shared_ask_job_name(ctx.spec, ctx.config, key),
                       machine=MACHINES.get(architecture, architecture))
 
 
-def server_step(world: PassContext) -> ServerResult:
-    told = _asked_for(world)
-    key = _key(world, told)
-    before = _runtime(told) or _before(world)
-    own, shared = ask_job_name(world.obj.name, key), shared_ask_job_name(world.spec, world.config, key)
-    if told.key == key and told.runtime:
-        result = ServerResult(memory=told)
-    elif answered := _elsewhere(world, told, key, before):
+def server_step(ctx: PassContext) -> ServerResult:
+    memory = _asked_for(ctx)
+    key = _key(ctx, memory)
+    before = _runtime(memory) or _before(ctx)
+    own, shared = ask_job_name(ctx.obj.name, key), shared_ask_job_name(ctx.spec, ctx.config, key)
+    if memory.key == key and memory.runtime:
+        result = ServerResult(memory=memory)
+    elif answered := _elsewhere(ctx, memory, key, before):
         result = ServerResult(memory=answered)
     else:
-        taken = world.observed.elsewhere is not None and world.observed.elsewhere.job is not None
-        name = own if taken or world.observed.job(own) else shared
-        result = _ask(world, name, key, before, _forgive(world, told))
+        taken = ctx.observed.elsewhere is not None and ctx.observed.elsewhere.job is not None
+        name = own if taken or ctx.observed.job(own) else shared
+        result = _ask(ctx, name, key, before, _forgive(ctx, memory))
     superseded = tuple(
         _delete(job, "the server image is to be asked something else")
-        for job in world.observed.jobs
+        for job in ctx.observed.jobs
         if job.step == labels.COMPONENT_ASK and job.name not in (own, shared) and not job.deleting
     )
     known = _runtime(result.memory) or before
     return replace(result, runtime=known, actions=superseded + result.actions)
 
 
-def informed(world: PassContext, server: ServerResult) -> PassContext:
-    """``world`` with what is known of the server image now."""
-    return replace(world, runtime=server.runtime, asking=server.asking,
-                   memory=replace(world.memory, server=server.memory))
+def informed(ctx: PassContext, server: ServerResult) -> PassContext:
+    """``ctx`` with what is known of the server image now."""
+    return replace(ctx, runtime=server.runtime, asking=server.asking,
+                   memory=replace(ctx.memory, server=server.memory))
 
 
-def _asked_for(world: PassContext) -> ServerStatus:
+def _asked_for(ctx: PassContext) -> ServerStatus:
     """What is remembered of the image of today, with the digest that a replica was seen with, should it be another."""
-    image, builder = server_image(world.spec, world.config), world.config.images.builder
-    told = world.memory.server
-    if told is None or (told.image, told.builder_image) != (image, builder):
+    image, builder = server_image(ctx.spec, ctx.config), ctx.config.images.builder
+    memory = ctx.memory.server
+    if memory is None or (memory.image, memory.builder_image) != (image, builder):
         return ServerStatus(image=image, builder_image=builder)
-    known = {told.image_id, *(told.digests or ())}
-    seen = sorted({pod.server_digest for pod in world.observed.pods
-                   if pod.server_image == image and pod.server_digest} - known) if told.runtime else []
-    return told.model_copy(update={"digests": (*(told.digests or ()), seen[0])[-MAX_DIGESTS:]}) if seen else told
+    known = {memory.image_id, *(memory.digests or ())}
+    seen = sorted({pod.server_digest for pod in ctx.observed.pods
+                   if pod.server_image == image and pod.server_digest} - known) if memory.runtime else []
+    return memory.model_copy(update={"digests": (*(memory.digests or ()), seen[0])[-MAX_DIGESTS:]}) if seen else memory
 
 
-def _key(world: PassContext, told: ServerStatus) -> str:
-    return ask_key(world.spec, world.config, (told.digests or ("",))[-1])
+def _key(ctx: PassContext, memory: ServerStatus) -> str:
+    return ask_key(ctx.spec, ctx.config, (memory.digests or ("",))[-1])
 
 
-def _elsewhere(world: PassContext, told: ServerStatus, key: str,
+def _elsewhere(ctx: PassContext, memory: ServerStatus, key: str,
                before: RuntimeRequest | None) -> ServerStatus | None:
     """The answer that another object of the namespace has, or its Job."""
-    other = world.observed.elsewhere
+    other = ctx.observed.elsewhere
     if other is None:
         return None
     outcome = other.job.outcome if other.job and other.model else None
     if other.job and outcome and outcome.ok and outcome.facts:
-        return answer(told, key, _digest(other.job), outcome.facts, before, proves=world.config.prove_in_server_image)
-    found = status.read(ServerStatus, other.told)
-    if found is None or (found.key, found.image, found.builder_image) != (key, told.image, told.builder_image):
+        return answer(memory, key, _digest(other.job), outcome.facts, before, proves=ctx.config.prove_in_server_image)
+    found = status.read(ServerStatus, other.server)
+    if found is None or (found.key, found.image, found.builder_image) != (key, memory.image, memory.builder_image):
         return None
     runtime = _runtime(found)
     if runtime is None:
         return None
     runtime = as_before(runtime, before)
     return found.model_copy(update={
-        **dict.fromkeys(FAILURES), "digests": told.digests,
+        **dict.fromkeys(FAILURES), "digests": memory.digests,
         "runtime": RuntimeStatus(backends=runtime.backends, python_runtimes=runtime.python_runtimes)})
 
 
@@ -157,157 +157,165 @@ def _digest(job: JobView) -> str:
     return next((pod.server_digest for pod in job.pods if pod.server_digest), "")
 
 
-def _runtime(told: ServerStatus | None) -> RuntimeRequest | None:
-    if told is None or told.runtime is None:
+def _runtime(memory: ServerStatus | None) -> RuntimeRequest | None:
+    if memory is None or memory.runtime is None:
         return None
-    return RuntimeRequest(server_image=told.image, backends=told.runtime.backends,
-                          python_runtimes=told.runtime.python_runtimes)
+    return RuntimeRequest(server_image=memory.image, backends=memory.runtime.backends,
+                          python_runtimes=memory.runtime.python_runtimes)
 
 
-def _before(world: PassContext) -> RuntimeRequest | None:
+def _before(ctx: PassContext) -> RuntimeRequest | None:
     """What an engine was built for by an operator that knew of it by settings. That engine goes on serving while the
     image is asked: the fingerprint proves that it is that very engine."""
-    wanted, stable = str(world.obj.status.get("fingerprint") or ""), serves(world.memory.revisions)
-    source, image = world.memory.source, server_image(world.spec, world.config)
+    wanted, stable = str(ctx.obj.status.get("fingerprint") or ""), serves(ctx.memory.revisions)
+    source, image = ctx.memory.source, server_image(ctx.spec, ctx.config)
     target = stable.target if stable else None
     if not wanted or target is None or target.server_image != image or source is None or not source.digest:
         return None
     words = tuple(target.backends.split(", "))
     for cut in range(len(words) + 1):
         runtime = RuntimeRequest(server_image=image, backends=words[:cut], python_runtimes=words[cut:])
-        if wanted in fingerprints(replace(world, runtime=runtime), known_source(source)):
+        if wanted in fingerprints(replace(ctx, runtime=runtime), known_source(source)):
             return runtime
     return None
 
 
-def _forgive(world: PassContext, told: ServerStatus) -> ServerStatus:
+def _forgive(ctx: PassContext, memory: ServerStatus) -> ServerStatus:
     """As with the source: a new retry annotation, and a spec that might cure it, forget old errors."""
-    if told.retry in (None, world.retry) and told.spec_key in (None, build_key(world.spec)):
-        return told
-    return told.model_copy(update=dict.fromkeys(("failure", "last_failure", "attempts", "retry", "spec_key")))
+    if memory.retry in (None, ctx.retry) and memory.spec_key in (None, build_key(ctx.spec)):
+        return memory
+    return memory.model_copy(update=dict.fromkeys(("failure", "last_failure", "attempts", "retry", "spec_key")))
 
 
-def _ask(world: PassContext, name: str, key: str, before: RuntimeRequest | None, told: ServerStatus) -> ServerResult:
-    job = world.observed.job(name)
-    last = parse_timestamp(told.last_failure_time)
+def _ask(ctx: PassContext, name: str, key: str, before: RuntimeRequest | None, memory: ServerStatus) -> ServerResult:
+    job = ctx.observed.job(name)
+    last = parse_timestamp(memory.last_failure_time)
     counted = job is not None and last is not None and job.created <= last and not job.live
     if job and not job.deleting and not counted:
-        return _watch(world, job, key, before, told)
-    if told.failure:
-        return _says(told, told.failure.reason, f"{told.failure.message} {RETRY_HINT}")
-    return _start(world, name, key, job, told)
+        return _watch(ctx, job, key, before, memory)
+    if memory.failure:
+        return _says(memory, memory.failure.reason, f"{memory.failure.message} {RETRY_HINT}")
+    return _start(ctx, name, key, job, memory)
 
 
-def _start(world: PassContext, name: str, key: str, old: JobView | None, told: ServerStatus) -> ServerResult:
-    attempts = told.attempts or 0
-    if world.spec.suspend:
-        return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.")
-    if wait := jobs.remaining(told.last_failure_time, attempts, world.now):
-        why = told.last_failure.message if told.last_failure else "The last attempt failed."
-        when = jobs.next_attempt(told.last_failure_time, attempts)
-        return _says(told, Reason.ASKING_SERVER_IMAGE, f"{why} Attempt {attempts + 1} starts {when}.", requeue=wait)
+def _suspended(ctx: PassContext, memory: ServerStatus, job: JobView | None) -> ServerResult | None:
+    """Starts no Job, and stops ``job``, which runs; None where the spec is not suspended."""
+    if not ctx.suspended:
+        return None
+    stop = (_delete(job, "spec.suspend is true"),) if job else ()
+    return _says(memory, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.", stop)
+
+
+def _start(ctx: PassContext, name: str, key: str, old: JobView | None, memory: ServerStatus) -> ServerResult:
+    attempts = memory.attempts or 0
+    if suspended := _suspended(ctx, memory, None):
+        return suspended
+    if wait := jobs.remaining(memory.last_failure_time, attempts, ctx.now):
+        why = memory.last_failure.message if memory.last_failure else "The last attempt failed."
+        when = jobs.next_attempt(memory.last_failure_time, attempts)
+        return _says(memory, Reason.ASKING_SERVER_IMAGE, f"{why} Attempt {attempts + 1} starts {when}.", requeue=wait)
     if old:
         clear = () if old.deleting else (_delete(old, "an earlier attempt, in the way of the next"),)
-        return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), clear, requeue=1.0)
-    other = world.observed.elsewhere
+        return _says(memory, Reason.ASKING_SERVER_IMAGE, _asks(name, memory), clear, requeue=1.0)
+    other = ctx.observed.elsewhere
     if other and other.job and other.model and other.job.live:
-        return _wait(world, other, other.job, told)
-    make = Create(manifest=ask_job(world.owner, world.spec, world.config, name),
+        return _wait(ctx, other, other.job, memory)
+    make = Create(manifest=ask_job(ctx.owner, ctx.spec, ctx.config, name),
                   why="it is not known what the server image has")
     # The Job may turn out to be another object's, which was faster.
-    return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(name, told), (make,), requeue=LOOK_AGAIN)
+    return _says(memory, Reason.ASKING_SERVER_IMAGE, _asks(name, memory), (make,), requeue=LOOK_AGAIN)
 
 
-def _wait(world: PassContext, other: Elsewhere, job: JobView, told: ServerStatus) -> ServerResult:
+def _wait(ctx: PassContext, other: Elsewhere, job: JobView, memory: ServerStatus) -> ServerResult:
     """For a Job of another object, which has a deadline."""
-    trouble = _trouble(world, job, told)
+    trouble = _trouble(ctx, job, memory)
     reason, message = (trouble.reason, trouble.message) if trouble else (
-        Reason.ASKING_SERVER_IMAGE, _asks(f"{job.name} of {labels.KIND} {other.model}", told))
-    return _says(told, reason, message, requeue=LOOK_AGAIN)
+        Reason.ASKING_SERVER_IMAGE, _asks(f"{job.name} of {labels.KIND} {other.model}", memory))
+    return _says(memory, reason, message, requeue=LOOK_AGAIN)
 
 
-def _trouble(world: PassContext, job: JobView, told: ServerStatus) -> Trouble | None:
-    images = f"server image {told.image} or builder image {told.builder_image}"
-    return pod_trouble(job.pods, None, images) or podless(job, world.now, world.obj.namespace)
+def _trouble(ctx: PassContext, job: JobView, memory: ServerStatus) -> Trouble | None:
+    images = f"server image {memory.image} or builder image {memory.builder_image}"
+    return pod_trouble(job.pods, None, images) or podless(job, ctx.now, ctx.obj.namespace)
 
 
-def _asks(name: str, told: ServerStatus) -> str:
-    return f"Job {name} asks server image {told.image} which backends and libraries it has."
+def _asks(name: str, memory: ServerStatus) -> str:
+    return f"Job {name} asks server image {memory.image} which backends and libraries it has."
 
 
-def _watch(world: PassContext, job: JobView, key: str, before: RuntimeRequest | None,
-           told: ServerStatus) -> ServerResult:
+def _watch(ctx: PassContext, job: JobView, key: str, before: RuntimeRequest | None,
+           memory: ServerStatus) -> ServerResult:
     outcome = job.outcome
     if outcome and outcome.ok and outcome.facts:
-        return ServerResult(memory=answer(told, key, _digest(job), outcome.facts, before,
-                                          proves=world.config.prove_in_server_image))
+        return ServerResult(memory=answer(memory, key, _digest(job), outcome.facts, before,
+                                          proves=ctx.config.prove_in_server_image))
     if not job.live:
-        return _count(world, job, key, told)
-    if world.spec.suspend:
-        return _says(told, Reason.SUSPENDED, "spec.suspend is true: the server image is not asked what it has.",
-                     (_delete(job, "spec.suspend is true"),))
-    if outdated(job, ask_job(world.owner, world.spec, world.config, job.name)):
-        return _says(told, Reason.ASKING_SERVER_IMAGE, f"Waits for Job {job.name} to go, which had not begun; the "
+        return _count(ctx, job, key, memory)
+    if suspended := _suspended(ctx, memory, job):
+        return suspended
+    if outdated(job, ask_job(ctx.owner, ctx.spec, ctx.config, job.name)):
+        return _says(memory, Reason.ASKING_SERVER_IMAGE, f"Waits for Job {job.name} to go, which had not begun; the "
                      "operator makes it again as the spec asks now.",
                      (_delete(job, "it has not begun, and would be made otherwise now"),), requeue=1.0)
-    if trouble := _trouble(world, job, told):
-        return _says(told, trouble.reason, trouble.message, requeue=LOOK_AGAIN)
-    requeue = None if job.pods else earliest(LOOK_AGAIN, podless_in(job, world.now))
-    return _says(told, Reason.ASKING_SERVER_IMAGE, _asks(job.name, told), requeue=requeue)
+    if trouble := _trouble(ctx, job, memory):
+        return _says(memory, trouble.reason, trouble.message, requeue=LOOK_AGAIN)
+    requeue = None if job.pods else earliest(LOOK_AGAIN, podless_in(job, ctx.now))
+    return _says(memory, Reason.ASKING_SERVER_IMAGE, _asks(job.name, memory), requeue=requeue)
 
 
-def answer(told: ServerStatus, key: str, digest: str, facts: Facts, before: RuntimeRequest | None, *,
+def answer(memory: ServerStatus, key: str, digest: str, facts: Facts, before: RuntimeRequest | None, *,
            proves: bool) -> ServerStatus:
-    """What is remembered of the image ``told`` when it has answered. ``proves`` says that it proves engines itself."""
+    """What is remembered of the image of ``memory`` when it has answered. ``proves`` says that it proves engines
+    itself."""
     server = facts.server
-    runtime = as_before(runtime_of(facts, told.image, proves=proves), before)
+    runtime = as_before(runtime_of(facts, memory.image, proves=proves), before)
     return ServerStatus(
-        image=told.image, key=key, image_id=digest or None, triton=server.tritonserver or None,
+        image=memory.image, key=key, image_id=digest or None, triton=server.tritonserver or None,
         python=server.python or None, architecture=server.architecture or None, backends=server.backends,
         libraries=_libraries(server), cuda=server.cuda or None, drivers=server.drivers or None,
         runtime=RuntimeStatus(backends=runtime.backends, python_runtimes=runtime.python_runtimes),
-        builder_image=told.builder_image, builder_backends=facts.builder.backends,
-        builder_libraries=_libraries(facts.builder), digests=told.digests)
+        builder_image=memory.builder_image, builder_backends=facts.builder.backends,
+        builder_libraries=_libraries(facts.builder), digests=memory.digests)
 
 
 def _libraries(facts: ImageFacts) -> tuple[LibraryStatus, ...]:
     return tuple(LibraryStatus(name=name, version=version) for name, version in facts.libraries.items())
 
 
-def _count(world: PassContext, job: JobView, key: str, told: ServerStatus) -> ServerResult:
-    failure = _failure(world, job, told)
-    attempts = (told.attempts or 0) + 1
+def _count(ctx: PassContext, job: JobView, key: str, memory: ServerStatus) -> ServerResult:
+    failure = _failure(ctx, job, memory)
+    attempts = (memory.attempts or 0) + 1
     final = failure.final(attempts)
-    said = FailureStatus(reason=failure.reason, message=failure.message)
-    told = told.model_copy(update={
-        "attempts": attempts, "last_failure_time": timestamp(world.now), "last_failure": said,
-        "failure": said if final else None, "retry": world.retry, "spec_key": build_key(world.spec)})
+    failure_status = FailureStatus(reason=failure.reason, message=failure.message)
+    memory = memory.model_copy(update={
+        "attempts": attempts, "last_failure_time": timestamp(ctx.now), "last_failure": failure_status,
+        "failure": failure_status if final else None, "retry": ctx.retry, "spec_key": build_key(ctx.spec)})
     if final:
-        return _says(told, said.reason, f"{said.message} {RETRY_HINT}")
-    return _start(world, job.name, key, job, told)
+        return _says(memory, failure_status.reason, f"{failure_status.message} {RETRY_HINT}")
+    return _start(ctx, job.name, key, job, memory)
 
 
-def _failure(world: PassContext, job: JobView, told: ServerStatus) -> JobFailure:
+def _failure(ctx: PassContext, job: JobView, memory: ServerStatus) -> JobFailure:
     """What the container of the server's image said in its own words, if it was that one which failed."""
     ended = [pod for pod in job.pods if pod.failed_container == labels.CONTAINER_EXAMINE]
     if not ended or newest(ended).exit_code in KILLED:
-        failure = job_failure(job, world.obj.namespace, never_started=False,
+        failure = job_failure(job, ctx.obj.namespace, never_started=False,
                               too_slow="check that the server image can be pulled in time")
         late = failure.reason == Reason.BUILD_DEADLINE_EXCEEDED
         return replace(failure, retry="limited") if late else failure
     pod = newest(ended)
-    said = "".join(sign for sign in " ".join(pod.terminated_message.split()) if sign.isprintable())[-WORDS:]
+    words = "".join(sign for sign in " ".join(pod.terminated_message.split()) if sign.isprintable())[-WORDS:]
     return JobFailure(
         reason=Reason.SERVER_IMAGE_UNFIT, retry="never",
-        message=f"Server image {told.image} cannot say what it has: its container ended with exit code "
-                f"{pod.exit_code}: {said or 'it said nothing'}. Name in {field(world)} an image that starts as user "
+        message=f"Server image {memory.image} cannot say what it has: its container ended with exit code "
+                f"{pod.exit_code}: {words or 'it said nothing'}. Name in {field(ctx)} an image that starts as user "
                 f"{UID} and has python3 (3.10 or newer) beside Triton Inference Server.")
 
 
-def _says(told: ServerStatus, reason: str, message: str, actions: tuple[Action, ...] = (), *,
+def _says(memory: ServerStatus, reason: str, message: str, actions: tuple[Action, ...] = (), *,
           requeue: float | None = None) -> ServerResult:
     make = open_question if reason == Reason.ASKING_SERVER_IMAGE else no
-    return ServerResult(memory=told, verdict=make(reason, message), actions=actions,
+    return ServerResult(memory=memory, verdict=make(reason, message), actions=actions,
                         requeue=requeue)
 
 

@@ -144,8 +144,12 @@ def _says(memory: SourceStatus, reason: str, message: str, actions: tuple[Action
                         requeue=requeue)
 
 
-def _suspended(memory: SourceStatus, actions: tuple[Action, ...] = ()) -> SourceResult:
-    return _says(memory, Reason.SUSPENDED, "spec.suspend is true: the source is not looked at.", actions)
+def _suspended(ctx: PassContext, memory: SourceStatus, job: JobView | None) -> SourceResult | None:
+    """Starts no Job, and stops ``job``, which runs; None where the spec is not suspended."""
+    if not ctx.suspended:
+        return None
+    stop = (delete_job(job, "spec.suspend is true"),) if job else ()
+    return _says(memory, Reason.SUSPENDED, "spec.suspend is true: the source is not looked at.", stop)
 
 
 def _looks(ctx: PassContext, name: str) -> str:
@@ -158,8 +162,8 @@ def _start(ctx: PassContext, old: JobView | None, memory: SourceStatus) -> Sourc
                      "known with what the server has.")
     if missing := missing_claim(ctx):
         return _says(memory, *missing, requeue=LOOK_AGAIN)
-    if ctx.suspended:
-        return _suspended(memory)
+    if suspended := _suspended(ctx, memory, None):
+        return suspended
     attempts = memory.attempts or 0
     if wait := jobs.remaining(memory.last_failure_time, attempts, ctx.now):
         why = memory.last_failure.message if memory.last_failure else "The last attempt failed."
@@ -177,8 +181,8 @@ def _start(ctx: PassContext, old: JobView | None, memory: SourceStatus) -> Sourc
 
 
 def _watch(ctx: PassContext, job: JobView, memory: SourceStatus) -> SourceResult:
-    if ctx.suspended:
-        return _suspended(memory, (delete_job(job, "spec.suspend is true"),))
+    if suspended := _suspended(ctx, memory, job):
+        return suspended
     if jobs.outdated(job, resolve_job(ctx.owner, ctx.spec, ctx.config)):
         return _says(memory, Reason.RESOLVING, *jobs.renewed(job), requeue=1.0)
     trouble = jobs.pod_trouble(job.pods, None, f"builder image {ctx.config.images.builder}") or jobs.podless(

@@ -40,18 +40,18 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
     departure = depart(going, lacking or handover.why, observed.gateway.routed)
     routed = route(ctx, members, departure, agree(ctx, members))
     agreed = routed.agreed
-    said = verdicts(ctx, members, agreed, departure)
+    found = verdicts(ctx, members, agreed, departure)
     old = obj.status.get("conditions")
     return Plan(
         serving=(*_service(ctx), *_objects(ctx, members, agreed, handover), *routed.actions, *departure.actions),
-        events=transitions(old, said),
+        events=transitions(old, found),
         status={
             "observedGeneration": obj.generation,
-            "conditions": merge(old, said, obj.generation, ctx.now),
-            **blocks(members, agreed, said[0], routed.weights, handover),
+            "conditions": merge(old, found, obj.generation, ctx.now),
+            **blocks(members, agreed, found[0], routed.weights, handover),
         },
         requeue_after=earliest(ROUTE_CHECK if routed.actions else None,
-                               None if said[0].ok else CHECK, agreed.requeue, handover.requeue),
+                               None if found[0].ok else CHECK, agreed.requeue, handover.requeue),
     )
 
 

@@ -191,7 +191,7 @@ def _hold_back(
     asked = {
         member.entry.name: {labels.ROLLBACK_TO: member.base, labels.HELD_BACK: member.base}
         for member in members
-        if member.base and _astray(member)
+        if member.base and _out_of_step(member)
     }
     wishes = ways_back(ctx, members, asked)
     late = [name for name in asked if name not in wishes]
@@ -212,7 +212,7 @@ def _hold_back(
     )
 
 
-def _astray(member: Member) -> bool:
+def _out_of_step(member: Member) -> bool:
     """Whether it serves, or is about to, what the others do not."""
     settled = member.standing is Standing.DONE and member.rollout.stable == member.base
     return not settled and member.standing is not Standing.REFUSED

@@ -39,9 +39,9 @@ def verdicts(
 
 def together(members: Iterable[Member], kind: Condition) -> Verdict:
     """False where it is of any class, else Unknown where it is of any; the reason is the first such class's."""
-    all_say = [(member.entry.name, member.verdict(kind)) for member in members]
-    worst = next((rank for rank in ("False", "Unknown") if any(one.status == rank for _, one in all_say)), "True")
-    shown = [(name, one) for name, one in all_say if one.status == worst]
+    entries = [(member.entry.name, member.verdict(kind)) for member in members]
+    worst = next((rank for rank in ("False", "Unknown") if any(one.status == rank for _, one in entries)), "True")
+    shown = [(name, one) for name, one in entries if one.status == worst]
     first = shown[0][1]
     return Verdict(type=kind, status=first.status, reason=first.reason, message=summary(shown))
 

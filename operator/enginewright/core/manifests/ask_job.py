@@ -6,6 +6,8 @@ three containers one runs an image of the user's choice, and what it says is all
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import (
@@ -24,6 +26,7 @@ from enginewright.core.manifests.job_defaults import with_defaults
 from enginewright.core.manifests.pod_template import merge
 from enginewright.core.placement import ARCH_LABEL, Placement, place
 from enginewright.core.request import server_image
+from enginewright.core.same import Same
 from enginewright.core.spec import JobPodTemplateSpec, Spec
 
 PROGRAM_PATH, FACTS_PATH = "/program", "/facts"
@@ -48,7 +51,12 @@ def ask_job_name(owner_name: str, key: str) -> str:
 def shared_ask_job_name(spec: Spec, config: OperatorConfig, key: str) -> str:
     """Of the Job that all objects of a namespace share whose Jobs would run the same pod: it belongs to the one that
     came first."""
-    return ask_job_name(SHARED, key + short_hash(_template({}, spec, config), 8))
+    return ask_job_name(SHARED, key + _hash_of_pod(Same(spec), Same(config)))
+
+
+@lru_cache(maxsize=256)  # every pass asks for it, and a spec seldom changes
+def _hash_of_pod(spec: Same[Spec], config: Same[OperatorConfig]) -> str:
+    return short_hash(_template({}, spec.value, config.value), 8)
 
 
 def ask_job(owner: Owner, spec: Spec, config: OperatorConfig, name: str) -> JSON:

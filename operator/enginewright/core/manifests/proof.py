@@ -20,6 +20,8 @@ WORK, WORK_PATH = "work", "/work"
 HAND_OVER, MODELS = f"{WORK_PATH}/hand-over", f"{WORK_PATH}/models"
 WITNESS, WITNESS_PATH, WITNESS_SIZE = "witness", "/witness", "16Mi"
 LOOPBACK = "127.0.0.1"
+# The prover reads the energy of its windows, a second or longer, from Triton, which would renew it every two seconds.
+METRICS_INTERVAL = "--metrics-interval-ms=100"
 _READ_ONLY = {"readOnly": True}
 # Port and state of a listening socket, as /proc/net/tcp has them.
 _LISTENS = f":{labels.HTTP_PORT:04X} 00000000:0000 0A"
@@ -86,7 +88,7 @@ def _arguments(on_cpu: bool) -> list[str]:
             "--disable-auto-complete-config", "--exit-timeout-secs=5",
             *(f"--{name}-address={LOOPBACK}" for name in ("http", "grpc", "metrics")),
             f"--http-port={labels.HTTP_PORT}", f"--grpc-port={labels.GRPC_PORT}",
-            f"--metrics-port={labels.METRICS_PORT}", *(["--allow-gpu-metrics=false"] if on_cpu else [])]
+            f"--metrics-port={labels.METRICS_PORT}", "--allow-gpu-metrics=false" if on_cpu else METRICS_INTERVAL]
 
 
 def _prove(build: JSON, config: OperatorConfig) -> JSON:

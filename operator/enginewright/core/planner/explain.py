@@ -46,20 +46,20 @@ def _missing(rest: Sequence[Demand], gpus: Sequence[GPU]) -> list[Unplaced]:
     moves, space = _Moves(gpus), _space(gpus)
     found = []
     for demand in rest:
-        def say(why: Why, replicas: int, message: str, name: str = demand.name) -> None:
+        def note(why: Why, replicas: int, message: str, name: str = demand.name) -> None:
             found.append(Unplaced(demand=name, replicas=replicas, why=why, message=message))
 
         if demand.name not in known:
-            say("hardware", demand.replicas, _no_hardware(demand, gpus))
+            note("hardware", demand.replicas, _no_hardware(demand, gpus))
             continue
         cut = uncut.get(demand.name, 0)
         if cut:
-            say("kept", cut, "would fit if fixed layouts were changed")
+            note("kept", cut, "would fit if fixed layouts were changed")
         moved = max(0, repacked[demand.name] - cut)
         if moved:
-            say("fragmentation", moved, moves.advice(demand))
+            note("fragmentation", moved, moves.advice(demand))
         if demand.replicas > cut + moved:
-            say("capacity", demand.replicas - cut - moved, _too_little(demand, space))
+            note("capacity", demand.replicas - cut - moved, _too_little(demand, space))
     return found
 
 

@@ -50,13 +50,13 @@ def _reason(there: Site, replicas: int) -> str:
     hardware = next((one.message for one in made.unplaced if one.why == "hardware"), "")
     if hardware:
         return f"It {hardware}."
-    said = []
+    parts = []
     by_layout = sum(one.replicas for one in made.unplaced if one.why == "layout")
     if by_layout:
-        said.append(_proposal(there, made, by_layout, replicas))
+        parts.append(_proposal(there, made, by_layout, replicas))
     if by_layout < replicas:
-        said.append(_pieces(there, replicas, by_layout) or _too_few(there, by_layout))
-    return " ".join(said)
+        parts.append(_pieces(there, replicas, by_layout) or _too_few(there, by_layout))
+    return " ".join(parts)
 
 
 def _proposal(there: Site, made: Plan, fitting: int, replicas: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from enginewright.core.config import OperatorConfig
+from enginewright.core.internal import joined
 from enginewright.core.observed import NodeView
 from enginewright.core.placement import MIG_STATE_LABEL, PRODUCT_LABEL, Placement, built_for
 from enginewright.core.placement import place as place_spec
@@ -46,7 +47,7 @@ def needs_of(objects: Sequence[Object], fleet: Fleet, config: OperatorConfig) ->
             problems.append(Problem(field="metadata.name", value=full, message="is repeated",
                                     remedy="give each model once, or add its namespace"))
             continue
-        needed = _demand(spec, full, one.get("status") or {}, fleet, config)
+        needed = _demand(spec, full, joined(one.get("status")), fleet, config)
         if isinstance(needed, Problem):
             problems.append(_of(full, needed))
         elif isinstance(needed, str):

@@ -78,7 +78,7 @@ def dispersion(seen: Sequence[Interval]) -> float:
     return max(1.0, math.fsum(squares) / len(pairs) / mean)
 
 
-def clumps(seen: Sequence[Interval], patience: float) -> float:
+def dispersion_over(seen: Sequence[Interval], patience: float) -> float:
     """Index of dispersion over ``patience`` seconds: of a rate that changes from sample to sample only, the excess over
     Poisson grows with the time that is looked at."""
     if not seen:

@@ -94,34 +94,34 @@ class Capacity:
         return max(0.0, self.compute_seconds - self.objective_seconds)
 
 
-def replicas_for(rate: float, capacity: Capacity, patience: float, clumps: float, most: int) -> int:
+def replicas_for(rate: float, capacity: Capacity, patience: float, dispersion: float, most: int) -> int:
     """The fewest replicas that serve ``rate`` requests a second within ``patience`` seconds at the percentile, from 1
-    to ``most`` + 1, which says that more are needed. ``clumps`` is the index of dispersion of arrivals over such a
+    to ``most`` + 1, which says that more are needed. ``dispersion`` is the index of dispersion of arrivals over such a
     time."""
     low, high = 1, most + 1
     while low < high:
         middle = (low + high) // 2
-        if middle * largest_rate(capacity, patience, thinned(clumps, middle)) >= rate:
+        if middle * largest_rate(capacity, patience, thinned(dispersion, middle)) >= rate:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def thinned(clumps: float, replicas: int) -> float:
+def thinned(dispersion: float, replicas: int) -> float:
     """The index of dispersion of what reaches one of ``replicas``, rounded up."""
-    each = 1.0 + (max(1.0, clumps) - 1.0) / replicas
+    each = 1.0 + (max(1.0, dispersion) - 1.0) / replicas
     return math.ceil(each / DISPERSION_STEP) * DISPERSION_STEP
 
 
 @lru_cache(maxsize=4096)
-def largest_rate(capacity: Capacity, patience: float, clumps: float = 1.0) -> float:
+def largest_rate(capacity: Capacity, patience: float, dispersion: float = 1.0) -> float:
     """Requests a second that one replica serves so that the percentile of their latency stays within ``patience``
     seconds; 0 where it never does."""
-    return max(_largest_at(point, capacity, patience, clumps) for point in capacity.points)
+    return max(_largest_at(point, capacity, patience, dispersion) for point in capacity.points)
 
 
-def _largest_at(point: tuple[int, float], capacity: Capacity, patience: float, clumps: float) -> float:
+def _largest_at(point: tuple[int, float], capacity: Capacity, patience: float, dispersion: float) -> float:
     """With batches of one size, by halving: the more come, the more are late."""
     served, spare = _batches(point, capacity, patience)
     if spare <= 0:
@@ -129,7 +129,7 @@ def _largest_at(point: tuple[int, float], capacity: Capacity, patience: float, c
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         load = (low + high) / 2
-        if _late(load, served * spare / clumps, capacity.instances) <= capacity.allowed:
+        if _late(load, served * spare / dispersion, capacity.instances) <= capacity.allowed:
             low = load
         else:
             high = load
@@ -137,21 +137,22 @@ def _largest_at(point: tuple[int, float], capacity: Capacity, patience: float, c
 
 
 @lru_cache(maxsize=256)
-def late_shares(capacity: Capacity, patience: float, clumps: float = 1.0) -> tuple[float, ...]:
+def late_shares(capacity: Capacity, patience: float, dispersion: float = 1.0) -> tuple[float, ...]:
     """:func:`late_share` at loads from 0 to 1 of the throughput, in equal steps."""
     steps = range(1, LOADS)
-    return (0.0, *(late_share(step / LOADS * capacity.throughput, capacity, patience, clumps) for step in steps), 1.0)
+    shares = (late_share(step / LOADS * capacity.throughput, capacity, patience, dispersion) for step in steps)
+    return (0.0, *shares, 1.0)
 
 
-def late_share(rate: float, capacity: Capacity, patience: float, clumps: float = 1.0) -> float:
+def late_share(rate: float, capacity: Capacity, patience: float, dispersion: float = 1.0) -> float:
     """Share of the ``rate`` requests a second, above 0, that one replica answers after ``patience`` seconds."""
-    return min(_late_at(point, rate, capacity, patience, clumps) for point in capacity.points)
+    return min(_late_at(point, rate, capacity, patience, dispersion) for point in capacity.points)
 
 
-def _late_at(point: tuple[int, float], rate: float, capacity: Capacity, patience: float, clumps: float) -> float:
+def _late_at(point: tuple[int, float], rate: float, capacity: Capacity, patience: float, dispersion: float) -> float:
     served, spare = _batches(point, capacity, patience)
     load = rate / served
-    return 1.0 if spare <= 0 or load >= 1 - PRECISION else _late(load, served * spare / clumps, capacity.instances)
+    return 1.0 if spare <= 0 or load >= 1 - PRECISION else _late(load, served * spare / dispersion, capacity.instances)
 
 
 def _late(load: float, spare: float, instances: int) -> float:

@@ -52,17 +52,17 @@ def calm(before: Sample, sample: Sample) -> Spent:
     return total
 
 
-def share_by_latency(samples: Sequence[Sample], capacity: Capacity, patience: float, clumps: float) -> float:
+def share_by_latency(samples: Sequence[Sample], capacity: Capacity, patience: float, dispersion: float) -> float:
     """Of the measured throughput, from :data:`PART` to 1, what one replica does by the time that requests took; 1 where
-    nothing is sure. ``clumps`` is the index of dispersion of what reaches one replica."""
-    least = LOADED * largest_rate(capacity, patience, clumps)
+    nothing is sure. ``dispersion`` is the index of dispersion of what reaches one replica."""
+    least = LOADED * largest_rate(capacity, patience, dispersion)
     cells = list(islice((cell for cell in _cells(samples) if cell.answered > least * cell.seconds), LOOKED))
     if len(cells) < LEAST:
         return 1.0
 
     def waiting(share: float) -> list[float]:
         slower = capacity.slowed(share)
-        return [cell.answered * _mean_wait(cell.answered / cell.seconds, slower, clumps) for cell in cells]
+        return [cell.answered * _mean_wait(cell.answered / cell.seconds, slower, dispersion) for cell in cells]
 
     def computing(share: float) -> list[float]:
         return [MEAN * cell.answered * _compute_seconds(cell, capacity) / share for cell in cells]
@@ -99,16 +99,16 @@ def _explained(seen: Sequence[float], expected: Callable[[float], Sequence[float
     return in_parts(low)
 
 
-def _mean_wait(rate: float, capacity: Capacity, clumps: float) -> float:
+def _mean_wait(rate: float, capacity: Capacity, dispersion: float) -> float:
     """At ``rate`` requests a second: by the batch size that promises the least, as in ``capacity.py``."""
-    return capacity.delay_seconds + min(_mean_wait_at(point, rate, capacity, clumps) for point in capacity.points)
+    return capacity.delay_seconds + min(_mean_wait_at(point, rate, capacity, dispersion) for point in capacity.points)
 
 
-def _mean_wait_at(point: tuple[int, float], rate: float, capacity: Capacity, clumps: float) -> float:
+def _mean_wait_at(point: tuple[int, float], rate: float, capacity: Capacity, dispersion: float) -> float:
     batch, seconds = point
     served = min(capacity.throughput, capacity.instances * batch / seconds)
     load = min(rate / served, FULLEST)
-    queue = clumps / 2 * math.pow(load, math.sqrt(2 * (capacity.instances + 1)) - 1) / (1 - load) / served
+    queue = dispersion / 2 * math.pow(load, math.sqrt(2 * (capacity.instances + 1)) - 1) / (1 - load) / served
     return queue if batch == 1 else queue + seconds
 
 

@@ -79,7 +79,7 @@ class Rule:
         """By what came until the last whole step of the replay: it says nothing new in between."""
         step = needed.cold / STEPS
         moment = seen[-1].time // step * step
-        question = (low, high, needed.capacity, thinned(needed.clumps, low))
+        question = (low, high, needed.capacity, thinned(needed.dispersion, low))
         known = window.notes.get(_Found)
         if isinstance(known, _Found) and (known.moment, known.question) == (moment, question):
             return known.floor
@@ -104,8 +104,8 @@ class Rule:
 
     def _fleet(self, needed: Needed, low: int) -> Fleet:
         capacity, most = needed.capacity, self._limits.max_replicas
-        patience, clumps = capacity.patience(self._limits.target), thinned(needed.clumps, low)
-        each, lates = largest_rate(capacity, patience, clumps), late_shares(capacity, patience, clumps)
+        patience, dispersion = capacity.patience(self._limits.target), thinned(needed.dispersion, low)
+        each, lates = largest_rate(capacity, patience, dispersion), late_shares(capacity, patience, dispersion)
         in_time = max(patience, DRAIN * needed.cold)
 
         def need(rate: float, backlog: float) -> int:
@@ -135,12 +135,12 @@ class Rule:
 
     def _figures(self, needed: Needed, queued: float) -> str:
         bound = f" (at most {self._limits.target:g} each)" if self._limits.bounded else ""
-        said = [f"{queued:.0f} queued requests{bound}", f"{needed.rate:.1f} requests/s"]
+        parts = [f"{queued:.0f} queued requests{bound}", f"{needed.rate:.1f} requests/s"]
         if needed.ahead > needed.rate:
-            said.append(f"{needed.ahead:.1f} expected in {needed.cold:.0f} s")
+            parts.append(f"{needed.ahead:.1f} expected in {needed.cold:.0f} s")
         if needed.late:
-            said.append(f"{needed.late:.0f} would still wait then")
-        return ", ".join([*said, self._each(needed)])
+            parts.append(f"{needed.late:.0f} would still wait then")
+        return ", ".join([*parts, self._each(needed)])
 
     def _each(self, needed: Needed) -> str:
         capacity, patience = needed.capacity, needed.capacity.patience(self._limits.target)

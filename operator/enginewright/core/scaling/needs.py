@@ -33,7 +33,7 @@ LEAST_COLD_START = 1.0
 class Parts:
     """What the rule is made of, so that a study can leave each part out."""
 
-    clumps: bool = True
+    dispersion: bool = True
     forecast: bool = True
     backlog: bool = True
     floor: bool = True
@@ -55,7 +55,7 @@ class Needed:
     rate: float
     ahead: float
     late: float
-    clumps: float
+    dispersion: float
     forecast: Forecast | None
     capacity: Capacity
     share: float
@@ -81,14 +81,14 @@ class Needs:
         recent = arrivals.since(seen, RECENT)
         belief = self._belief(recent, samples)
         slowest, patience = belief.slowest, belief.slowest.patience(self._limits.target)
-        clumps = arrivals.clumps(recent, patience) if self._parts.clumps else 1.0
+        dispersion = arrivals.dispersion_over(recent, patience) if self._parts.dispersion else 1.0
         rate = ahead = self._rate(seen, recent, samples[-1])
         found = forecast(seen, self._cold) if self._parts.forecast else None
         if found is not None and found.votes:
             ahead = max(rate, found.rate)
 
         def for_rate(comes: float, capacity: Capacity = belief.fleet) -> int:
-            return replicas_for(comes, capacity, patience, clumps, self._limits.max_replicas)
+            return replicas_for(comes, capacity, patience, dispersion, self._limits.max_replicas)
 
         def for_each(comes: float) -> int:
             fleet = min(for_rate(comes), AT_MOST * for_rate(comes, belief.full))
@@ -106,8 +106,8 @@ class Needs:
         if self._limits.bounded:
             up, down = max(up, wish), max(down, wish)
         late = sum(one.waiting for one in behind)
-        return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, clumps=clumps, forecast=found,
-                      capacity=belief.fleet, share=belief.share, slower=belief.own)
+        return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, dispersion=dispersion,
+                      forecast=found, capacity=belief.fleet, share=belief.share, slower=belief.own)
 
     def _rate(self, seen: Sequence[arrivals.Interval], recent: Sequence[arrivals.Interval], newest: Sample) -> float:
         level = arrivals.level(recent, arrivals.dispersion(recent))
@@ -121,8 +121,8 @@ class Needs:
         if not self._parts.latency:
             return believe(samples, self._capacity)
         patience = self._capacity.patience(self._limits.target)
-        clumps = thinned(arrivals.clumps(recent, patience), max(1, samples[-1].ready))
-        return believe(samples, self._capacity, share_by_latency(samples, self._capacity, patience, clumps))
+        dispersion = thinned(arrivals.dispersion_over(recent, patience), max(1, samples[-1].ready))
+        return believe(samples, self._capacity, share_by_latency(samples, self._capacity, patience, dispersion))
 
     def _behind(self, rate: float, patience: float, belief: Belief, samples: Sequence[Sample]) -> list[backlog.Queue]:
         """What will be queued too long when a replica that is asked for now answers."""

@@ -19,18 +19,18 @@ ONE = 1
 
 def asleep(window: SignalWindow | None, limits: ScaleLimits, now: float) -> ScaleDecision:
     """While no replica is asked for."""
-    told = [sample for sample in window.samples if sample.held is not None] if window else []
-    held = told[-1].held if told else None
+    answered = [sample for sample in window.samples if sample.held is not None] if window else []
+    held = answered[-1].held if answered else None
     if held:
         requests = "1 request waits" if held == 1 else f"{held:.0f} requests wait"
         return _decision(ONE, f"{requests} and no replica runs: {replicas_text(ONE)}.", held)
-    if window is None or now - (told[-1].time if told else window.started) <= limits.stale_after:
+    if window is None or now - (answered[-1].time if answered else window.started) <= limits.stale_after:
         return ScaleDecision(
             replicas=0, recommendation=0, reason=Reason.SCALED_TO_ZERO, queue_depth=held,
             message=f"No request came for {limits.zero_after:g} s: no replica runs, and the next request starts one.",
         )
-    said = f"The activator has not answered for {limits.stale_after:g} s"
-    return _decision(ONE, f"{said}: {replicas_text(ONE)}, so that no request waits unseen.", None)
+    why = f"The activator has not answered for {limits.stale_after:g} s"
+    return _decision(ONE, f"{why}: {replicas_text(ONE)}, so that no request waits unseen.", None)
 
 
 def to_sleep(window: SignalWindow | None, current: int, limits: ScaleLimits, now: float) -> ScaleDecision | None:

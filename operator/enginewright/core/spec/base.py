@@ -75,5 +75,16 @@ Digest = Annotated[
     Field(max_length=71, pattern=r"^(sha256:[0-9a-f]{64})?$"),
     Remedy("write sha256: and 64 lower-case hexadecimal digits, or leave it out to have it resolved and recorded"),
 ]
+SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+ObjectName = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME, pattern=rf"^{SUBDOMAIN}$"),
+    Remedy("write the name of a Kubernetes object: lower-case letters, digits, '-' and '.'"),
+]
+AccountName = Annotated[
+    str,
+    Field(max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$"),
+    Remedy("write the name of a ServiceAccount of the object's namespace, or leave it out for the namespace's default"),
+]
 LabelValue = Annotated[str, Field(max_length=63)]
 ImageName = Annotated[str, Field(max_length=512, pattern=r"^\S*$"), Remedy("write an image reference, without spaces")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from enginewright.core import labels
+from enginewright.core.internal import with_internal
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.renames import with_old_names
@@ -68,6 +69,7 @@ def _schema(old_names: bool) -> Schema:
             "status": {**structural(Status), "default": {"observedGeneration": -1}},
         },
     }
+    with_internal(root["properties"]["status"], old_places=old_names)
     if old_names:
         with_old_names(root["properties"]["spec"])
     for path, rules in RULES.items():
@@ -92,6 +94,8 @@ def _columns() -> list[dict[str, Any]]:
         column("Replicas", ".status.summary.replicas", "Ready and wanted replicas."),
         column("Queue", ".status.summary.queue", "Queued requests."),
         column("Build-P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
+        column("Live-P99", ".status.summary.liveP99",
+               "99th percentile of the latency in the last minute, where servers export it.", wide=True),
         column("Age", ".metadata.creationTimestamp", "Time since creation.", kind="date"),
         column("Ships", ".status.summary.ships", "Candidate that serves, or those that do, each up to its batch.",
                wide=True),

@@ -7,14 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from enginewright.core.spec.base import MAX_NAME, Remedy, SpecModel
+from enginewright.core.spec.base import MAX_NAME, SUBDOMAIN, ObjectName, Remedy, SpecModel
 
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-ObjectName = Annotated[
-    str,
-    Field(min_length=1, max_length=MAX_NAME, pattern=rf"^{_SUBDOMAIN}$"),
-    Remedy("write the name of a Kubernetes object: lower-case letters, digits, '-' and '.'"),
-]
 Namespace = Annotated[
     str,
     Field(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"),
@@ -22,13 +16,13 @@ Namespace = Annotated[
 ]
 SectionName = Annotated[
     str,
-    Field(max_length=MAX_NAME, pattern=rf"^({_SUBDOMAIN})?$"),
+    Field(max_length=MAX_NAME, pattern=rf"^({SUBDOMAIN})?$"),
     Remedy("write the name of one of the Gateway's listeners, or leave it out for all of them"),
 ]
 # As the Gateway API takes them.
 Hostname = Annotated[
     str,
-    Field(min_length=1, max_length=MAX_NAME, pattern=rf"^(\*\.)?{_SUBDOMAIN}$"),
+    Field(min_length=1, max_length=MAX_NAME, pattern=rf"^(\*\.)?{SUBDOMAIN}$"),
     Remedy("write a host name such as models.example.com or *.example.com: no port, no path, no capitals"),
 ]
 

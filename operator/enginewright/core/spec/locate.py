@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from enginewright.core.spec.base import Remedy
 
 Location = Sequence[str | int]
+KEY = "[key]"  # what pydantic puts behind the key of a map that is wrong itself
 
 
 def written_remedy(root: Any, path: Location) -> str:
@@ -22,6 +23,15 @@ def written_remedy(root: Any, path: Location) -> str:
         kind, text = _descend(kind, step)
         found = text or found
     return found
+
+
+def key_remedy(root: Any, path: Location) -> str:
+    """The :class:`Remedy` on the keys of the map at ``path``."""
+    kind = root
+    for step in path:
+        kind, _ = _descend(kind, step)
+    below = next((arg for arg in _flatten(kind) if get_origin(arg)), None)
+    return _remedy_in(getattr(get_args(below)[0], "__metadata__", ())) if below is not None else ""
 
 
 def model_at(root: Any, path: Location) -> type[BaseModel] | None:
@@ -85,5 +95,5 @@ def _is_branch(kind: Any, step: str | int) -> bool:
     branches = list(_flatten(kind))
     scalars = all(branch in (int, str, float, type(None)) for branch in branches)
     # Right below a model it is a field of that name.
-    key = step == "[key]" and _model_in(kind) is None
+    key = step == KEY and _model_in(kind) is None
     return isinstance(step, str) and (key or (scalars and len(branches) > 1))

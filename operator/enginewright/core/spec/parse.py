@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from enginewright.core.problems import Problem
-from enginewright.core.spec.locate import Location, fields_of, model_at, real_path, written_remedy
+from enginewright.core.spec.locate import KEY, Location, fields_of, key_remedy, model_at, real_path, written_remedy
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.renames import current
 
@@ -27,14 +28,29 @@ def parse_spec(raw: Mapping[str, Any]) -> ParsedSpec:
     Rules between fields are :func:`enginewright.core.spec.validate.validate`'s: call it on the result.
     """
     try:
-        # By way of JSON: strict there means what the apiserver means by types, and lists are not tuples' enemies.
-        text = json.dumps(current(raw), allow_nan=False)
-        return Spec.model_validate_json(text.encode(), strict=True, by_alias=True, by_name=False)
-    except ValidationError as error:
-        return _problems(error)
+        return _parsed(json.dumps(dict(raw), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         return (Problem(field="spec", value=type(raw).__name__, message=f"not JSON: {error}",
                         remedy="write plain values: objects, lists, texts, finite numbers, booleans"),)
+
+
+@lru_cache(maxsize=256)  # a pass reads its spec several times, and most passes find what the one before found
+def _parsed(text: str) -> ParsedSpec:
+    """From JSON: strict there means what the apiserver means by types, and lists are not tuples' enemies."""
+    try:
+        return Spec.model_validate_json(json.dumps(_given(current(json.loads(text)))), strict=True, by_alias=True,
+                                        by_name=False)
+    except ValidationError as error:
+        return _problems(error)
+
+
+def _given(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """``value`` without fields that are null, as the apiserver stores it. Of a pod's template it drops none."""
+    if path[-2:] == ("podTemplate", "spec"):
+        return value
+    if isinstance(value, dict):
+        return {name: _given(item, (*path, str(name))) for name, item in value.items() if item is not None}
+    return [_given(item, path) for item in value] if isinstance(value, list) else value
 
 
 def show(value: object) -> str:
@@ -50,34 +66,73 @@ def _problems(error: ValidationError) -> tuple[Problem, ...]:
         if problem.field in by_field:  # one for each branch of a union, such as a number or a text
             problem = dataclasses.replace(problem, message=_MALFORMED)
         by_field[problem.field] = problem
+    for field in _short_without(error, by_field):
+        del by_field[field]
     return tuple(by_field.values())
+
+
+def _short_without(error: ValidationError, found: Mapping[str, Problem]) -> Iterator[str]:
+    """Lists that pydantic finds too short because it has not counted items that are wrong themselves."""
+    for detail in error.errors(include_url=False):
+        field = _dotted(tuple(real_path(Spec, detail["loc"])))
+        if detail["type"] == "too_short" and any(other.startswith(f"{field}[") for other in found):
+            yield field
 
 
 def _problem(detail: ErrorDetails) -> Problem:
     path = tuple(real_path(Spec, detail["loc"]))
     kind = detail["type"]
     value = "nothing" if kind == "missing" else show(detail["input"])
-    message = _MESSAGES.get(kind) or _lower(detail["msg"])
+    message = _MESSAGES.get(kind) or _beyond(detail) or _lower(detail["msg"])
     return Problem(field=_dotted(path), value=value, message=message, remedy=_remedy(path, detail))
 
 
 _MALFORMED = "is not a valid value"
 _MESSAGES = {"missing": "is required", "extra_forbidden": "is not a field",
-             "literal_error": "is not a valid value", "string_pattern_mismatch": _MALFORMED}
+             "literal_error": "is not a valid value", "string_pattern_mismatch": _MALFORMED,
+             "string_type": "is not a text", "int_type": "is not a whole number",
+             "int_from_float": "is not a whole number", "float_type": "is not a number",
+             "bool_type": "is not true or false", "tuple_type": "is not a list", "dict_type": "is not an object",
+             "mapping_type": "is not an object", "model_type": "is not an object"}
+_BEYOND = {"ge": "is less than", "gt": "is not greater than", "le": "is more than", "lt": "is not less than",
+           "min_length": "has fewer than", "max_length": "has more than"}
+
+
+def _beyond(detail: ErrorDetails) -> str:
+    """Empty where no limit was passed."""
+    context = detail.get("ctx", {})
+    if context.get("min_length") == 1:
+        return "is empty"
+    return next((f"{words} {_limit(key, detail)}" for key, words in _BEYOND.items() if key in context), "")
+
+
+def _limit(key: str, detail: ErrorDetails) -> str:
+    """With what is counted, where it limits a length."""
+    limit, counted = detail["ctx"][key], detail["ctx"].get("field_type")
+    if not key.endswith("length"):
+        return _plain(limit)
+    one, several = {"Tuple": ("item", "items"), None: ("character", "characters")}.get(counted, ("entry", "entries"))
+    return f"{limit} {one if limit == 1 else several}"
+
+
+def _plain(number: float) -> str:
+    """All of its digits, and no point behind a whole number."""
+    return str(int(number)) if number == int(number) else str(number)
 
 
 def _remedy(path: Location, detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         return _remedy_for_unknown(path)
-    if written := written_remedy(Spec, path):
+    of_key = detail["loc"][-1:] == (KEY,) and path[-1:] != (KEY,)
+    if written := (key_remedy(Spec, path[:-1]) if of_key else "") or written_remedy(Spec, path):
         return written
     if kind == "literal_error":
         return f"write one of {context['expected']}"
-    bounds = [f"{words} {context[key]:g}" for key, words in _BOUNDS.items() if key in context]
+    bounds = [f"{words} {_plain(context[key])}" for key, words in _BOUNDS.items() if key in context]
     if bounds:
         return f"write a number {' and '.join(bounds)}"
-    lengths = [f"{words} {context[key]}" for key, words in _LENGTHS.items() if key in context]
+    lengths = [f"{words} {_limit(key, detail)}" for key, words in _LENGTHS.items() if key in context]
     if lengths:
         return f"write {' and '.join(lengths)}"
     return _BY_TYPE.get(kind.split("_")[0], "see kubectl explain om." + _dotted(_names(path)))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from enginewright.core.spec.base import MAX_NAME, LabelValue, Remedy, SpecModel
+from enginewright.core.spec.base import MAX_NAME, Remedy, SpecModel
 
 MAX_CLASSES = 8
 ClassName = Annotated[
@@ -16,12 +16,29 @@ ClassName = Annotated[
     Remedy("write at most 20 lower-case letters, digits and '-', such as h100 or cpu"),
 ]
 LabelKey = Annotated[str, Field(min_length=1, max_length=317)]
+# As the apiserver checks those of nodes and taints (k8s.io/apimachinery, util/validation).
+_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+NodeLabelKey = Annotated[
+    str, Field(min_length=1, max_length=317, pattern=rf"^{_KEY}$"),
+    Remedy("write the key of a node's label, such as topology.kubernetes.io/zone"),
+]
+NodeLabelValue = Annotated[
+    str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"),
+    Remedy("write at most 63 letters, digits, '-', '_' and '.', a letter or digit first and last"),
+]
+TaintKey = Annotated[
+    str, Field(max_length=317, pattern=rf"^({_KEY})?$"), Remedy("write the taint's key, such as nvidia.com/gpu"),
+]
 Product = Annotated[
     str,
     Field(max_length=63, pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"),
     Remedy("write the product as the node label nvidia.com/gpu.product shows it, such as NVIDIA-H100-80GB-HBM3"),
 ]
-DeviceClassName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+DeviceClassName = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"),
+    Remedy("write the name of a DeviceClass of the cluster, such as mig.nvidia.com"),
+]
 Profile = Annotated[
     str,
     Field(max_length=16, pattern=r"^(auto|[1-7]g\.[0-9]{1,3}gb(\+me)?)$"),
@@ -62,11 +79,11 @@ class MIGSpec(SpecModel):
 class TolerationSpec(SpecModel):
     """A toleration, as in a pod."""
 
-    key: str = Field(default="", max_length=317)
+    key: TaintKey = ""
     """Taint key; empty with operator Exists matches all."""
     operator: Literal["Exists", "Equal"] = "Equal"
     """How the value is compared."""
-    value: LabelValue = ""
+    value: NodeLabelValue = ""
     """Taint value; must be empty with operator Exists."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """Taint effect; empty matches all."""
@@ -95,7 +112,7 @@ class PlacementClassSpec(SpecModel):
     """Which GPUs, and how many a replica."""
     mig: MIGSpec | None = None
     """Use one MIG slice of a GPU for each replica."""
-    node_selector: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
+    node_selector: Annotated[Mapping[NodeLabelKey, NodeLabelValue], Field(max_length=32)] = Field(default_factory=dict)
     """Node labels that pods of this class need, besides those of placement.nodeSelector."""
     tolerations: tuple[TolerationSpec, ...] = Field(default=(), max_length=16)
     """Tolerations of pods of this class, besides those of placement.tolerations."""
@@ -117,7 +134,7 @@ class PlacementSpec(SpecModel):
     """Which GPUs, and how many a replica."""
     mig: MIGSpec | None = None
     """Use one MIG slice of a GPU for each replica."""
-    node_selector: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
+    node_selector: Annotated[Mapping[NodeLabelKey, NodeLabelValue], Field(max_length=32)] = Field(default_factory=dict)
     """Node labels that build and serving pods need besides those derived from the accelerator."""
     tolerations: tuple[TolerationSpec, ...] = Field(default=(), max_length=16)
     """Tolerations of build and serving pods, besides nvidia.com/gpu for GPU pods."""

@@ -25,8 +25,8 @@ class Rule:
     field: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        said = {"messageExpression": self.message} if self.expression else {"message": self.message}
-        return {"rule": self.rule, **said, **({"fieldPath": self.field} if self.field else {})}
+        message = {"messageExpression": self.message} if self.expression else {"message": self.message}
+        return {"rule": self.rule, **message, **({"fieldPath": self.field} if self.field else {})}
 
 
 # An object from before a rename is held to no more than it was.
@@ -78,6 +78,13 @@ _FLEET = (
          message="'spec.engine.precision ' + self.engine.precision + ' on the GPU of a class needs "
                  "spec.engine.calibration; add its uri, or write auto, fp16 or bf16'", expression=True,
          field=".engine.precision"),
+)
+
+# As a pod's: the apiserver would refuse the Jobs and Deployments.
+_TOLERATION = (
+    Rule(rule="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+         message="tolerationSeconds is for effect NoExecute alone; write effect NoExecute, or remove it",
+         field=".tolerationSeconds"),
 )
 
 # By the path below the object's root; "" is the root itself, [] each item of a list.
@@ -159,6 +166,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="'class ' + self.name + ': minReplicas is greater than maxReplicas; raise maxReplicas or lower "
                      "minReplicas'", expression=True, field=".minReplicas"),
     ),
+    "spec.placement.tolerations[]": _TOLERATION,
+    "spec.placement.classes[].tolerations[]": _TOLERATION,
     "spec.placement": (
         Rule(rule="!has(self.classes) || !(has(self.gpu) || has(self.mig) || self.accelerator == 'cpu')",
              message="classes replace accelerator, gpu and mig; move them into the classes", field=".classes"),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from enginewright.core.spec.base import CLAIM_NAME, MAX_NAME, ImageName, SpecModel, StoreUri
+from enginewright.core.spec.base import AccountName, ImageName, SpecModel, StoreUri
 from enginewright.core.spec.pod_template import PodTemplateSpec
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.source import SecretReference
@@ -61,6 +61,6 @@ class StoreSpec(SpecModel):
     """Credentials to list, read, write and delete in the bucket: Jobs and replicas have its entries as environment
     variables, such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
     GOOGLE_SERVICE_ACCOUNT_KEY."""
-    service_account_name: str = Field(default="", max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$")
+    service_account_name: AccountName = ""
     """ServiceAccount of Jobs and replicas, where a cloud gives workloads an identity by it. Its own token is not
     mounted. Left out: the namespace's default."""

@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from enginewright.core.spec.base import CLAIM_NAME, MAX_NAME, MAX_TEXT, Digest, Remedy, SourceUri, SpecModel
+from enginewright.core.spec.base import (
+    MAX_NAME,
+    MAX_TEXT,
+    AccountName,
+    Digest,
+    ObjectName,
+    Remedy,
+    SourceUri,
+    SpecModel,
+)
 
 Dtype = Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
                 "float16", "bfloat16", "float32", "float64", "string"]
@@ -20,6 +29,18 @@ MAX_CHANNELS = 64
 Shape = Annotated[
     tuple[Dimension, ...],
     Remedy("write sizes (768), names of free dimensions (batch) or ranges (1..512)"),
+]
+
+
+EntryName = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME, pattern=r"^[-._a-zA-Z0-9]+$"),
+    Remedy("write the name of an entry: letters, digits, '-', '_' and '.'"),
+]
+SignaturePath = Annotated[
+    str,
+    Field(max_length=MAX_TEXT, pattern=r"^([^/\s][^\s]*)?$"),
+    Remedy("write a path relative to the source's folder, such as model.sig, without spaces"),
 ]
 
 
@@ -38,9 +59,9 @@ class DataSpec(SpecModel):
 class KeySelector(SpecModel):
     """An entry of a ConfigMap or Secret in the object's namespace."""
 
-    name: str = Field(min_length=1, max_length=MAX_NAME)
+    name: ObjectName
     """Name of the ConfigMap or Secret."""
-    key: str = Field(min_length=1, max_length=MAX_NAME, pattern=r"^[-._a-zA-Z0-9]+$")
+    key: EntryName
     """Name of the entry."""
 
 
@@ -54,7 +75,7 @@ class SignatureSpec(SpecModel):
     """The public key or certificates, in PEM: an entry of a ConfigMap. Either this or secretKeyRef."""
     secret_key_ref: KeySelector | None = None
     """The same in a Secret."""
-    path: str = Field(default="", max_length=MAX_TEXT, pattern=r"^([^/\s][^\s]*)?$")
+    path: SignaturePath = ""
     """Where the signature lies, relative to the source's folder. Left out: model.sig in a model's folder, or the
     model's file name with .sig behind it."""
 
@@ -74,7 +95,7 @@ class SignatureSpec(SpecModel):
 class SecretReference(SpecModel):
     """A Secret of the object's namespace, whose entries are environment variables."""
 
-    name: str = Field(min_length=1, max_length=MAX_NAME)
+    name: ObjectName
     """Its name."""
 
 
@@ -98,7 +119,7 @@ class SourceSpec(SpecModel):
     such as HF_TOKEN and HF_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
     GOOGLE_SERVICE_ACCOUNT_KEY; for a registry a Secret of type kubernetes.io/dockerconfigjson, or REGISTRY_USERNAME and
     REGISTRY_PASSWORD."""
-    service_account_name: str = Field(default="", max_length=MAX_NAME, pattern=rf"^({CLAIM_NAME})?$")
+    service_account_name: AccountName = ""
     """ServiceAccount of resolve and build Jobs, where a cloud gives workloads an identity by it. Its own token is not
     mounted. Left out: the namespace's default."""
 

@@ -34,6 +34,10 @@ def _node(node: Schema, definitions: dict[str, Schema]) -> Schema:
         return _node({**target, **outside}, definitions)
     if "anyOf" in node:
         return _any_of(node, definitions)
+    if "patternProperties" in node:  # a map whose keys have a pattern, which a structural schema cannot say
+        (values,) = node["patternProperties"].values()
+        rest = {key: value for key, value in node.items() if key not in ("patternProperties", "propertyNames")}
+        return _node({**rest, "additionalProperties": values}, definitions)
     if "const" in node:
         rest = {key: value for key, value in node.items() if key != "const"}
         return _node({**rest, "enum": [node["const"]]}, definitions)
@@ -58,12 +62,19 @@ def _any_of(node: Schema, definitions: dict[str, Schema]) -> Schema:
     if len(branches) == 1:
         return _node({**branches[0], **rest}, definitions)
     if {branch.get("type") for branch in branches} == {"integer", "string"}:
-        text = next(branch for branch in branches if branch["type"] == "string")
-        description = {"description": rest["description"]} if "description" in rest else {}
-        kept = {key: text[key] for key in ("pattern", "maxLength") if key in text}
-        return {**description, **kept, "x-kubernetes-int-or-string": True,
-                "anyOf": [{"type": "integer"}, {"type": "string"}]}
+        return _int_or_string(rest, *sorted(branches, key=lambda branch: str(branch["type"])))
     raise ValueError(f"no structural form for this union: {node}")
+
+
+def _int_or_string(rest: Schema, number: Schema, text: Schema) -> Schema:
+    """The bounds of the number and the pattern of the text in one CEL rule, with the remedy as its message: keywords
+    would hold for both types."""
+    description = {"description": rest["description"]} if "description" in rest else {}
+    bounds = [f"self {sign} {number[key]}" for key, sign in (("minimum", ">="), ("maximum", "<=")) if key in number]
+    rule = f"type(self) == string ? self.matches(r'{text['pattern']}') : {' && '.join(bounds)}"
+    return {**description, "maxLength": text["maxLength"], "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-validations": [{"rule": rule, "message": rest[REMEDY_KEY]}]}
 
 
 def _bounds(node: Schema, result: Schema) -> None:

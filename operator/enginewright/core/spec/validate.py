@@ -192,6 +192,9 @@ def _placement(spec: Spec) -> Iterator[Problem]:
         if toleration.operator == "Exists" and toleration.value:
             yield _problem(f"spec.placement.tolerations[{index}].value", toleration.value,
                            "has no meaning with operator Exists", "remove it, or write operator Equal")
+        if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
+            yield _problem(f"spec.placement.tolerations[{index}].tolerationSeconds", toleration.toleration_seconds,
+                           "is for effect NoExecute alone", "write effect NoExecute, or remove it")
         if not toleration.key and toleration.operator == "Equal":
             yield _problem(f"spec.placement.tolerations[{index}].key", "", "is required with operator Equal",
                            "name the taint's key, or write operator Exists")

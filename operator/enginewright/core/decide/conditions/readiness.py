@@ -32,13 +32,14 @@ class Readiness:
 def readiness(ctx: PassContext, engine: EngineResult, wanted: int, before: Iterable[Verdict]) -> Readiness:
     """``before`` are the conditions that must be True first, in the order of the walk: the first that is not tells
     why."""
-    revision = engine.revision
-    ready, available = _ready(ctx, revision, wanted, before), _available(ctx.obj, ctx.serving, revision)
+    revision, wakes = engine.revision, not ctx.suspended
+    ready = _ready(ctx, revision, wanted, before, wakes=wakes)
+    available = _available(ctx.obj, ctx.serving, revision)
     short = _unready_reason(ctx, engine, revision) if ready.reason == Reason.REPLICAS_NOT_READY else None
     relied = _unready_stable(ctx, engine, available)
     return Readiness(
         ready=_explained(ready, short),
-        available=_held(ctx, revision, wanted) or _explained(available, relied),
+        available=(_held(ctx, revision, wanted) if wakes else None) or _explained(available, relied),
         unplaced=any(one is not None and one.reason == Reason.UNSCHEDULABLE for one in (short, relied)))
 
 
@@ -67,7 +68,7 @@ def _available(obj: ObjectView, serving: Serving, revision: str) -> Verdict:
 
 def _held(ctx: PassContext, revision: str, wanted: int) -> Verdict | None:
     """While the activator answers for ``revision``; None when it does not, or in vain."""
-    if ctx.suspended or ctx.serving.traffic or not taken_over(ctx.observed):
+    if ctx.serving.traffic or not taken_over(ctx.observed):
         return None
     if not wanted:
         return good(Condition.AVAILABLE, Reason.SCALED_TO_ZERO,
@@ -84,13 +85,15 @@ def _none_asked_for(obj: ObjectView) -> bool:
     return obj.spec.get("replicas") == 0 and not obj.spec.get("autoscaling")
 
 
-def _ready(ctx: PassContext, revision: str, wanted: int, before: Iterable[Verdict]) -> Verdict:
+def _ready(
+    ctx: PassContext, revision: str, wanted: int, before: Iterable[Verdict], *, wakes: bool
+) -> Verdict:
     """True only when the engine of the current generation serves on all wanted replicas and nothing else gets traffic.
-    Where it was scaled to no replica it is ready to start one."""
+    Where it was scaled to no replica it is ready to start one, if the next request ``wakes`` it."""
     for verdict in before:
         if not verdict.ok:
             return bad(Condition.READY, verdict.reason, verdict.message)
-    if wanted == 0 and ctx.spec.autoscaling is not None and not ctx.suspended:
+    if wanted == 0 and ctx.spec.autoscaling is not None and wakes:
         return good(Condition.READY, Reason.SCALED_TO_ZERO, f"Revision {revision} starts with the next request.")
     if wanted == 0:
         return bad(Condition.READY, Reason.NO_REPLICA, "The spec asks for no replica: nothing serves.")

@@ -53,8 +53,8 @@ def verdict(
     if finding.ok and converged.unrouted:
         finding = no(Reason.PROGRESSING, f"{finding.message} Routes are written next.")
     finding = finding.adding(" ".join(converged.refused))
-    said, memory = _steady(ctx, finding.about(Condition.ROLLOUT_COMPLETE), found.memory)
-    return said, _with_source(ctx.memory.rollout, memory, digest)
+    steady, memory = _steady(ctx, finding.about(Condition.ROLLOUT_COMPLETE), found.memory)
+    return steady, _with_source(ctx.memory.rollout, memory, digest)
 
 
 def _asked_for(target: Target, found: Rollout, _: int) -> Rollout:

@@ -134,8 +134,8 @@ def _start(build: _Build) -> BuildResult:
     ctx, memory = build.ctx, build.memory
     if memory.failure:
         return build.says(memory.failure.reason, f"{memory.failure.message} {RETRY_HINT}")
-    if ctx.suspended:
-        return build.says(Reason.SUSPENDED, "spec.suspend is true: no build is started.")
+    if suspended := _suspended(build, None):
+        return suspended
     if missing := missing_claim(ctx):
         return build.says(*missing, requeue=LOOK_AGAIN)
     if wait := remaining(memory.last_failure_time, memory.failures or 0, ctx.now):
@@ -152,6 +152,17 @@ def _start(build: _Build) -> BuildResult:
             requeue=lease.ASK_AGAIN,
         )
     return replace(_create(build, memory), holds=True)
+
+
+def _suspended(build: _Build, job: JobView | None) -> BuildResult | None:
+    """Starts no Job, and stops ``job``, which runs; None where the spec is not suspended."""
+    if not build.ctx.suspended:
+        return None
+    if job is None:
+        return build.says(Reason.SUSPENDED, "spec.suspend is true: no build is started.")
+    return build.says(Reason.SUSPENDED, "spec.suspend is true: the build was stopped.",
+                      build.memory.model_copy(update={"job": job.name}),
+                      actions=(delete_job(job, "spec.suspend is true"),))
 
 
 def _create(build: _Build, memory: BuildStatus) -> BuildResult:
@@ -178,11 +189,9 @@ def _job(build: _Build) -> Manifest:
 
 
 def _follow(build: _Build, job: JobView) -> BuildResult:
-    ctx = build.ctx
     memory = build.memory.model_copy(update={"job": job.name})
-    if ctx.suspended:
-        stop = delete_job(job, "spec.suspend is true")
-        return build.says(Reason.SUSPENDED, "spec.suspend is true: the build was stopped.", memory, actions=(stop,))
+    if suspended := _suspended(build, job):
+        return suspended
     if outdated(job, _job(build)):
         return replace(_take_away(build, *renewed(job)), holds=True)
     return _keep_hold(build, job, _where(build, job, memory))
@@ -203,10 +212,10 @@ def _where(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
         queue = build.ctx.spec.engine.queue_name
         where = f"Kueue queue {queue} admits it" if queue else "it is resumed"
         return build.says(Reason.WAITING_FOR_QUEUE, f"Job {job.name} is suspended until {where}.", memory)
-    return replace(_tell(build, job, memory), requeue=earliest(FOLLOW, podless_in(job, build.ctx.now)))
+    return replace(_pods_now(build, job, memory), requeue=earliest(FOLLOW, podless_in(job, build.ctx.now)))
 
 
-def _tell(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
+def _pods_now(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     """What the Job's pods are doing."""
     image = f"builder image {build.ctx.config.images.builder}"
     if build.ctx.config.prove_in_server_image:

@@ -18,7 +18,7 @@ from enginewright.core.decide.strategy.settle import settle
 from enginewright.core.decide.strategy.shift import shift
 from enginewright.core.decide.strategy.state import RolloutState
 from enginewright.core.decide.strategy.waiting import (
-    nobody_serves,
+    none_serves,
     taken_over,
     without_engine,
     without_gateway,
@@ -46,7 +46,7 @@ def _desire(target: Target, wanted: int) -> Desired:
     for waits in (without_gateway, withdraw, without_engine, without_replicas):
         if waiting := waits(target, wanted):
             return waiting
-    if nobody_serves(target, wanted):
+    if none_serves(target, wanted):
         memory = ctx.rollout.model_copy(update={"stable": target.revision}) if taken_over(target) else ctx.rollout
         return settle(target, wanted, memory, alone=True)
     if stable is None or stable.revision == target.revision:

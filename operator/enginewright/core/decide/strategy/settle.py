@@ -64,7 +64,7 @@ def _judge(target: Target, wanted: int, memory: RolloutStatus,
     remembered = RolloutStatus(
         stable=revision if proven else memory.stable, candidate=revision,
         step=Step.DRAINING if full or since else Step.STARTING, step_start_time=since,
-        falls=memory.falls if since else None, analysis=analysis, rolled_back=memory.rolled_back)
+        readiness_losses=memory.readiness_losses if since else None, analysis=analysis, rolled_back=memory.rolled_back)
     left = (until - ctx.now).total_seconds() if until else PROGRESS_CHECK
     if full:
         message = _draining(revision, others, wanted, took_over=since is not None, until=until)

@@ -103,7 +103,7 @@ class RolloutState:
     def readiness_losses(self) -> int:
         """Of replicas in an analysis or after a switch, one that is seen now included. A replica that went away
         altogether has lost none: it was evicted or its node was drained."""
-        before = (self.memory.falls or 0) if self.known else 0
+        before = (self.memory.readiness_losses or 0) if self.known else 0
         if not (self.under_analysis or self.fallen_back) or self.available(self.splits[self.last].candidate):
             return before
         began = parse_timestamp(self.memory.step_start_time)
@@ -124,7 +124,7 @@ class RolloutState:
             step_start_time=self.memory.step_start_time if same else timestamp(self.ctx.now),
             weight_step=position.number or None,
             restarts=restarted,
-            falls=self.readiness_losses or None,
+            readiness_losses=self.readiness_losses or None,
             analysis=self._figures(position),
             rolled_back=self.memory.rolled_back,
         )

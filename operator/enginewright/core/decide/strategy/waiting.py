@@ -108,7 +108,7 @@ def without_turn(target: Target, wanted: int) -> Desired | None:
         RolloutStatus(stable=stable.revision, rolled_back=ctx.rollout.rolled_back), requeue=PROGRESS_CHECK)
 
 
-def nobody_serves(target: Target, wanted: int) -> bool:
+def none_serves(target: Target, wanted: int) -> bool:
     """The spec asks for no replica and none answers: there is no traffic to shift and nothing to analyse, so that the
     target takes the place at once. One that was given up does not."""
     given_up = target.ctx.rollout.rolled_back

@@ -16,7 +16,7 @@ from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
 from enginewright.core.access import access_of
-from enginewright.core.collect import Access, CollectorJob, Shelves, named
+from enginewright.core.collect import Access, CollectorJob, EngineReferences, named
 from enginewright.core.manifests import record_mark
 from enginewright.core.spec import StoreSpec
 from enginewright.core.spec.base import in_bucket
@@ -27,17 +27,17 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-class ShelfReader:
+class ReferenceReader:
     def __init__(self, kube: KubeClient, wall: Callable[[], datetime], namespaces: Sequence[str]) -> None:
         self._kube = kube
         self._wall = wall
         self._namespaces = tuple(namespaces)
 
-    async def read(self) -> list[Shelves]:
+    async def read(self) -> list[EngineReferences]:
         """Of every namespace, with what all of them refer to. Of several that are named, those that are refused are
         left out: one that was deleted, with its Role, does not take the others along. Raises
         :class:`~enginewright.clients.errors.ClientError`."""
-        found, complete = list[Shelves](), True
+        found, complete = list[EngineReferences](), True
         for where in self._namespaces or (None,):
             try:
                 found += await self._read(where)
@@ -50,7 +50,7 @@ class ShelfReader:
         complete = complete and all(one.settled for one in found)
         return [replace(one, everywhere=everywhere, all_settled=complete) for one in found]
 
-    async def _read(self, where: str | None) -> list[Shelves]:
+    async def _read(self, where: str | None) -> list[EngineReferences]:
         """Records first, then what refers to them: a model that comes later is seen. Of what carries its fingerprint as
         an annotation the apiserver sends metadata alone; of each object only what is needed here is kept."""
         records = await self._all(where, CONFIG_MAP, record_mark, f"{labels.ENGINE}=true", metadata=True)
@@ -64,7 +64,7 @@ class ShelfReader:
         models = await self._all(where, OPTIMISED_MODEL, wish)
         now = self._wall()
         return [
-            Shelves(
+            EngineReferences(
                 namespace=name,
                 now=now,
                 records=tuple(filter(None, records[name])),
@@ -130,8 +130,8 @@ def _bucket(model: Raw) -> tuple[str, Access] | None:
 
 def has_spoken(model: Raw) -> bool:
     """Whether status speaks of the newest spec. An object on its way out wants nothing new."""
-    told, newest = section(model, "status").get("observedGeneration"), section(model, "metadata").get("generation")
-    return is_deleting(model) or told == newest
+    observed, newest = section(model, "status").get("observedGeneration"), section(model, "metadata").get("generation")
+    return is_deleting(model) or observed == newest
 
 
 def collector_job(raw: Raw) -> CollectorJob | None:

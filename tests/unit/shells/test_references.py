@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from enginewright.observe.shelves import asked, wish
+from enginewright.observe.references import asked, wish
 
 
 def model(*, deleting: bool = False, **store: Any) -> dict[str, Any]:

@@ -1,0 +1,115 @@
+"""PyTorch's package for every batch, compiled beside the builds: it takes longer than all of TensorRT's first builds,
+most of it on the CPU, so that it never fitted into a build's budget.
+
+The process opens the source once more, and so holds it once more in the GPU's memory. It uses the GPU for seconds of a
+minute or two, and is stopped while candidates are timed. No build needs it: what it could not compile is compiled
+again, alone, when its turn comes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from enginewright_builder.contract import Interface, dumps, load
+from enginewright_builder.engines.base import BuildContext, Rung
+from enginewright_builder.engines.beside import BesideProcess
+from enginewright_builder.sources.formats import Located
+from enginewright_builder.system import end_with_parent
+
+_FOLDER, _JOB = "beside", "job.json"
+# Of the GPU's memory that is free: the weights in FP32 and as they are compiled, examples, and a context.
+_LEAST_BYTES, _TIMES_WEIGHTS = 4 << 30, 4
+# Of a compilation, should the clock be set meanwhile.
+_LEAST_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the process gets: the source as the build found it, and ``folder``, where the package goes."""
+
+    path: str
+    format: str
+    precision: str
+    folder: str
+    workspace: str
+    device: str
+    interface: Interface | None = None
+
+
+class PackageAhead:
+    """See :class:`BesideProcess`."""
+
+    makes_engine = True
+
+    def __init__(self, rung: Rung, package: Path, process: BesideProcess) -> None:
+        self._rung, self._package, self.process = rung, package, process
+        self._began = time.time()
+        self.pause, self.resume, self.cancel = process.pause, process.resume, process.cancel
+
+    @classmethod
+    def started(cls, rung: Rung, context: BuildContext, source: Located, package: str) -> PackageAhead:
+        """``package`` is the name of the file that the compiler writes."""
+        folder = context.workspace / f"{rung.backend}-{rung.precision}" / _FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        device = "cuda" if context.device.accelerator == "gpu" else "cpu"
+        job = Job(path=str(source.path), format=source.format, precision=rung.precision, folder=str(folder),
+                  workspace=str(folder), device=device, interface=context.stated)
+        (folder / _JOB).write_text(dumps(job))
+        words = [sys.executable, "-m", "enginewright_builder.engines.torch_ahead", str(folder / _JOB)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return cls(rung, folder / package, BesideProcess.started(words, environment, folder))
+
+    @property
+    def running(self) -> bool:
+        return self.process.running
+
+    def finish(self, target: Path, progress: Callable[[float, str], None]) -> float:
+        """Waits for it, moves the package to ``target``, and returns how many seconds it took. 0 where it failed, of
+        whatever cause."""
+        if self.process.cancelled:
+            return 0.0
+        if self.running:
+            progress(0.1, f"waiting for {self._rung.name}, which is compiled beside the builds")
+        code, errors = self.process.ended()
+        if code or not self._package.is_file():
+            said = [line for line in errors.splitlines() if line.strip()] or [f"it ended with status {code}"]
+            progress(0.1, f"{self._rung.name} is compiled again, alone: {said[-1][:300]}")
+            return 0.0
+        seconds = self._package.stat().st_mtime - self._began
+        os.replace(self._package, target)
+        return max(seconds, _LEAST_SECONDS)
+
+
+def read_job(path: Path) -> Job:
+    return load(Job, path.read_text())
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The process."""
+    end_with_parent()
+    from enginewright_builder.engines.torch_compile import compile_program
+    from enginewright_builder.models import load_model
+
+    job = read_job(Path(arguments[0]))
+    workspace = Path(job.workspace)
+    source = load_model(Located(path=Path(job.path), format=job.format), job.interface, workspace, job.device)
+    program = source.torch_program(job.precision)
+    if program is None:
+        raise SystemExit("the source cannot be traced by torch.export")
+    compile_program(program, Path(job.folder), workspace, tf32=job.precision == "tf32")
+
+
+def room(weights: int) -> bool:
+    """Whether the GPU has memory for the model once more; ``weights`` is their size in bytes."""
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.mem_get_info()[0] >= max(_LEAST_BYTES, _TIMES_WEIGHTS * weights)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,96 @@
+"""A build in two programs on a real GPU, as in a pod: the one that builds has the GPU until it ends, then a server has
+it, and the one that proves has none (docs/adr/0029)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from enginewright_builder.contract import (
+    AccuracyRequest,
+    BuildRequest,
+    DataRequest,
+    DeviceRequest,
+    EngineRequest,
+    Outcome,
+    RuntimeRequest,
+    SourceRequest,
+    dumps,
+)
+from enginewright_builder.load import run_on_time
+from enginewright_builder.report import read_report
+from enginewright_builder.triton.gpu_metrics import reading
+from enginewright_builder.triton.server import TritonServer
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+HEADER, KEY = "enginewright-model-control", "a-key-of-this-test"
+WIDTH = 2048
+
+
+def asked(folder: Path) -> Path:
+    rng = np.random.default_rng(3)
+    weights = [numpy_helper.from_array((rng.standard_normal((WIDTH, WIDTH)) / WIDTH ** 0.5).astype(np.float32), name)
+               for name in ("a", "b")]
+    nodes = [helper.make_node("MatMul", ["x", "a"], ["m"]), helper.make_node("Relu", ["m"], ["n"]),
+             helper.make_node("MatMul", ["n", "b"], ["y"])]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", WIDTH])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", WIDTH])], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10),
+              folder / "model.onnx")
+    np.savez(folder / "data.npz", x=rng.standard_normal((300, WIDTH)).astype(np.float32))
+    (folder / "store").mkdir()
+    request = BuildRequest(
+        model_name="net", source=SourceRequest(uri=str(folder / "model.onnx")), store_path=str(folder / "store"),
+        device=DeviceRequest(accelerator="gpu", gpu_count=1),
+        runtime=RuntimeRequest(backends=("python",), python_runtimes=("tensorrt",)),
+        accuracy=AccuracyRequest(evaluation=DataRequest(uri=str(folder / "data.npz"))),
+        engine=EngineRequest(backend="tensorrt", precision="fp16", max_batch_size=8, build_budget_seconds=150))
+    (folder / "request.json").write_text(dumps(request))
+    return folder / "request.json"
+
+
+def run(*words: object, **environment: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "enginewright_builder", *map(str, words)], text=True, timeout=400,
+                          capture_output=True, check=False, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_prover_needs_no_gpu_and_measures_what_the_server_draws(tmp_path: Path) -> None:
+    request = asked(tmp_path)
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    run("build", "--request", request, "--hand-over", tmp_path / "left")
+    models = tmp_path / "models"
+    models.mkdir()
+    said, before, after = run_on_time(proven(tmp_path, models))
+    outcome = Outcome.from_json(said.splitlines()[-1])
+    assert outcome.ok, outcome
+    assert outcome.engine is not None
+    report = read_report(tmp_path / "store" / outcome.fingerprint)
+    assert outcome.engine.inferences_per_joule, report
+    assert outcome.engine.power_watts
+    assert outcome.engine.memory_bytes > 2 * WIDTH * WIDTH
+    # An unloaded finalist leaves its process's context at most: less than two engines.
+    print(json.dumps({"watts": outcome.engine.power_watts, "inferences_per_joule": outcome.engine.inferences_per_joule,
+                      "memory_bytes": outcome.engine.memory_bytes, "used_before": before, "used_after": after}))
+    assert after - before < outcome.engine.memory_bytes
+
+
+async def proven(folder: Path, models: Path) -> tuple[str, int, int]:
+    """What the prover printed; bytes of GPU memory in use before its first model and after its last."""
+    options = (f"--http-restricted-api=model-repository:{HEADER}={KEY}", "--metrics-interval-ms=100")
+    async with TritonServer(models, gpus=(0,), options=options) as server:
+        before = reading(await server.metrics()).memory_bytes
+        assert before is not None, "this tritonserver has no GPU metrics"
+        said = run("prove", "--hand-over", folder / "left", "--repository", models, "--http", server.address.http,
+                   "--grpc", server.address.grpc, "--metrics", server.address.metrics, "--key-file", folder / "key",
+                   CUDA_VISIBLE_DEVICES="-1")
+        return said, before, reading(await server.metrics()).memory_bytes or 0

@@ -1,0 +1,63 @@
+"""Which values at an end of what a field takes a rule refuses all the same, in the spec that ``wholes`` has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# By field: how the value is called in ``Case.what``.
+BY_APISERVER: Mapping[str, tuple[str, ...]] = {
+    "spec.source.signature": ("empty",),
+    "spec.source.signature.configMapKeyRef": ("null",),
+    "spec.source.signature.secretKeyRef": ("null",),
+    "spec.interface.inputs[0].dtype": (
+        "'bool'", "'uint16'", "'uint32'", "'uint64'", "'int8'", "'int16'", "'int32'", "'int64'", "'float16'",
+        "'bfloat16'", "'float32'", "'float64'", "'string'"),
+    "spec.interface.inputs[0].shape": ("empty", "null"),
+    "spec.engine.maxBatchSize": ("the least",),
+    "spec.engine.calibration": ("null",),
+    "spec.objective": ("empty", "its default", "null"),
+    "spec.objective.latency": ("null",),
+    "spec.batching.preferredBatchSizes[0]": ("the most",),
+    "spec.batching.adaptive": ("true",),
+    "spec.placement.accelerator": ("'cpu'",),
+    "spec.placement.classes[0].accelerator": ("'cpu'",),
+    "spec.placement.classes[0].gpu": ("empty", "null"),
+    "spec.placement.classes[0].gpu.product": ("null",),
+    "spec.placement.classes[0].gpu.count": ("the most",),
+    **{f"spec.{block}.tolerations[0].effect": ("''", "'NoSchedule'", "'PreferNoSchedule'", "null")
+       for block in ("placement", "placement.classes[0]")},
+    "spec.rollout.strategy": ("'BlueGreen'", "'Recreate'"),
+    "spec.autoscaling.minReplicas": ("the least",),
+    "spec.autoscaling.source": ("'prometheus'",),
+    "spec.autoscaling.prometheus": ("null",),
+    "spec.quality": ("null",),
+}
+BY_OPERATOR: Mapping[str, tuple[str, ...]] = {
+    "spec.source.serviceAccountName": ("253 characters",),
+    "spec.interface.inputs[0].shape": ("8 items",),
+    "spec.interface.inputs[0].normalise.mean": ("64 items",),
+    "spec.interface.inputs[0].normalise.std": ("64 items",),
+    "spec.interface.inputs[0].normalise.channels": ("'last'",),
+    **{f"spec.{block}.resources.limits.{name}": ("'1'", "1")
+       for block in ("engine", "serving", "quality") for name in ("memory", "ephemeral-storage")},
+    "spec.accuracy.maxLoss": ("the least", "in between", "the most"),
+    "spec.objective.latency.milliseconds": ("the least",),
+    **{f"spec.{block}.tolerations[0]": ("empty",) for block in ("placement", "placement.classes[0]")},
+    **{f"spec.{block}.tolerations[0].key": ("empty", "null") for block in ("placement", "placement.classes[0]")},
+    **{f"spec.{block}.tolerations[0].operator": ("'Exists'",) for block in ("placement", "placement.classes[0]")},
+    "spec.placement.classes[0].gpu.product": ("empty",),
+    "spec.rollout.steps[0].weight": ("the most",),
+    "spec.autoscaling.schedules[0].timeZone": ("64 characters",),
+    "spec.autoscaling.schedules[0].start": ("100 characters",),
+    "spec.autoscaling.schedules[0].end": ("100 characters",),
+    "spec.quality.window": ("the least",),
+    "spec.store.uri": ("its default", "null"),
+    "spec.store.serviceAccountName": ("253 characters",),
+}
+
+
+def by_rule(field: str, what: str) -> str:
+    """``apiserver`` or ``operator``, the first that refuses it; empty where nobody does."""
+    if what in BY_APISERVER.get(field, ()):
+        return "apiserver"
+    return "operator" if what in BY_OPERATOR.get(field, ()) else ""

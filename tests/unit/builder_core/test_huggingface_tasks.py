@@ -1,0 +1,125 @@
+"""Hugging Face models of many tasks, each as small as its configuration allows and with weights of chance: opened,
+exported, and the export answers as the model does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginewright_builder.errors import UserError
+from enginewright_builder.export import export_model
+from enginewright_builder.models import load_model
+from enginewright_builder.models.synthetic import example_inputs
+from enginewright_builder.sources.formats import locate
+
+pytestmark = pytest.mark.torch
+transformers = pytest.importorskip("transformers")
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+TEXT = {**SMALL, "vocab_size": 60, "max_position_embeddings": 20}
+IMAGE = {**SMALL, "image_size": 32, "patch_size": 8}
+HALVES = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+          "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+# Architecture, configuration, inputs and outputs with their sizes after the batch.
+Task = tuple[str, Any, dict[str, tuple[int | str, ...]], dict[str, tuple[int | str, ...]]]
+
+
+def clip() -> Any:
+    return transformers.CLIPConfig(
+        text_config={**TEXT, "projection_dim": 16, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0},
+        vision_config={**IMAGE, "projection_dim": 16}, projection_dim=16)
+
+
+def sound() -> Any:
+    return transformers.Wav2Vec2Config(**SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16,
+                                       num_conv_pos_embedding_groups=4, vocab_size=32)
+
+
+def whisper() -> Any:
+    return transformers.WhisperConfig(
+        **HALVES, vocab_size=60, d_model=32, num_mel_bins=16, max_source_positions=30, max_target_positions=20,
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
+
+
+TASKS: dict[str, Task] = {
+    "encoder of a text generator": (
+        "T5ForConditionalGeneration",
+        lambda: transformers.T5Config(vocab_size=60, d_model=32, d_kv=16, d_ff=64, num_layers=1, num_heads=2,
+                                      decoder_start_token_id=0),
+        {"input_ids": ("1..512",), "attention_mask": ("1..512",)}, {"last_hidden_state": ("last_hidden_state_1", 32)}),
+    "texts and images": (
+        "CLIPModel", clip,
+        {"input_ids": ("1..20",), "attention_mask": ("1..20",), "pixel_values": (3, 32, 32)},
+        {"text_embeds": (16,), "image_embeds": (16,)}),
+    "speech to letters": ("Wav2Vec2ForCTC", sound, {"input_values": ("400..480000",)}, {"logits": ("logits_1", 32)}),
+    "encoder of speech": ("WhisperForConditionalGeneration", whisper, {"input_features": (16, 60)},
+                          {"last_hidden_state": (30, 32)}),
+    "classes of sound": (
+        "ASTForAudioClassification",
+        lambda: transformers.ASTConfig(**SMALL, max_length=64, num_mel_bins=32),
+        {"input_values": (64, 32)}, {"logits": (2,)}),
+    "objects": (
+        "YolosForObjectDetection",
+        lambda: transformers.YolosConfig(**{**IMAGE, "image_size": [32, 48]}, num_detection_tokens=5),
+        {"pixel_values": (3, 32, 48)},
+        {"logits": (5, 3), "pred_boxes": (5, 4), "last_hidden_state": (30, 32)}),
+    "depth": (
+        "DPTForDepthEstimation",
+        lambda: transformers.DPTConfig(**{**IMAGE, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3],
+                                       neck_hidden_sizes=[16] * 4, fusion_hidden_size=16),
+        {"pixel_values": (3, 32, 32)}, {"predicted_depth": (64, 64)}),
+    "series of numbers": (
+        "PatchTSTForPrediction",
+        lambda: transformers.PatchTSTConfig(num_input_channels=2, context_length=32, patch_length=8, patch_stride=8,
+                                            d_model=16, num_attention_heads=2, num_hidden_layers=1, ffn_dim=32,
+                                            prediction_length=8),
+        {"past_values": (32, 2)}, {"prediction_outputs": (8, 2), "loc": (1, 2), "scale": (1, 2)}),
+}
+
+
+def saved(architecture: str, config: Any, folder: Path) -> Path:
+    import torch
+
+    torch.manual_seed(0)
+    getattr(transformers, architecture)(config).eval().save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_a_model_of_this_task_is_opened_and_exported(task: Task, tmp_path: Path) -> None:
+    architecture, config, inputs, outputs = task
+    model = load_model(locate(saved(architecture, config(), tmp_path / "source")), None, tmp_path)
+    assert {spec.name: spec.shape[1:] for spec in model.interface.inputs} == inputs
+    assert {spec.name: spec.shape[1:] for spec in model.interface.outputs} == outputs
+    assert ("the encoder of" in model.name) == ("Generation" in architecture)
+    checks = [example_inputs(model.interface, batch, seed=batch, size=size, vocabulary=model.vocabulary)
+              for batch, size in ((1, 9), (3, 1500))]
+    export_model(model, tmp_path / "export", checks)  # raises where the answers differ
+
+
+def refusals() -> dict[str, tuple[str, Callable[[], Any], str]]:
+    return {
+        "an input that nothing is known of": (
+            "Speech2TextForConditionalGeneration",
+            lambda: transformers.Speech2TextConfig(**HALVES, vocab_size=60, d_model=32, conv_channels=32,
+                                                   input_feat_per_channel=16),
+            "takes 'input_features'"),
+        "more than one call": (
+            "BartForSequenceClassification",
+            lambda: transformers.BartConfig(**HALVES, vocab_size=60, d_model=32, max_position_embeddings=64),
+            "does not answer one call with input_ids, attention_mask"),
+    }
+
+
+@pytest.mark.parametrize("refusal", refusals().values(), ids=refusals())
+def test_a_model_that_cannot_be_served_is_refused_by_name(refusal: tuple[str, Callable[[], Any], str],
+                                                          tmp_path: Path) -> None:
+    architecture, config, words = refusal
+    with pytest.raises(UserError) as caught:
+        load_model(locate(saved(architecture, config(), tmp_path / "source")), None, tmp_path)
+    assert caught.value.reason == "UnsupportedModel"
+    assert architecture in caught.value.message
+    assert words in caught.value.message
+    assert "torch.export.save" in caught.value.remedy

@@ -1,0 +1,55 @@
+"""The corpus of bad specs and of odd ones that are right, before the parser and its rules. The same specs are held
+against a real apiserver in ``tests/integration/test_corpus.py``."""
+
+from __future__ import annotations
+
+import pytest
+
+from enginewright.core.problems import Problem
+from enginewright.core.spec import Spec, parse_spec, validate
+from support.corpus import ODD, WHOLES, Case, Raw, bad_ends, bad_fields, odd_fields
+
+
+def problems(raw: Raw) -> tuple[Problem, ...]:
+    spec = parse_spec(raw)
+    return validate(spec) if isinstance(spec, Spec) else spec
+
+
+def incomplete(problem: Problem) -> bool:
+    """Whether it leaves out what a user needs: the value, what is wrong with it, or what to write instead."""
+    return not (problem.value and problem.message and problem.remedy) or "kubectl explain" in problem.remedy
+
+
+@pytest.mark.parametrize("whole", WHOLES, ids=["gpu", "slice", "prometheus", "fleet"])
+def test_what_the_corpus_is_made_from_is_good(whole: Raw) -> None:
+    assert problems(whole) == ()
+
+
+def test_one_wrong_field_is_the_only_one_that_is_told() -> None:
+    cases = list(bad_fields())
+    assert len(cases) >= 500
+    told = [(case, [problem.field for problem in problems(case.spec)]) for case in cases]
+    assert {case.name: fields for case, fields in told if fields != [case.field]} == {}
+
+
+def test_each_problem_has_a_value_and_a_remedy() -> None:
+    found = [str(problem) for case in (*bad_fields(), *bad_ends()) for problem in problems(case.spec)
+             if incomplete(problem)]
+    assert found == []
+
+
+def test_a_value_that_its_field_takes_and_a_rule_refuses() -> None:
+    assert [case.name for case in bad_ends() if not problems(case.spec)] == []
+
+
+def test_odd_but_right_specs_pass() -> None:
+    cases: list[Case] = [*odd_fields(), *ODD]
+    assert len(cases) >= 500
+    found = {case.name: str(told[0]) for case in cases if (told := problems(case.spec))}
+    assert found == {}
+
+
+def test_no_two_of_the_corpus_are_the_same() -> None:
+    for cases in ([*bad_fields(), *bad_ends()], [*odd_fields(), *ODD]):
+        names = [case.name for case in cases]
+        assert sorted(set(names)) == sorted(names)
