@@ -176,7 +176,7 @@ async def _managing(kubeconfig: Path, folder: Path) -> AsyncIterator[int]:
 
 
 def _certify(certificates: Path) -> None:
-    """For its webhook server, which nobody calls."""
+    """For its webhook server, which the apiserver never calls."""
     certificates.mkdir(parents=True)
     subprocess.run(("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj=/CN=localhost", "-days=1",
                     f"-keyout={certificates}/tls.key", f"-out={certificates}/tls.crt"), check=True, capture_output=True)

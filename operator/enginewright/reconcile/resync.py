@@ -2,8 +2,7 @@
 
 A watch may lose events, deletions above all: after a gap kopf lists again and says nothing of what vanished meanwhile.
 What has changed is woken by events and by the comparison of memory (:mod:`~enginewright.reconcile.remembering`); that
-all objects run a pass guards against what nobody has thought of. So where there are many, each resync takes the next
-part of them.
+all objects run a pass guards against defects in both. So where there are many, each resync takes the next part of them.
 """
 
 from __future__ import annotations
