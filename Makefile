@@ -98,7 +98,7 @@ attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real a
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m attack $(ARGS)
 
 .PHONY: scale-study
-scale-study: venv deps ## What many models cost the apiserver, into build/scale/summary.json (N=300,1000 NAMESPACES=1,100)
+scale-study: venv deps ## What many models cost the apiserver, into build/scale/summary.json (N=300,1000 NAMESPACES=1,100; KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH add KServe's manager)
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1)
 
 .PHONY: survive-study

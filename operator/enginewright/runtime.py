@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -48,7 +49,7 @@ from enginewright.reconcile.loop import Loop
 from enginewright.reconcile.metered import Metered
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Parts, Reconciler
-from enginewright.reconcile.queue import WorkQueue
+from enginewright.reconcile.queue import Lane, WorkQueue
 from enginewright.reconcile.remembering import Healer
 from enginewright.reconcile.resync import Resync
 from enginewright.reconcile.served_schema import ServedSchema
@@ -89,8 +90,8 @@ class Operator:
         self.known = Known()
         self.metrics = metrics
         self.signals = Signals(
-            triton, prometheus, wake=self.queue.add, clock=time.monotonic, scraped=metrics.scraped,
-            prober=Prober(probes, time.monotonic), activators=activators,
+            triton, prometheus, wake=partial(self.queue.add, lane=Lane.SCALING), clock=time.monotonic,
+            scraped=metrics.scraped, prober=Prober(probes, time.monotonic), activators=activators,
         )
         translator = Translator(self.known)
         self.memory = Memory(
@@ -113,7 +114,7 @@ class Operator:
             known=self.known,
             exposed=Exposed(),
             config=options.config,
-            looked=lambda fresh: metrics.looks.labels("fresh" if fresh else "memory").inc(),
+            looked=lambda where: metrics.looks.labels(where).inc(),
         )
         metrics.registry.register(parts.exposed)
         metrics.registry.register(Metered(self.signals.drawn))
@@ -126,7 +127,7 @@ class Operator:
         self.healer = Healer(self.memory, metrics, options.resync)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.watcher = Watcher(
-            translator, wake=_from_thread(self.queue.add), ended=_from_thread(self._kopf_ended),
+            translator, wake=_from_thread(self._watched), ended=_from_thread(self._kopf_ended),
             saw=_from_thread(self.memory.saw), namespaces=options.namespaces,
             kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
         )
@@ -162,6 +163,9 @@ class Operator:
             await asyncio.to_thread(self.watcher.stop)
             self.queue.close()
             await self.signals.close()
+
+    def _watched(self, key: Key, asked: bool) -> None:
+        self.queue.add(key, Lane.ASKED if asked else Lane.NEWS)
 
     def _wake(self, keys: Iterable[Key]) -> None:
         for key in keys:

@@ -1,7 +1,10 @@
-"""Run the scale study: ``make scale-study N=300,1000``. It writes build/scale/summary.json.
+"""Run the scale study: ``make scale-study N=300,1000``. It writes build/scale/summary.json and summary.md beside it, of
+which docs/benchmarks/scale.json and scale.md are made.
 
 Real: etcd, the apiserver, the controller manager and ``enginewright run`` with the rights that the chart grants. Acted:
 containers, by writes to the pods' status. It runs in a network namespace of its own, so that it disturbs nothing.
+Where ``KSERVE_MANAGER`` is given, KServe's manager does the same work after it on another control plane:
+:mod:`scale_study.kserve`.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from cluster.paths import ClusterPaths
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
+from scale_study import kserve
+from scale_study.page import page
 from scale_study.study import study
 from support.apiserver import install_crd
 from support.control_plane import LEADS, operator_credentials
@@ -54,9 +59,14 @@ def main() -> int:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     for n, spaces in sizes:
         with tempfile.TemporaryDirectory(prefix="scale-") as scratch:
-            found["sizes"].append(asyncio.run(_run(Path(scratch), n, spaces, options.patience)))
+            size = asyncio.run(_run(Path(scratch), n, spaces, options.patience))
+        if kserve.given():
+            with tempfile.TemporaryDirectory(prefix="scale-") as scratch:
+                size["kserve"] = asyncio.run(_kserve(Path(scratch), n, spaces, options.patience))
+        found["sizes"].append({**size, "load": round(os.getloadavg()[0])})
         print(json.dumps(found["sizes"][-1]), flush=True)
         options.output.write_text(json.dumps(found, indent=1) + "\n")
+        options.output.with_suffix(".md").write_text(page(found))
     return 0
 
 
@@ -75,6 +85,13 @@ async def _run(folder: Path, n: int, spaces: int, patience: float) -> dict[str, 
         operators = await operator_credentials(kubeconfig, LEADS)
         async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
             return await study(kubeconfig, operators, paths.records, folder, kube, n, spaces, patience)
+
+
+async def _kserve(folder: Path, n: int, spaces: int, patience: float) -> dict[str, Any]:
+    with running(folder / "control-plane", controllers=True, flags=FLAGS) as kubeconfig:
+        paths = ClusterPaths(kubeconfig.parent, kubeconfig.parent / "run", kubeconfig.parent / "logs")
+        async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
+            return await kserve.kserve(kubeconfig, paths.records, folder, kube, n, spaces, patience)
 
 
 if __name__ == "__main__":

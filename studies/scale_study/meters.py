@@ -15,6 +15,7 @@ from cluster.process import read_record
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CALLS = "enginewright_api_request_seconds_count"
+LOOKS = "enginewright_looks_total"
 WRITES = frozenset({"apply", "create", "patch", "delete", "scale"})
 
 
@@ -25,17 +26,33 @@ def rss_mb(process: int) -> float:
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds of CPU by program, and calls by verb, since each of them started."""
+    """Seconds of CPU by program, calls by verb and kind, and looks of passes by where they looked, since each of them
+    started."""
 
     cpu: dict[str, float]
-    calls: Counter[str]
+    calls: Counter[tuple[str, str]]
+    looks: Counter[str]
 
     def since(self, before: Reading) -> Reading:
-        return Reading({name: used - before.cpu[name] for name, used in self.cpu.items()}, self.calls - before.calls)
+        return Reading({name: used - before.cpu[name] for name, used in self.cpu.items()}, self.calls - before.calls,
+                       self.looks - before.looks)
 
     @property
     def writes(self) -> int:
-        return sum(count for verb, count in self.calls.items() if verb in WRITES)
+        return sum(count for (verb, _), count in self.calls.items() if verb in WRITES)
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """By verb."""
+        found: Counter[str] = Counter()
+        for (verb, _), count in self.calls.items():
+            found[verb] += count
+        return dict(sorted(found.items()))
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        """By verb and kind, the most frequent first."""
+        return {" ".join(call): count for call, count in self.calls.most_common()}
 
 
 @dataclass(frozen=True)
@@ -55,9 +72,12 @@ class Meters:
             pids[name] = record.pid
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self.port}/metrics") as answer:
             page = await answer.text()
-        calls: Counter[str] = Counter()
+        calls: Counter[tuple[str, str]] = Counter()
+        looks: Counter[str] = Counter()
         for family in text_string_to_metric_families(page):
             for sample in family.samples:
                 if sample.name == CALLS:
-                    calls[sample.labels["verb"]] += int(sample.value)
-        return Reading({name: cpu_seconds(pid) for name, pid in pids.items()}, calls)
+                    calls[sample.labels["verb"], sample.labels["resource"]] += int(sample.value)
+                elif sample.name == LOOKS:
+                    looks[sample.labels["source"]] += int(sample.value)
+        return Reading({name: cpu_seconds(pid) for name, pid in pids.items()}, calls, looks)

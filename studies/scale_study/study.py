@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +15,11 @@ from attack.rows import Row, watching
 from enginewright.clients.kube import KubeClient
 from scale_study.actor import Actor
 from scale_study.meters import Meters, rss_mb
+from scale_study.settled import at_once, until
 from support.apiserver import NAMESPACE, Models, manifest, model
 from support.operators import operating
 
 PORT: Final = 8080
-MAKERS: Final = 16
 RESYNC: Final = 60.0
 # A resync spreads its passes over a quarter of its period.
 SPREAD: Final = 20.0
@@ -43,27 +43,6 @@ class Seen:
 
     def take_deployment(self, row: Row) -> None:
         self.deployments.setdefault((row[0], row[1]), time.monotonic())
-
-
-async def until(condition: Callable[[], bool], patience: float, what: str) -> None:
-    """Raises :class:`RuntimeError`, which names ``what`` was waited for, after ``patience`` seconds."""
-    deadline = time.monotonic() + patience
-    while not condition():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"after {patience:g} s still waiting: {what}")
-        await asyncio.sleep(0.1)
-
-
-async def at_once(jobs: Sequence[Callable[[], Awaitable[Any]]]) -> None:
-    waiting = list(reversed(jobs))
-
-    async def work() -> None:
-        while waiting:
-            await waiting.pop()()
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(MAKERS):
-            group.create_task(work())
 
 
 async def study(kubeconfig: Path, operators: Path, records: Path, folder: Path, kube: KubeClient, n: int,
@@ -115,7 +94,8 @@ async def _make(kube: KubeClient, names: Sequence[str], n: int, seen: Seen, mete
         "ready_s": round(max(seen.ready[one] for one in wanted) - began, 1),
         "status_p99_s": round(waits[int(0.99 * (len(waits) - 1))], 1),
         "apiserver_cpu_s": round(used.cpu["kube-apiserver"], 1), "etcd_cpu_s": round(used.cpu["etcd"], 1),
-        "operator_cpu_s": round(used.cpu["operator"], 1), "requests": dict(sorted(used.calls.items())),
+        "operator_cpu_s": round(used.cpu["operator"], 1), "requests": used.requests,
+        "requests_by_kind": used.by_kind, "looks": dict(sorted(used.looks.items())),
     }
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from enginewright.clients.resources import SERVICE, Resource
+from enginewright.clients.resources import DEPLOYMENT, SERVICE, Resource
 from enginewright.core import labels
 from enginewright.observe.fields import Raw
 from enginewright.observe.keys import Key
+from enginewright.observe.reads import Confirming, Trail
 from enginewright.runtime import Operator
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
@@ -91,3 +92,62 @@ async def test_a_comparison_mends_what_no_watch_told_of(
         return await models.names(SERVICE, MINE) == ["minilm"]
 
     await eventually(made_again)
+
+
+async def with_engine_in_store(operator: Operator, models: Models) -> dict[str, str]:
+    """The source of a model whose engine is on record: another one of it needs no Job."""
+    await served(operator, models)
+    digest = (await models.get("minilm"))["status"]["source"]["digest"]
+    return {"uri": "pvc://models/minilm", "digest": digest}
+
+
+async def test_a_new_model_with_its_engine_in_the_store_costs_no_list_and_no_job(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    source = await with_engine_in_store(operator, models)
+    before = calls(operator)
+    await models.create(model("other", source=source))
+    await models.wait("Ready", "True", name="other")
+    made = calls(operator) - before
+    assert not [call for call in made if call.startswith("list") or call == "create jobs"]
+    assert made["apply deployments"] == 1
+
+
+async def test_a_deployment_that_memory_never_hears_of_is_not_made_again(
+    operator: Operator, models: Models, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = await with_engine_in_store(operator, models)
+    keep = operator.memory._keep
+
+    def deaf(resource: Resource, raw: Raw, began: float | None = None) -> None:
+        if resource != DEPLOYMENT:
+            keep(resource, raw, began)
+
+    monkeypatch.setattr(operator.memory, "_keep", deaf)
+    before = calls(operator)
+    await models.create(model("other", source=source))
+    await models.wait("Ready", "True", name="other")
+    made = calls(operator) - before
+    assert made["apply deployments"] == 1
+    assert made["list deployments"], "the Service names a revision that memory does not know"
+
+
+async def test_nothing_is_made_for_a_model_that_goes_while_its_look_is_confirmed(
+    operator: Operator, models: Models, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = await with_engine_in_store(operator, models)
+    confirming, confirm = Confirming.all_as_seen, []
+
+    async def late(self: Confirming, trail: Trail) -> bool:
+        confirm.append(trail)
+        await models.delete("other")
+        return await confirming(self, trail)
+
+    monkeypatch.setattr(Confirming, "all_as_seen", late)
+    await models.create(model("other", source=source))
+
+    async def forgotten() -> bool:
+        return bool(confirm) and Key(models.namespace, "other") not in operator.known
+
+    await eventually(forgotten)
+    assert await models.names(DEPLOYMENT, f"{labels.MODEL}=other") == []

@@ -65,8 +65,11 @@ def operator(apiserver: Apiserver) -> tuple[Reconciler, list[object]]:
     async def find(_namespace: str, _name: str, **_: object) -> ObjectView:
         return apiserver.view()
 
-    async def observe(_view: object, _signals: object, **_: object) -> object:
+    async def observe(*_: object) -> object:
         return cluster.observe()
+
+    async def confirm(*_: object) -> bool:
+        return True
 
     async def execute(_namespace: str, actions: Any, _log: object) -> None:
         for action in actions:
@@ -78,7 +81,7 @@ def operator(apiserver: Apiserver) -> tuple[Reconciler, list[object]]:
     kube = cast(Any, apiserver)
     reporter = Reporter(kube, cast(Any, SimpleNamespace(record=nothing)), ServedSchema(kube), lambda: None)
     parts = SimpleNamespace(
-        world=SimpleNamespace(find=find, observe=observe, now=lambda: cluster.now),
+        world=SimpleNamespace(find=find, observe=observe, confirm=confirm, now=lambda: cluster.now),
         actor=SimpleNamespace(execute=execute), reporter=reporter,
         signals=SimpleNamespace(window=lambda _: cluster.signals, forget=nothing, recommend=lambda *_: None,
                                 watch=lambda *_: watched.append(1)),

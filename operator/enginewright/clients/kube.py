@@ -16,21 +16,22 @@ optimisedmodels/finalizers            update                     owner reference
                                                                  cluster enforces who may set them
 jobs (batch)                          get list watch create      resolve, ask and build Jobs; the one that asks a
                                       delete                     server image for several objects
-pods                                  list watch delete          pods of Jobs and replicas; one that refused an engine
+pods                                  get list watch delete      pods of Jobs and replicas; one that refused an engine
                                                                  which was built again since
 pods/log                              get                        a build's progress, or its outcome
 deployments (apps)                    get list watch create      revisions
                                       patch delete
 deployments/scale                     patch                      replicas
-services                              list watch create patch    the model's Service, one of each revision for routes
-                                      delete
-configmaps                            list watch create patch    build requests, engine records
-                                      delete
+services                              get list watch create      the model's Service, one of each revision for routes
+                                      patch delete
+configmaps                            get list watch create      build requests, engine records
+                                      patch delete
 secrets                               create                     the key that build Jobs sign engines with, blindly:
                                                                  none is ever read
 persistentvolumeclaims                get list watch             claims that a spec names
-endpointslices (discovery.k8s.io)     list watch                 who gets traffic
-poddisruptionbudgets (policy)         list watch create patch    one for each model
+endpointslices (discovery.k8s.io)     get list watch             who gets traffic
+poddisruptionbudgets (policy)         get list watch create      one for each model
+                                      patch
 resourceclaimtemplates                list create patch          MIG by dynamic resource allocation
 (resource.k8s.io)
 httproutes                            list create patch delete   shares of the traffic, where asked for
@@ -91,6 +92,7 @@ APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 # Items of a page, and of one that has metadata only. A page of more than PAGE_BYTES is asked for again with fewer
 # items: others choose how large an object is, and the event loop stands still while a page is parsed.
@@ -166,6 +168,10 @@ class KubeClient:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         return await self._json("get", resource, resource.path(namespace, name))
+
+    async def get_metadata(self, resource: Resource, namespace: str, name: str) -> Object:
+        """As :meth:`get`, but the apiserver sends ``metadata`` alone."""
+        return await self._json("get", resource, resource.path(namespace, name), accept=METADATA)
 
     async def list_all(self, resource: Resource, namespace: str | None, *, labels: str = "") -> list[Object]:
         """All pages. ``labels`` is a label selector. Items carry no apiVersion and kind, as the apiserver gives

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from enginewright.core import labels
 from enginewright.core.observed import DeploymentView, MemberView, Observed
-from enginewright.core.plan import ABSENT, Action, Apply, Delete, Plan, Scale
+from enginewright.core.plan import ABSENT, Action, Apply, Delete, Manifest, Plan, Scale
 from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE
 
 # Nothing but the operator and the user writes these, so that their resourceVersion moves seldom.
@@ -34,6 +34,9 @@ def _bound(action: Action, observed: Observed) -> Action:
         case Apply(manifest=manifest) if manifest["kind"] in ROUTING:
             seen = observed.versions.get(f"{manifest['kind']}/{manifest['metadata']['name']}")
             return replace(action, uid=seen.uid, version=seen.version) if seen else replace(action, version=ABSENT)
+        case Apply(manifest=manifest) if manifest["kind"] == "Deployment" and not _deployed(manifest, observed):
+            # One that was not seen may be there all the same, where a watch has lost its event.
+            return replace(action, version=ABSENT)
         case Scale(deployment=name) | Delete(kind="Deployment", name=name):
             if deployed := _named(observed.deployments, name):
                 return _as_it_was(action, deployed)
@@ -49,6 +52,12 @@ def _as_it_was(action: Scale | Delete, seen: DeploymentView | MemberView) -> Act
     """A Deployment's resourceVersion moves with its status, several times a second while pods start: what counts is the
     generation, which only its spec moves."""
     return replace(action, uid=seen.uid, version=seen.version, generation=seen.generation)
+
+
+def _deployed(manifest: Manifest, observed: Observed) -> bool:
+    """Whether it was seen, be it one that the object has to adopt."""
+    name = str(manifest["metadata"]["name"])
+    return _named(observed.deployments, name) is not None or f"Deployment/{name}" in observed.versions
 
 
 def _named(found: Iterable[View], name: str) -> View | None:

@@ -449,12 +449,12 @@ class Observed:
     the activator's Deployment) to their manifest-hash annotation, so that an unchanged child costs no write; ``specs``
     has the specs of those whose fields the apiserver keeps as they are written (not a Deployment's quantities), so that
     an edit by another manager is seen. ``versions`` has, by ``Kind/name``, what routes traffic: Services, routes, the
-    activator's Deployment. ``kept`` is by revision, and read only where a pass may ask for it. ``gateway`` is read
-    where the spec asks for one, or revisions have Services that were made for one. ``nodes`` are those with GPUs, read
-    where a replica or a build waits for one or a revision is about to start; None where they are not known. ``quality``
-    is what the monitors of ready replicas report, by pod, where the spec asks for them. Of a fleet there are only
-    ``fleet``, its Service and who is behind that. ``elsewhere`` is read where the server image has not answered; what
-    is ``server`` there is as the operator remembers it."""
+    activator's Deployment; and Deployments that the object has to adopt. ``kept`` is by revision, and read only where a
+    pass may ask for it. ``gateway`` is read where the spec asks for one, or revisions have Services that were made for
+    one. ``nodes`` are those with GPUs, read where a replica or a build waits for one or a revision is about to start;
+    None where they are not known. ``quality`` is what the monitors of ready replicas report, by pod, where the spec
+    asks for them. Of a fleet there are only ``fleet``, its Service and who is behind that. ``elsewhere`` is read where
+    the server image has not answered; what is ``server`` there is as the operator remembers it."""
 
     now: datetime
     monotonic: float = 0.0

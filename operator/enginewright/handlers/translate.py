@@ -37,6 +37,12 @@ class Translator:
         translations = {OPTIMISED_MODEL: self.itself, CONFIG_MAP: self.config_map, CLAIM: self.claim, JOB: self.job}
         return translations.get(resource, self.child)(body)
 
+    def asked(self, resource: Resource, body: Body) -> bool:
+        """Whether it is an object whose spec no pass has looked at yet."""
+        if resource != OPTIMISED_MODEL:
+            return False
+        return bool((body.get("status") or {}).get("observedGeneration") != body["metadata"].get("generation"))
+
     def itself(self, body: Body) -> Iterable[Key]:
         """And the fleet that it serves a class of."""
         metadata = body["metadata"]

@@ -29,11 +29,13 @@ log = structlog.get_logger(__name__)
 
 
 class Watcher:
-    """``saw`` is called with every event, and ``wake`` with every key that the event is news for, both in the watching
-    thread. ``ended`` is called there when kopf stops, with what it died of, None when it was asked to."""
+    """``saw`` is called with every event, and ``wake`` with every key that the event is news for, and whether the spec
+    of that object has not been looked at yet; both in the watching thread. ``ended`` is called there when kopf stops,
+    with what it died of, None when it was asked to."""
 
     def __init__(
-        self, translator: Translator, *, wake: Callable[[Key], None], ended: Callable[[BaseException | None], None],
+        self, translator: Translator, *, wake: Callable[[Key, bool], None],
+        ended: Callable[[BaseException | None], None],
         saw: Callable[[Resource, str | None, Raw], None] = lambda *_: None, namespaces: Sequence[str] = (),
         kubeconfig: str | None = None,
     ) -> None:
@@ -133,8 +135,9 @@ class Watcher:
     def _handler(self, resource: Resource) -> Callable[..., Any]:
         async def enqueue(body: Body, event: kopf.RawEvent, **_: Any) -> None:
             self._saw(resource, event["type"], event["object"])
+            asked = self._translator.asked(resource, body)
             for key in self._translator.keys(resource, body):
-                self._wake(key)
+                self._wake(key, asked)
 
         return enqueue
 
@@ -153,6 +156,19 @@ class Watcher:
             token=header.split(" ", 1)[-1] or None,
             proxy_url=configuration.proxy or None,
         )
+
+
+class NoDiffs(kopf.DiffBaseStorage):
+    """kopf keeps no copy of an object to find out what has changed in it: a handler of events does not ask."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        pass
 
 
 class Backoffs:
@@ -176,6 +192,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.watching.reconnect_backoff = 1.0
     chosen.watching.chunk_size = 500
     chosen.queueing.idle_timeout = 1.0
+    chosen.persistence.diffbase_storage = NoDiffs()
     chosen.queueing.error_delays = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 60)
     chosen.networking.request_timeout = 30.0
     chosen.networking.error_backoffs = Backoffs()

@@ -14,10 +14,11 @@ from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import CONFIG_MAP
 from enginewright.core import labels
 from enginewright.core.manifests import read_record, record_name
-from enginewright.core.observed import EngineRecord
+from enginewright.core.observed import EngineRecord, Version
 from enginewright.observe.fields import Raw, name_of, section
 from enginewright.observe.memory import Memory
 from enginewright.observe.parsed import Parsed
+from enginewright.observe.reads import Trail
 from enginewright.observe.together import together
 
 # Of the answer with one record: an outcome of the largest size that is read (record.OUTCOME_BYTES), written twice where
@@ -38,28 +39,34 @@ class RecordReader:
         self._parsed = Parsed(read_record, self._unreadable)
 
     async def records(
-        self, namespace: str, store_uri: str, fingerprints: Iterable[str], *, fresh: bool = True,
+        self, namespace: str, store_uri: str, fingerprints: Iterable[str], trail: Trail | None = None,
     ) -> Mapping[str, EngineRecord]:
-        """By fingerprint. Unless they are to be ``fresh``, a record whose version is remembered is not read again.
+        """By fingerprint. With a ``trail``, which notes it, a record whose version is remembered is not read again.
         Raises :class:`~enginewright.clients.errors.ClientError`."""
         # Statuses and annotations name fingerprints, and any text may stand there: this becomes a field selector.
         wanted = sorted(filter(FINGERPRINT.fullmatch, set(fingerprints)))
-        found = await together(*(self._record(namespace, store_uri, one, fresh) for one in wanted))
+        found = await together(*(self._record(namespace, store_uri, one, trail) for one in wanted))
         return {record.fingerprint: record for record in found if record is not None}
 
-    async def _record(self, namespace: str, store_uri: str, fingerprint: str, fresh: bool) -> EngineRecord | None:
+    async def _record(self, namespace: str, store_uri: str, fingerprint: str,
+                      trail: Trail | None) -> EngineRecord | None:
         name = record_name(fingerprint, store_uri)
-        known = None if fresh else self._recall(namespace, name)
+        known = None if trail is None else self._recall(namespace, name, trail)
         record = (await self._read(namespace, name)) if known is None else known[0]
         # Another store's engine cannot be mounted from this one's claim.
         return record if record and (record.fingerprint, record.store_uri) == (fingerprint, store_uri) else None
 
-    def _recall(self, namespace: str, name: str) -> tuple[EngineRecord | None] | None:
+    def _recall(self, namespace: str, name: str, trail: Trail) -> tuple[EngineRecord | None] | None:
         """None where the apiserver has to be asked."""
         version = self._memory.version(CONFIG_MAP, namespace, name) if self._memory is not None else None
         if version is None:
             return None
-        return self._parsed.recall(*version) if any(version) else (None,)
+        if not any(version):
+            return (None,)
+        known = self._parsed.recall(*version)
+        if known is not None and known[0] is not None:
+            trail.seen[CONFIG_MAP, namespace, name] = Version(*version)
+        return known
 
     async def _read(self, namespace: str, name: str) -> EngineRecord | None:
         began = self._memory.now() if self._memory is not None else 0.0

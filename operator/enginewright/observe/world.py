@@ -1,8 +1,9 @@
 """Gathers what a look of a pass may see: every kind of child, all at once, then the engine records that these lead to.
 
 A look goes at what the operator remembers, which costs nothing, or at the apiserver: that costs some ten requests, and
-is right whatever events were lost. :mod:`~enginewright.reconcile.passes` says when which. Besides, nodes are kept, of
-which only advice is made, what logs said, which are read beside passes, and the parses of records that are the same.
+is right whatever events were lost. In between, a look at memory is confirmed: the apiserver is asked for the versions
+of what was found there. :mod:`~enginewright.reconcile.looks` says when which. Besides, nodes are kept, of which only
+advice is made, what logs said, which are read beside passes, and the parses of records that are the same.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.parsed import Parsed
 from enginewright.observe.pods import pod_view, still_running
 from enginewright.observe.quality import QualityReader
-from enginewright.observe.reads import Fresh, Reads, Remembered
+from enginewright.observe.reads import Confirming, Fresh, Reads, Remembered, Trail
 from enginewright.observe.records import RecordReader
 from enginewright.observe.reports import JobReports, Logs, Report, outcome_of
 from enginewright.observe.routes import observe_routes
@@ -97,7 +98,7 @@ class World:
     ) -> None:
         self._fresh: Reads = Fresh(kube, memory) if memory is not None else kube
         self._memory = memory
-        self._remembered: Reads = Remembered(memory, self._fresh) if memory is not None else kube
+        self._kube = kube
         self._config = config
         self._records = records
         self._revisions = Parsed(read_revision, refused=lambda _: None)
@@ -113,16 +114,25 @@ class World:
     async def find(self, namespace: str, name: str, *, fresh: bool = True) -> ObjectView | None:
         """The ``OptimisedModel``, None when it is gone; from memory unless it is to be ``fresh``. Raises
         :class:`~enginewright.clients.errors.ClientError`, as all reading here does."""
-        raw = await _get(self._reads(fresh), OPTIMISED_MODEL, namespace, name)
+        raw = await _get(self._reads(None if fresh else Trail()), OPTIMISED_MODEL, namespace, name)
         return None if raw is None else object_view(raw)
+
+    async def confirm(self, view: ObjectView, trail: Trail) -> bool:
+        """Whether the apiserver has all that is on ``trail`` as it was seen, and after that still the object: a
+        deletion with ``--cascade=orphan`` takes the owner off its children. Of what has changed the next look at memory
+        knows. Raises :class:`~enginewright.clients.errors.ClientError`."""
+        if self._memory is None or not await Confirming(self._kube, self._memory, self._fresh).all_as_seen(trail):
+            return False
+        now = await self.find(view.namespace, view.name)
+        return now is not None and (now.uid, now.resource_version) == (view.uid, view.resource_version)
 
     def forget(self, key: Key) -> None:
         """The object is gone: its logs are not read any more."""
         self._reports.forget(key)
 
-    async def observe(self, view: ObjectView, signals: SignalWindow | None, *, fresh: bool = True) -> Observed:
-        """From memory, as far as it knows, unless it is to be ``fresh``."""
-        reads = self._reads(fresh)
+    async def observe(self, view: ObjectView, signals: SignalWindow | None, trail: Trail | None = None) -> Observed:
+        """From the apiserver; with a ``trail`` from memory as far as it knows, and the trail notes what it gave."""
+        reads = self._reads(trail)
         parsed = parse_spec(view.spec)
         spec = parsed if isinstance(parsed, Spec) else None
         if is_fleet(view.spec):
@@ -173,17 +183,20 @@ class World:
                 **_applied(DEPLOYMENT, (raw for raw in holding if not is_deleting(raw))),
                 **{key: value for resource, raws in routes.items() for key, value in _applied(resource, raws).items()},
             },
-            # Of Services also those that the object has to adopt.
-            versions={**_versions(SERVICE, labelled), **_versions(DEPLOYMENT, holding), **versions},
+            # Also of those that the object has to adopt.
+            versions={**_versions(SERVICE, labelled), **versions, **_versions(
+                DEPLOYMENT, (*holding, *(raw for raw in all_deployments if not controlled_by(raw, view.uid))))},
             specs=_specs({SERVICE: services, DISRUPTION_BUDGET: budgets, **routes}),
             gateway=gateway,
             orphans=orphans,
         )
         if (question := needed_answer(view, seen, self._config)) is not None:
-            seen = replace(seen, elsewhere=await self._elsewhere(reads, view, question))
+            # Not on the trail: an answer that was given once stays one.
+            unfollowed = self._reads(Trail()) if trail is not None else reads
+            seen = replace(seen, elsewhere=await self._elsewhere(unfollowed, view, question))
         if spec is not None:
             needed = needed_records(view, seen, self._config)
-            records = await self._records.records(view.namespace, spec.store.uri, needed, fresh=fresh)
+            records = await self._records.records(view.namespace, spec.store.uri, needed, trail)
             seen = replace(seen, records=records)
         if self._quality is not None and spec is not None and spec.quality is not None:
             seen = replace(seen, quality=await self._quality.reports(view, serving))
@@ -200,8 +213,10 @@ class World:
             orphans += _left_of(view, CONFIG_MAP, maps)
         return tuple(orphans)
 
-    def _reads(self, fresh: bool) -> Reads:
-        return self._fresh if fresh else self._remembered
+    def _reads(self, trail: Trail | None) -> Reads:
+        if trail is None or self._memory is None:
+            return self._fresh
+        return Remembered(self._memory, self._fresh, trail)
 
     async def _fleet(self, reads: Reads, view: ObjectView, spec: Spec | None) -> Observed:
         """Its classes have objects of their own, which passes of their own look after."""

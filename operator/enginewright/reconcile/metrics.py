@@ -50,10 +50,11 @@ class Metrics:
             ["what"], registry=self.registry,
         )
         self.looks = Counter(
-            "enginewright_looks", "What passes looked at: memory, or the apiserver (fresh).", ["source"],
-            registry=self.registry,
+            "enginewright_looks",
+            "What passes looked at: memory, the apiserver (fresh), or memory that the apiserver then confirmed.",
+            ["source"], registry=self.registry,
         )
-        for source in ("memory", "fresh"):
+        for source in ("memory", "confirmed", "fresh"):
             self.looks.labels(source)
 
         self.skipped = Counter(

@@ -1,10 +1,10 @@
 """One pass over one object: observe → decide → act → report.
 
 A pass looks at what the operator remembers first. Most passes find nothing to do there, and read nothing from the
-apiserver. :func:`may_be_remembered` says what may stand on that look: nothing that lasts, and of actions a number of
-replicas alone. Where there is more to do, the pass looks again, at the apiserver, and acts on what it decides then.
-So memory that is late can delay an act, and never cause one. It is not trusted for long while a model is on its way,
-and not at all after a pass that failed.
+apiserver. :class:`~enginewright.reconcile.looks.Look` says what may stand on that look alone: nothing that lasts, and
+of actions a number of replicas. Where there is more to do, the apiserver confirms what was seen, or the pass looks
+again, at the apiserver, and acts on what it decides then. So memory that is late can delay an act, and never cause one.
+It is not trusted for long while a model is on its way, and not at all after a pass that failed.
 """
 
 from __future__ import annotations
@@ -23,33 +23,36 @@ from structlog.typing import FilteringBoundLogger
 from enginewright.act.execute import Actor
 from enginewright.act.report import Reporter, plain, refused
 from enginewright.clients.errors import ClientError, Family, LostRaceError, NotFoundError, RefusedError, family_of
-from enginewright.core.conditions import find
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.labels import fingerprint_label
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import KEPT, Action, Event, Plan, Scale, keep
-from enginewright.core.reasons import Condition, Reason
+from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
+from enginewright.observe.reads import Trail
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.known import Known, Needs
+from enginewright.reconcile.looks import Look, on_its_way, same
 from enginewright.reconcile.targets import needed_claims, target_of
 from enginewright.tracing import Attribute, Span, note, span
 
 DEADLINE: Final = 120.0
-# Seconds for which memory is trusted, after a look at the apiserver, while a model is on its way.
+# Seconds for which memory is trusted, after a look at the apiserver, while a model is on its way. Where many are, it is
+# trusted longer: so many of them a second are looked at for that. The comparison heals memory at any rate.
 TRUST: Final = 20.0
-# Blocks of status that say how things stand, and that the next pass says again from scratch.
-PASSING: Final = frozenset({"observedGeneration", "conditions", "summary", "replicas", "readyReplicas", "autoscaling",
-                            "quality"})
+DOUBTED: Final = 0.5
+# Looks at memory that the apiserver did not confirm, after which it is looked at itself.
+TRIES: Final = 3
 Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a pass works with. ``looked`` is called after each look, with whether it was at the apiserver."""
+    """What a pass works with. ``looked`` is called with where each look was at: ``memory``, ``fresh`` at the apiserver,
+    ``confirmed`` by it."""
 
     world: World
     actor: Actor
@@ -59,7 +62,7 @@ class Parts:
     exposed: Exposed
     config: OperatorConfig
     decide: Decide = decide
-    looked: Callable[[bool], None] = lambda _: None
+    looked: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,10 @@ class Reconciler:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        # Keys whose last pass has not ended well, and when the apiserver was last looked at for each.
+        # Keys whose last pass has not ended well, those of models on their way, and when the apiserver was last looked
+        # at for each.
         self._distrusted: set[Key] = set()
+        self._on_their_way: set[Key] = set()
         self._fresh_at: dict[Key, float] = {}
 
     async def reconcile(self, key: Key) -> float | None:
@@ -153,31 +158,31 @@ class Reconciler:
         if key in self._distrusted:
             return None
         view = await self._parts.world.find(key.namespace, key.name, fresh=False)
-        if view is not None and _on_its_way(view) and time.monotonic() - self._fresh_at.get(key, -math.inf) > TRUST:
-            return None
-        return view
+        if view is None or not on_its_way(view):
+            return view
+        if not view.status.get("conditions"):  # nothing has been done for it yet that could be missed
+            self._fresh_at.setdefault(key, time.monotonic())
+        trust = max(TRUST, len(self._on_their_way) / DOUBTED)
+        return view if time.monotonic() - self._fresh_at.get(key, -math.inf) <= trust else None
 
     async def _look_and_act(
         self, key: Key, view: ObjectView, log: FilteringBoundLogger, *, fresh: bool,
     ) -> float | None:
-        parts = self._parts
-        observed, plan = await self._look(key, view, fresh=fresh)
-        if not fresh and (plan.actions or not may_be_remembered(view, observed, plan)):
-            now = await parts.world.find(view.namespace, view.name)
-            if now is None:
-                await self._forget(key, log)
-                return None
-            if not (may_be_remembered(view, observed, plan) and _same(view, now)):
-                view, fresh = now, True
-                observed, plan = await self._look(key, view, fresh=True)
+        look: Look | None = await self._look(key, view, None if fresh else Trail())
+        if look is not None and not look.fresh and not look.idle:
+            look = await self._made_sure(key, look)
+        if look is None:
+            await self._forget(key, log)
+            return None
+        view, observed, plan = look.view, look.observed, look.plan
         self._remember(key, view, observed, plan)
-        if fresh and plan.actions and not await self._stays(view):
+        if look.fresh and plan.actions and not await self._stays(view):
             log.info("the object is being deleted: the operator stops work on it")
             return None
         # Before anything is written: what the apiserver refuses must not keep replicas from being measured.
         await self._listen(key, view, observed, plan)
         acted = await self._act(view, plan, log)
-        if isinstance(acted.failure, LostRaceError) or (isinstance(acted.failure, NotFoundError) and not fresh):
+        if isinstance(acted.failure, LostRaceError) or (isinstance(acted.failure, NotFoundError) and not look.fresh):
             # The plan stands on a claim that another operator or object made, or on a Deployment that is gone.
             raise acted.failure
         await self._report(view, observed, plan, acted, log)
@@ -185,18 +190,42 @@ class Reconciler:
             raise acted.failure
         return plan.requeue_after
 
-    async def _look(self, key: Key, view: ObjectView, *, fresh: bool) -> tuple[Observed, Plan]:
-        parts = self._parts
+    async def _made_sure(self, key: Key, look: Look) -> Look | None:
+        """A look like ``look``, at memory, that the pass may act on; None where the object is gone."""
+        world = self._parts.world
+        if look.may_be_remembered:
+            now = await world.find(key.namespace, key.name)
+            if now is not None and same(look.view, now):
+                return look
+            return None if now is None else await self._look(key, now)
+        for _ in range(TRIES):
+            if look.trail is None or not look.may_be_confirmed:
+                break
+            if await world.confirm(look.view, look.trail):
+                self._parts.looked("confirmed")
+                return look
+            again = await world.find(key.namespace, key.name, fresh=False)
+            if again is None:
+                break
+            look = await self._look(key, again, Trail(look.trail))
+            if look.idle:
+                return look
+        now = await world.find(key.namespace, key.name)
+        return None if now is None else await self._look(key, now)
+
+    async def _look(self, key: Key, view: ObjectView, trail: Trail | None = None) -> Look:
+        """At memory with a ``trail``, else at the apiserver."""
+        parts, fresh = self._parts, trail is None
         with span(Span.OBSERVE):
             note(Attribute.FRESH, fresh)
-            observed = await parts.world.observe(view, parts.signals.window(key), fresh=fresh)
+            observed = await parts.world.observe(view, parts.signals.window(key), trail)
         with span(Span.DECIDE):
             plan = parts.decide(view, observed, parts.config)
             note(Attribute.ACTIONS, len(plan.actions))
         if fresh:
             self._fresh_at[key] = time.monotonic()
-        parts.looked(fresh)
-        return observed, plan
+        parts.looked("fresh" if fresh else "memory")
+        return Look(view=view, observed=observed, plan=plan, trail=trail)
 
     async def _stays(self, view: ObjectView) -> bool:
         """Asked after the children were read, as Kubernetes' own controllers do before they adopt: a deletion with
@@ -302,10 +331,12 @@ class Reconciler:
         fingerprint = fingerprint_label(str(plan.status.get("fingerprint") or ""))
         job = observed.elsewhere.name if observed.elsewhere else ""
         self._parts.known.remember(key, Needs(needed_claims(view), fingerprint, job))
+        (self._on_their_way.add if on_its_way(view) else self._on_their_way.discard)(key)
 
     async def _forget(self, key: Key, log: FilteringBoundLogger) -> None:
         """Children go by their owner references; what is left is ours in memory."""
         self._distrusted.discard(key)
+        self._on_their_way.discard(key)
         self._fresh_at.pop(key, None)
         await self._parts.signals.forget(key)
         self._parts.world.forget(key)
@@ -313,29 +344,6 @@ class Reconciler:
         if key in self._parts.known:
             self._parts.known.forget(key)
             log.info("object is gone")
-
-
-def may_be_remembered(view: ObjectView, observed: Observed, plan: Plan) -> bool:
-    """Whether ``plan`` may be carried out as it was decided on what is remembered. Of each kind memory may be behind by
-    another moment, so what it shows together may never have been. Therefore nothing that later passes build on is
-    written to status, which the apiserver refuses where the object has changed since. And replicas alone are changed,
-    of a Deployment that serves alone: the apiserver refuses that where this Deployment has changed since."""
-    status = plain(plan.status)
-    if any(status.get(block) != view.status.get(block) for block in (status.keys() | view.status.keys()) - PASSING):
-        return False
-    serving = [one for one in observed.deployments if not one.deleting]
-    scales = all(isinstance(action, Scale) for action in plan.actions)
-    return not plan.actions or (scales and len(serving) == 1 and plan.question is None)
-
-
-def _on_its_way(view: ObjectView) -> bool:
-    """Whether its next passes look for what they might have missed."""
-    conditions = view.status.get("conditions")
-    return any(find(conditions, one).get("status") != "True" for one in (Condition.READY, Condition.ROLLOUT_COMPLETE))
-
-
-def _same(view: ObjectView, now: ObjectView) -> bool:
-    return (view.uid, view.generation, view.deleting) == (now.uid, now.generation, now.deleting)
 
 
 def _conditions(status: object) -> dict[str, str]:

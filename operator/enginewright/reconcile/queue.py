@@ -1,20 +1,35 @@
 """The work queue: each key at most once in it and at most once in work, however many events say its name.
 
 Three sets in the manner of Kubernetes' own controllers. A key that is added while it is in work runs once more
-afterwards, so nothing that happened during a pass is missed. For the event loop's thread only.
+afterwards, so nothing that happened during a pass is missed. Keys wait in lanes, by why they were added; the lanes take
+turns, so that a thousand queues that rise delay no rollout by more than a turn of each lane, nor the other way round.
+For the event loop's thread only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from enum import IntEnum
+from typing import Final, Generic, TypeVar
 
 from enginewright.core.backoff import Backoff
 
 K = TypeVar("K", bound=Hashable)
+
+
+class Lane(IntEnum):
+    """Why a key waits. One that was added for several reasons waits in the first of their lanes."""
+
+    ASKED = 0  # its spec has not been looked at yet
+    NEWS = 1  # something has happened to it, or was to be looked at now
+    SCALING = 2  # its queue asks for other replicas
+    ROUTINE = 3  # a resync
+
+
+LANES: Final = len(Lane)
 
 
 class WorkQueue(Generic[K]):
@@ -22,41 +37,47 @@ class WorkQueue(Generic[K]):
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
         self._chance = chance
-        self._ready: deque[K] = deque()
-        self._dirty: set[K] = set()
+        self._ready: tuple[OrderedDict[K, None], ...] = tuple(OrderedDict() for _ in Lane)
+        self._turn = 0
+        self._dirty: dict[K, Lane] = {}
         self._working: set[K] = set()
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, tuple[asyncio.TimerHandle, Lane]] = {}
         self._failures: dict[K, int] = {}
         self._wakeup = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._ready)
+        return sum(map(len, self._ready))
 
     @property
     def delayed(self) -> int:
         return len(self._timers)
 
-    def add(self, key: K) -> None:
+    def add(self, key: K, lane: Lane = Lane.NEWS) -> None:
         """Work on ``key`` as soon as a worker is free; once more when it is in work now."""
-        if key in self._dirty:
+        before = self._dirty.get(key)
+        if before is not None and before <= lane:
             return
-        self._dirty.add(key)
-        if key not in self._working:
-            self._push(key)
+        self._dirty[key] = lane
+        if key in self._working:
+            return
+        if before is not None:
+            del self._ready[before][key]
+        self._push(key, lane)
 
-    def add_after(self, key: K, delay: float) -> None:
+    def add_after(self, key: K, delay: float, lane: Lane = Lane.NEWS) -> None:
         """Work on ``key`` in ``delay`` seconds, or at the time that was set before if that is earlier."""
         if delay <= 0:
-            self.add(key)
+            self.add(key, lane)
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + delay
-        timer = self._timers.get(key)
-        if timer is not None:
+        if key in self._timers:
+            timer, before = self._timers[key]
             if timer.when() <= due:
                 return
             timer.cancel()
-        self._timers[key] = loop.call_at(due, self._ring, key)
+            lane = min(lane, before)
+        self._timers[key] = loop.call_at(due, self._ring, key), lane
 
     def retry(self, key: K, backoff: Backoff, at_least: float = 0.0) -> float:
         """Work on ``key`` again after a delay that grows with its failures in a row; returns the delay. ``at_least`` is
@@ -73,19 +94,22 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """The next key; the caller works on it and then calls :meth:`done`. Its timer is dropped: the pass looks at
         everything and sets a new one."""
-        while not self._ready:
+        while not any(self._ready):
             self._wakeup.clear()
             await self._wakeup.wait()
-        key = self._ready.popleft()
-        self._dirty.discard(key)
+        while not self._ready[self._turn]:
+            self._turn = (self._turn + 1) % LANES
+        key, _ = self._ready[self._turn].popitem(last=False)
+        self._turn = (self._turn + 1) % LANES
+        del self._dirty[key]
         self._working.add(key)
         self._drop_timer(key)
         return key
 
     def done(self, key: K) -> None:
         self._working.discard(key)
-        if key in self._dirty:
-            self._push(key)
+        if (lane := self._dirty.get(key)) is not None:
+            self._push(key, lane)
 
     def forget(self, key: K) -> None:
         """The object is gone: no delays, no count of failures."""
@@ -96,15 +120,14 @@ class WorkQueue(Generic[K]):
         for key in list(self._timers):
             self._drop_timer(key)
 
-    def _push(self, key: K) -> None:
-        self._ready.append(key)
+    def _push(self, key: K, lane: Lane) -> None:
+        self._ready[lane][key] = None
         self._wakeup.set()
 
     def _ring(self, key: K) -> None:
-        self._timers.pop(key, None)
-        self.add(key)
+        _, lane = self._timers.pop(key)
+        self.add(key, lane)
 
     def _drop_timer(self, key: K) -> None:
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        if key in self._timers:
+            self._timers.pop(key)[0].cancel()

@@ -1,6 +1,8 @@
-"""The safety net under the watches: every so often all objects are listed, and all of them run a pass.
+"""The safety net under the watches: every so often all objects are listed, and run a pass.
 
 A watch may lose events, deletions above all: after a gap kopf lists again and says nothing of what vanished meanwhile.
+What has changed is woken by events and by the comparison of memory (:mod:`~enginewright.reconcile.remembering`); that
+all objects run a pass guards against defects in both. So where there are many, each resync takes the next part of them.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence, Set
 from typing import Any, Final
 
@@ -20,11 +23,14 @@ from enginewright.core.backoff import Backoff
 from enginewright.observe.keys import Key
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.metrics import Metrics
-from enginewright.reconcile.queue import WorkQueue
+from enginewright.reconcile.queue import Lane, WorkQueue
 
 RETRY: Final = Backoff(first=1.0, most=30.0)
 # Of the period, over which a resync spreads its passes, so that a thousand objects are no burst.
 SPREAD: Final = 0.25
+# Passes a second, on the average, that resyncs ask for: with more objects than so many a second over a period, each of
+# them runs one in several periods.
+PASSES: Final = 5.0
 log = structlog.get_logger(__name__)
 
 
@@ -42,6 +48,7 @@ class Resync:
         self._namespaces = tuple(namespaces)
         self._period = period
         self._chance = chance
+        self._reached: Key | None = None
         self.last: float | None = None
 
     async def run(self) -> None:
@@ -65,9 +72,9 @@ class Resync:
         """Raises :class:`~enginewright.clients.errors.ClientError`."""
         found, refused = await self._list()
         first = self.last is None
-        for key in sorted(found):
-            # The first time everything is new and nothing has been looked at: no reason to wait.
-            self._queue.add_after(key, 0.0 if first else self._chance() * SPREAD * self._period)
+        # The first time everything is new and nothing has been looked at: no reason to wait, and none to leave one out.
+        for key in sorted(found) if first else self._part(found):
+            self._queue.add_after(key, 0.0 if first else self._chance() * SPREAD * self._period, Lane.ROUTINE)
         gone = {key for key in self._known.keys() - found if key.namespace not in refused}
         for key in gone:
             self._queue.add(key)
@@ -76,6 +83,14 @@ class Resync:
             self._metrics.missed.labels("created").inc(len(found - self._known.keys()))
         self.last = time.monotonic()
         self._metrics.resyncs.labels("ok").inc()
+
+    def _part(self, found: Set[Key]) -> list[Key]:
+        """The next ones in order after those of the resync before, and all that no pass has seen yet."""
+        ordered = sorted(found)
+        begin = bisect_right(ordered, self._reached) if self._reached is not None else 0
+        turn = (ordered[begin:] + ordered[:begin])[:max(1, round(PASSES * self._period))]
+        self._reached = turn[-1] if turn else None
+        return sorted({*turn, *(found - self._known.keys())})
 
     async def _list(self) -> tuple[set[Key], Set[str]]:
         """Of all namespaces, and those that were refused: one that was deleted, with its Role, does not take the others

@@ -420,6 +420,10 @@ class Cluster:
                 expected = self._version(key) if key in self.applied else Version("", ABSENT)
                 self._demand((action.uid, action.version) == expected, key)
                 self.writes[key] += 1
+            case Apply(manifest=manifest, version=version) if manifest["kind"] == "Deployment":
+                name = manifest["metadata"]["name"]
+                there = name in self.deployments or f"Deployment/{name}" in self.applied
+                self._demand((version == ABSENT) is not there, name)
             case Delete(kind=kind, name=name) if kind in ROUTING and f"{kind}/{name}" in self.applied:
                 self._demand((action.uid, action.version) == self._version(f"{kind}/{name}"), name)
             case Scale(deployment=name) | Delete(kind="Deployment", name=name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -12,16 +13,18 @@ import pytest
 from enginewright.clients.errors import ClientError, NotFoundError, TransientError
 from enginewright.core.comparison import Question
 from enginewright.core.config import OperatorConfig
-from enginewright.core.observed import ObjectView, Observed
-from enginewright.core.plan import Action, Create, Delete, Plan, Scale
+from enginewright.core.observed import Elsewhere, JobView, ObjectView, Observed, ServiceView
+from enginewright.core.plan import Action, Apply, Create, Delete, Plan, Scale
 from enginewright.observe.keys import Key
+from enginewright.observe.reads import Trail
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.known import Known
-from enginewright.reconcile.passes import Parts, Reconciler
+from enginewright.reconcile.passes import TRIES, Parts, Reconciler
 from support.cluster import SPEC, Cluster
 
 KEY = Key("prod", "minilm")
 DELETES = Delete(api_version="v1", kind="Pod", name="p", why="it is late")
+REVISION = "8f6740b9"
 CREATES = Create(manifest={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}, why="a build")
 SCALES = Scale(deployment="d", replicas=2, why="requests wait", uid="u", version="7", generation=1)
 
@@ -35,6 +38,9 @@ class Bench:
     plans: dict[bool, Plan]
     error: ClientError | None = None
     revisions: int = 1
+    jobs: bool = True
+    unknown: str = ""
+    confirms: list[bool] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     done: list[Action] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
@@ -43,16 +49,22 @@ class Bench:
     def __post_init__(self) -> None:
         cluster = Cluster(spec=SPEC)
         cluster.settle()
-        observed = replace(cluster.observe(), deployments=cluster.observe().deployments * self.revisions)
+        seen = cluster.observe()
+        observed = replace(seen, deployments=seen.deployments * self.revisions, jobs=seen.jobs if self.jobs else ())
+        observed = without(observed, self.unknown)
 
         async def find(_namespace: str, _name: str, *, fresh: bool = True) -> ObjectView | None:
             self.asked.append("object" if fresh else "remembered object")
             return self.there if fresh else self.remembered
 
-        async def observe(_view: object, _signals: object, *, fresh: bool) -> Observed:
-            self.asked.append("children" if fresh else "remembered children")
-            self.looks_fresh = fresh
+        async def observe(_view: object, _signals: object, trail: Trail | None) -> Observed:
+            self.asked.append("children" if trail is None else "remembered children")
+            self.looks_fresh = trail is None
             return observed
+
+        async def confirm(_view: object, _trail: Trail) -> bool:
+            self.asked.append("versions")
+            return self.confirms.pop(0) if self.confirms else False
 
         async def execute(_namespace: str, actions: tuple[Action, ...], _log: object) -> None:
             if self.error is not None:
@@ -67,7 +79,8 @@ class Bench:
             pass
 
         parts: Any = SimpleNamespace(
-            world=SimpleNamespace(find=find, observe=observe, now=lambda: cluster.now, forget=self.forgotten.append),
+            world=SimpleNamespace(find=find, observe=observe, confirm=confirm, now=lambda: cluster.now,
+                                  forget=self.forgotten.append),
             actor=SimpleNamespace(execute=execute), reporter=SimpleNamespace(status=status, events=nothing),
             signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                     recommend=lambda *_: None),
@@ -82,11 +95,27 @@ class Bench:
         return self.asked
 
 
-READY: Final = tuple({"type": one, "status": "True", "reason": "Fine"} for one in ("Ready", "RolloutComplete"))
+def without(seen: Observed, unknown: str) -> Observed:
+    match unknown:
+        case "revision":  # that the Service selects
+            return replace(seen, service=ServiceView(name="minilm", revision="another"))
+        case "pod":
+            return replace(seen, pods=())
+        case "answer":
+            return replace(seen, elsewhere=Elsewhere(name="j", job=JobView(name="j", uid="u", created=seen.now)))
+        case "stable":
+            return replace(seen, deployments=(), pods=(), service=None)
+        case _:
+            return seen
+
+
+READY, AWAITED = (tuple({"type": one, "status": status, "reason": "Fine"} for one in ("Ready", "RolloutComplete"))
+                  for status in ("True", "False"))
+ROLLOUT: Final = {"stable": REVISION, "step": "Complete"}
 
 
 def view(version: str, ready: bool = True) -> ObjectView:
-    status = {"conditions": list(READY)} if ready else {}
+    status = {"conditions": list(READY if ready else AWAITED), "rollout": ROLLOUT}
     return replace(Cluster(spec=SPEC).view(), resource_version=version, status=status)
 
 
@@ -96,7 +125,7 @@ def bench(remembered: Plan, fresh: Plan | None = None, **fields: Any) -> Bench:
 
 def plan(*actions: Action, **status: Any) -> Plan:
     return replace(Cluster(spec=SPEC).plan(), building=(), keeping=(), serving=actions, events=(),
-                   status={"conditions": list(READY), **status})
+                   status={"conditions": list(READY), "rollout": ROLLOUT, **status})
 
 
 def test_a_pass_that_finds_nothing_to_do_reads_nothing_from_the_apiserver() -> None:
@@ -166,7 +195,62 @@ def test_while_a_model_is_on_its_way_memory_is_trusted_for_a_while_after_a_fresh
     assert here.passes() == ["remembered object", "object", "children"]
     assert here.passes() == ["remembered object", "remembered children"]
     monkeypatch.setattr("enginewright.reconcile.passes.TRUST", 0.0)
+    assert here.passes() == ["remembered object", "remembered children"], "for this one is looked at in two seconds"
+    monkeypatch.setattr("enginewright.reconcile.passes.DOUBTED", math.inf)
     assert here.passes() == ["remembered object", "object", "children"]
+
+
+def test_nothing_can_have_been_missed_of_a_new_object() -> None:
+    here = bench(plan())
+    here.remembered = replace(view("1"), status={"observedGeneration": 0, "rollout": ROLLOUT})
+    assert here.passes() == ["remembered object", "remembered children"]
+
+
+APPLIES = Apply(manifest={"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}, why="a revision")
+
+
+def test_what_the_apiserver_confirms_is_acted_on_without_a_look_at_all_children() -> None:
+    here = bench(plan(APPLIES), jobs=False, confirms=[True])
+    assert here.passes() == ["remembered object", "remembered children", "versions"]
+    assert here.done == [APPLIES]
+    assert set(here.written) == {"1"}, "the apiserver refuses the status if the object has changed since"
+
+
+def test_so_is_what_lasts_in_status() -> None:
+    here = bench(plan(revisions=[{"revision": "x"}]), jobs=False, confirms=[True])
+    assert here.passes() == ["remembered object", "remembered children", "versions"]
+
+
+def test_what_has_changed_meanwhile_is_decided_again() -> None:
+    here = bench(plan(APPLIES), jobs=False, confirms=[False, True])
+    assert here.passes() == ["remembered object", "remembered children", "versions"] * 2
+    assert here.done == [APPLIES]
+
+
+def test_what_does_not_keep_still_is_looked_at_afresh() -> None:
+    here = bench(plan(APPLIES), jobs=False)
+    assert here.passes() == [*["remembered object", "remembered children", "versions"] * TRIES, "remembered object",
+                             "remembered children", "object", "children", "object"]
+    assert here.done == [APPLIES]
+
+
+@pytest.mark.parametrize("fields", [
+    {"jobs": True}, {"revisions": 2}, {"unknown": "revision"}, {"unknown": "pod"}, {"unknown": "stable"},
+    {"unknown": "answer"},
+], ids=str)
+def test_where_memory_may_lack_something_the_children_are_looked_at(fields: dict[str, Any]) -> None:
+    """The pod of a Job that has ended; what a second revision has; a Deployment that the Service or status names; pods
+    that the Deployment counts; the Job of another object that has not answered yet."""
+    here = bench(plan(APPLIES), **{"jobs": False, **fields}, confirms=[True])
+    assert here.passes() == ["remembered object", "remembered children", "object", "children", "object"]
+
+
+@pytest.mark.parametrize("asked", [plan(DELETES), replace(plan(), building=(CREATES,))], ids=["stops", "builds"])
+def test_nothing_is_stopped_or_built_on_what_was_confirmed(asked: Plan) -> None:
+    """That may stand on what is not there: endpoints of a revision, or a Job's pod."""
+    here = bench(asked, jobs=False, confirms=[True])
+    assert here.passes()[2:4] == ["object", "children"]
+
 
 
 @pytest.mark.parametrize("remembered", [(DELETES,), (CREATES,), (SCALES, DELETES)], ids=["delete", "create", "both"])

@@ -7,6 +7,7 @@ import json
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -29,8 +30,10 @@ from enginewright.clients.resources import (
 from enginewright.core import labels
 from enginewright.core.internal import stored
 from enginewright.core.manifests import record_name
+from enginewright.core.observed import EngineRecord, Version
 from enginewright.observe.memory import ENTRY_BYTES, GONE_SECONDS, Memory
-from enginewright.observe.reads import Fresh, Remembered
+from enginewright.observe.parsed import Parsed
+from enginewright.observe.reads import Confirming, Fresh, Remembered, Trail
 from enginewright.observe.records import RecordReader
 
 MINE = f"{labels.MODEL}=m"
@@ -63,6 +66,11 @@ class Kube:
     async def list_all(self, resource: Resource, namespace: str, *, labels: str = "") -> list[Object]:
         self.asked.append(f"list {resource.plural}")
         return self._all(resource, namespace)
+
+    async def get_metadata(self, resource: Resource, namespace: str, name: str) -> Object:
+        found = await self.get(resource, namespace, name)
+        self.asked[-1] = f"metadata of {name}"
+        return {"metadata": found["metadata"]}
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         self.asked.append(f"get {resource.plural}")
@@ -395,6 +403,81 @@ def test_a_remembered_read_asks_for_nothing_and_a_fresh_one_is_remembered() -> N
         assert kube.asked == ["list pods", "get pods"]
 
     asyncio.run(look())
+
+
+class Looks:
+    """Looks at memory one after another, as a pass makes them."""
+
+    def __init__(self, kube: Kube) -> None:
+        self.kube, self.memory = kube, remembering(kube)
+        self.fresh = Fresh(cast(KubeClient, kube), self.memory)
+        self.trail: Trail | None = None
+
+    def look(self) -> list[str]:
+        """Names and versions that it gives."""
+        self.trail = Trail(self.trail)
+        found = asyncio.run(Remembered(self.memory, self.fresh, self.trail).list_all(POD, "prod", labels=MINE))
+        return [f"{one['metadata']['name']}{one['metadata']['resourceVersion']}" for one in found]
+
+    def confirmed(self) -> bool:
+        assert self.trail is not None
+        self.kube.asked.clear()
+        confirming = Confirming(cast(KubeClient, self.kube), self.memory, self.fresh)
+        return asyncio.run(confirming.all_as_seen(self.trail))
+
+
+def test_what_the_apiserver_has_as_it_was_seen_is_confirmed_by_name() -> None:
+    looks = Looks(Kube(raw("a", 1), raw("b", 2)))
+    assert looks.look() == ["a1", "b2"]
+    assert looks.confirmed()
+    assert sorted(looks.kube.asked) == ["metadata of a", "metadata of b"]
+
+
+@pytest.mark.parametrize(("now", "seen"), [
+    ([raw("a", 1), raw("b", 3)], ["a1", "b3"]), ([raw("a", 1)], ["a1"]),
+    ([raw("a", 1), raw("b", 3, uid="another")], ["a1", "b3"]),
+], ids=["changed", "gone", "made again"])
+def test_the_look_after_one_that_was_not_confirmed_sees_what_there_is(now: list[Object], seen: list[str]) -> None:
+    looks = Looks(Kube(raw("a", 1), raw("b", 2)))
+    looks.look()
+    looks.kube.objects = {("prod", one["metadata"]["name"]): one for one in now}
+    assert not looks.confirmed()
+    assert looks.look() == seen
+    assert looks.confirmed()
+    assert looks.kube.asked == [], "the pass has asked for all of it"
+
+
+def test_what_only_the_second_look_saw_is_asked_for_too() -> None:
+    looks = Looks(Kube(raw("a", 1)))
+    looks.look()
+    assert looks.confirmed()
+    looks.memory.saw(POD, "ADDED", raw("b", 2))
+    assert looks.look() == ["a1", "b2"]
+    assert not looks.confirmed()
+    assert looks.look() == ["a1"]
+
+
+def test_without_the_right_to_ask_by_name_nothing_is_confirmed() -> None:
+    class Refusing(Kube):
+        async def get_metadata(self, *_: Any) -> Object:
+            raise RefusedError("forbidden", status=403)
+
+    looks = Looks(Refusing(raw("a", 1)))
+    looks.look()
+    assert not looks.confirmed()
+
+
+def test_a_record_that_is_remembered_is_on_the_trail() -> None:
+    fingerprint, store = "f" * 64, "pvc://engines"
+    name, kube = record_name(fingerprint, store), Kube()
+    memory = remembering(kube)
+    memory.saw(CONFIG_MAP, "ADDED", of_ours(raw(name, 7)))
+    reader, trail = RecordReader(cast(KubeClient, kube), lambda _: None, memory), Trail()
+    reader._parsed = Parsed(lambda _: cast(EngineRecord, SimpleNamespace(fingerprint=fingerprint, store_uri=store)),
+                            lambda _: None)
+    reader._parsed.of(raw(name, 7))
+    assert set(asyncio.run(reader.records("prod", store, [fingerprint], trail))) == {fingerprint}
+    assert trail.seen == {(CONFIG_MAP, "prod", name): Version(f"u-{name}", "7")}
 
 
 def test_a_record_that_a_fresh_look_does_not_find_is_not_remembered_either() -> None:

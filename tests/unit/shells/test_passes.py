@@ -19,6 +19,7 @@ from enginewright.core.observed import ObjectView
 from enginewright.core.plan import Action, Create, Delete, Event, Plan, Scale
 from enginewright.core.reasons import Reason
 from enginewright.observe.keys import Key
+from enginewright.observe.reads import Trail
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.passes import Parts, Reconciler
 from support.cluster import SPEC, Cluster
@@ -60,10 +61,13 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
     async def find(_namespace: str, _name: str, *, fresh: bool = True) -> object:
         return later(cluster.view()) if observed else cluster.view()
 
-    async def observe(_view: object, _signals: object, *, fresh: bool) -> object:
+    async def observe(_view: object, _signals: object, trail: Trail | None) -> object:
         nonlocal observed
-        observed = fresh
+        observed = trail is None
         return cluster.observe()
+
+    async def confirm(_view: object, _trail: Trail) -> bool:
+        return False
 
     async def execute(_namespace: str, actions: Iterable[Action], _log: object) -> None:
         for action in actions:
@@ -82,7 +86,7 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
         pass
 
     parts = SimpleNamespace(
-        world=SimpleNamespace(find=find, observe=observe, now=lambda: cluster.now),
+        world=SimpleNamespace(find=find, observe=observe, confirm=confirm, now=lambda: cluster.now),
         actor=SimpleNamespace(execute=execute), reporter=SimpleNamespace(status=status, events=events),
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                 recommend=lambda *_: None),

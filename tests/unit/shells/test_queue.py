@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from enginewright.core.backoff import Backoff
-from enginewright.reconcile.queue import WorkQueue
+from enginewright.reconcile.queue import Lane, WorkQueue
 
 BACKOFF = Backoff(first=1.0, most=60.0)
 
@@ -55,6 +55,36 @@ async def test_keys_come_in_the_order_they_were_added(queue: WorkQueue[str]) -> 
     assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
 
 
+async def test_the_lanes_take_turns(queue: WorkQueue[str]) -> None:
+    """A thousand queues that rise do not delay a rollout, nor a thousand rollouts a queue that rises."""
+    for number in range(3):
+        queue.add(f"scaled-{number}", Lane.SCALING)
+        queue.add(f"asked-{number}", Lane.ASKED)
+    queue.add("news")
+    order = [await queue.get() for _ in range(7)]
+    assert order == ["asked-0", "news", "scaled-0", "asked-1", "scaled-1", "asked-2", "scaled-2"]
+
+
+async def test_a_key_waits_in_the_first_of_its_lanes(queue: WorkQueue[str]) -> None:
+    queue.add("a", Lane.SCALING)
+    queue.add("a", Lane.ASKED)
+    queue.add("a", Lane.ROUTINE)
+    queue.add("b", Lane.NEWS)
+    assert len(queue) == 2
+    assert [await queue.get() for _ in range(2)] == ["a", "b"]
+    assert len(queue) == 0
+
+
+async def test_a_key_that_is_in_work_comes_back_into_its_lane(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    await queue.get()
+    queue.add("a", Lane.ROUTINE)
+    queue.add("a", Lane.ASKED)
+    queue.add("b")
+    queue.done("a")
+    assert [await queue.get() for _ in range(2)] == ["a", "b"]
+
+
 async def test_a_waiting_worker_wakes_up_on_the_next_key(queue: WorkQueue[str]) -> None:
     waiting = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
@@ -65,9 +95,9 @@ async def test_a_waiting_worker_wakes_up_on_the_next_key(queue: WorkQueue[str]) 
 async def test_of_two_delays_the_earlier_holds(queue: WorkQueue[str]) -> None:
     earliest, latest = added_after(queue, 50)
     queue.add_after("a", 100)
-    assert earliest <= queue._timers["a"].when() <= latest
+    assert earliest <= queue._timers["a"][0].when() <= latest
     earliest, latest = added_after(queue, 10)
-    assert earliest <= queue._timers["a"].when() <= latest
+    assert earliest <= queue._timers["a"][0].when() <= latest
     assert queue.delayed == 1
 
 

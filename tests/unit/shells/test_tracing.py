@@ -80,8 +80,8 @@ def one_pass(kube: Kube) -> None:
         return value
 
     parts = SimpleNamespace(
-        world=SimpleNamespace(find=lambda *_, **__: gives(cluster.view()),
-                              observe=lambda *_, **__: gives(cluster.observe())),
+        world=SimpleNamespace(find=lambda *_, fresh=True: gives(cluster.view() if fresh else None),
+                              observe=lambda *_: gives(cluster.observe()), confirm=lambda *_: gives(False)),
         actor=Actor(cast(KubeClient, kube), lambda *_: None),
         reporter=SimpleNamespace(status=lambda view, _: gives(replace(view, resource_version="2")),
                                  events=lambda *_: gives(None)),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.clients.resources import JOB
+from enginewright.clients.resources import JOB, OPTIMISED_MODEL
 from enginewright.core import labels
 from enginewright.handlers.translate import Translator
 from enginewright.handlers.watch import _watched
@@ -36,6 +36,15 @@ def known() -> Known:
 
 def test_the_object_itself(known: Known) -> None:
     assert list(Translator(known).itself(body("m"))) == [M]
+
+
+def test_an_object_whose_spec_has_not_been_looked_at_is_asked_for(known: Known) -> None:
+    translator = Translator(known)
+    new = {"metadata": {"name": "m", "namespace": "ns", "generation": 2}}
+    assert translator.asked(OPTIMISED_MODEL, new)
+    assert translator.asked(OPTIMISED_MODEL, {**new, "status": {"observedGeneration": 1}})
+    assert not translator.asked(OPTIMISED_MODEL, {**new, "status": {"observedGeneration": 2}})
+    assert not translator.asked(JOB, new)
 
 
 def test_an_object_of_a_class_is_news_for_its_fleet(known: Known) -> None:

@@ -27,7 +27,7 @@ class Bench:
         self.told: list[BaseException | None] = []
         self.once = threading.Event()
         self.looks: asyncio.Queue[Watching] = asyncio.Queue()
-        self.watcher = Watcher(Translator(Known()), wake=lambda _: None, ended=self._ended)
+        self.watcher = Watcher(Translator(Known()), wake=lambda *_: None, ended=self._ended)
         self._patch = monkeypatch
         monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.005)
         monkeypatch.setattr(watch, "STOP_SECONDS", 0.05)

@@ -1,0 +1,56 @@
+"""The page docs/benchmarks/scale.md, from what runs have found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+HEAD: Final = """# What many models cost
+
+`make scale-study` makes `scale.json` and this page: OptimisedModels whose engine is in the store and whose source is
+named by its digest, all created at once, on a real etcd, apiserver and controller manager, with `enginewright run` as
+the chart grants it. Containers are acted. KServe's manager does the same work after it, on a control plane of its own:
+as many InferenceServices, each a Deployment and a Service. CPU is in milliseconds an object, from the first creation
+until the last object was `Ready`; that of the apiserver and of etcd holds what any Deployment costs.
+
+"""
+COLUMNS: Final = ("objects", "namespaces", "whose", "Deployments/s", "all `Ready` after, s", "apiserver, ms",
+                  "etcd, ms", "operator, ms", "calls an object", "memory, MB")
+
+
+def page(found: Mapping[str, Any], notes: str = "") -> str:
+    hardware = found["hardware"]
+    machine = (f"{hardware['device']}, {hardware['cores']} cores, {hardware['memory_gib']} GiB, "
+               f"{found['recorded'][:10]}. Load of the machine, mean over one minute, at the end of each size: "
+               f"{', '.join(str(size['load']) for size in found['sizes'])}.\n\n")
+    sizes = found["sizes"]
+    return "".join((HEAD, machine, _table(COLUMNS, _rows(sizes)), "\n", _idle(sizes), notes))
+
+
+def _rows(sizes: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Any, ...]]:
+    for size in sizes:
+        yield _row(size, size, "Enginewright", size["operator_cpu_s"], size["operator_rss_mb"])
+        if other := size.get("kserve"):
+            yield _row(size, other, "KServe", other["manager_cpu_s"], other["manager_rss_mb"])
+
+
+def _row(size: Mapping[str, Any], used: Mapping[str, Any], whose: str, cpu: float, memory: int) -> tuple[Any, ...]:
+    n = size["n"]
+    each = (f"{1000 * seconds / n:.0f}" for seconds in (used["apiserver_cpu_s"], used["etcd_cpu_s"], cpu))
+    return (n, size["namespaces"], whose, used["deployments_per_s"], used["ready_s"], *each,
+            f"{sum(used['requests'].values()) / n:.1f}", memory)
+
+
+def _idle(sizes: Iterable[Mapping[str, Any]]) -> str:
+    columns = ("objects", "namespaces", "writes", "calls/s", "operator, % of a core", "calls of a resync",
+               "apiserver meanwhile, CPU s")
+    rows = ((size["n"], size["namespaces"], size["idle"]["writes"], size["idle"]["requests_per_s"],
+             f"{100 * size['idle']['cpu_share']:.1f}", size["resync"]["requests"], size["resync"]["apiserver_cpu_s"])
+            for size in sizes)
+    return ("## At rest\n\nOne minute, all objects `Ready`, with one resync and one comparison of memory in it. The "
+            "writes are renewals of the Lease.\n\n" + _table(columns, rows))
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    lines = [list(columns), ["--:"] * len(list(columns)), *(list(map(str, row)) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
