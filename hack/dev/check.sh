@@ -91,6 +91,18 @@ list_failures() {
   done <"$table"
 }
 
+# The second row, when the first is interrupted. pytest ends what it has started on an interrupt; where this script was
+# started in the background, which ignores interrupts, nothing but a termination ends it.
+end_beside() {
+  kill -INT -- "-$beside" 2>/dev/null || return 0
+  for _ in {1..300}; do
+    kill -0 -- "-$beside" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -TERM -- "-$beside" 2>/dev/null
+  wait
+}
+
 gently=()
 step environment hack/dev/bootstrap.sh
 if failed; then
@@ -109,7 +121,7 @@ if reason="$(hack/dev/can-run-node.sh)"; then
   ) &
   beside=$!
   set +m
-  trap 'kill -INT -- "-$beside" 2>/dev/null; wait' EXIT
+  trap end_beside EXIT
   end_to_end
   wait "$beside"
   trap - EXIT

@@ -752,7 +752,7 @@ class TestForesight:
         monkeypatch.setattr(foresight, "LEAST_MEMORY_BYTES", 0)
 
         class Beside:
-            running, still, told = True, False, list[str]()
+            running, still, makes_engine, told = True, False, False, list[str]()
 
             def pause(self) -> None:
                 self.still = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -38,7 +39,9 @@ def stand_in(copy: Path, program: str, does: str) -> None:
 
 
 def run(copy: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    # Not in the background, where interrupts are ignored from the start, whatever the tests were started from.
     return subprocess.run(["bash", str(copy / "hack/dev/check.sh")], capture_output=True, text=True, check=False,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                           env={"PATH": f"{copy / 'bin'}:{os.environ['PATH']}", "ENGINEWRIGHT_VENV": str(copy),
                                **environment})
 
