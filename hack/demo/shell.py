@@ -50,7 +50,7 @@ class Kube:
         found = json.loads(run(CLUSTER, "env", "--json"))
         return cls(kubectl=found["kubectl"], kubeconfig=found["kubeconfig"], helm=found["helm"])
 
-    def __call__(self, *arguments: str, stdin: str | bytes | None = None, timeout: float = 120) -> str:
+    def __call__(self, *arguments: str, stdin: str | bytes | None = None, timeout: float = 300) -> str:
         data = stdin.encode() if isinstance(stdin, str) else stdin
         return run(self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments, stdin=data, timeout=timeout)
 
@@ -71,9 +71,9 @@ class Kube:
         # First who would make pods again; the CRD may be gone already.
         models = ("om",) if self("get", "crd", MODELS, "--ignore-not-found", "-o", "name") else ()
         for kinds in (*models, "deployment,job"):
-            self("delete", kinds, "--all", "-n", name, "--timeout=60s")
-        self("delete", "pod", "--all", "-n", name, "--grace-period=1", "--timeout=60s")
-        self("delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=180s", timeout=210)
+            self("delete", kinds, "--all", "-n", name, "--timeout=240s")
+        self("delete", "pod", "--all", "-n", name, "--grace-period=1", "--timeout=240s")
+        self("delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=240s", timeout=270)
 
     def spawn(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Starts kubectl in the background (port-forward, logs -f); the caller ends it."""

@@ -21,7 +21,7 @@ def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str
 def await_start(kube: Kube, namespace: str, name: str) -> None:
     """Until the Job's pod runs. Raises :class:`StepError`."""
     for condition in ("create", "condition=Ready"):  # kubectl waits for no condition of what is not there
-        kube("wait", "-n", namespace, "pod", "-l", f"job-name={name}", f"--for={condition}", "--timeout=90s")
+        kube("wait", "-n", namespace, "pod", "-l", f"job-name={name}", f"--for={condition}", "--timeout=240s")
 
 
 def stop(kube: Kube, namespace: str, name: str, patience: float = 10.0) -> None:

@@ -48,7 +48,7 @@ def _mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[str
     kube("delete", "pod", pod, "-n", namespace, "--ignore-not-found", "--now")
     kube("apply", "-f", "-", stdin=json.dumps(pod_of(namespace, pod, claim, image)))
     try:
-        kube("wait", "-n", namespace, f"pod/{pod}", "--for=condition=Ready", "--timeout=90s")
+        kube("wait", "-n", namespace, f"pod/{pod}", "--for=condition=Ready", "--timeout=240s")
         yield pod
     finally:
         kube("delete", "pod", pod, "-n", namespace, "--ignore-not-found", "--now", "--wait=false")

@@ -64,7 +64,7 @@ class Corner:
     def open_store(self) -> None:
         """Starts the pod that plants candidates into the store."""
         self.kube("apply", "-f", "-", stdin=json.dumps(pod_of(self.namespace, PLANTER, STORE, self.builder)))
-        self.kube("wait", "-n", self.namespace, f"pod/{PLANTER}", "--for=condition=Ready", "--timeout=90s")
+        self.kube("wait", "-n", self.namespace, f"pod/{PLANTER}", "--for=condition=Ready", "--timeout=240s")
 
     def plant(self, source: str, target: str, fault: str) -> None:
         """Gives fingerprint ``target`` a copy of engine ``source`` with ``fault`` (see :mod:`rollouts.plant`), in the

@@ -145,7 +145,7 @@ async def test_accuracy_out_of_reach_is_not_served_but_offered_and_raises_an_ala
                 answer = (await http.get(f"{prometheus}/api/v1/alerts")).json()["data"]["alerts"]
                 return about in [alert["labels"] for alert in answer if alert["state"] == "firing"]
 
-            await eventually(it_fires, 60)
+            await eventually(it_fires, 240)
 
 
 def test_an_image_that_cannot_be_pulled_is_named(bench: Bench) -> None:

@@ -41,6 +41,6 @@ def test_an_engine_is_built_into_a_bucket_and_served_from_there(bench: Bench, tm
         bench.kube("apply", "-n", bench.namespace, "-f", "-", stdin=json.dumps(
             {**reader("second", deployment, "report.html"), "metadata": {"name": "page"}}))
         bench.kube("wait", "pod/page", "-n", bench.namespace, "--for=jsonpath={.status.phase}=Succeeded",
-                   "--timeout=90s")
+                   "--timeout=240s")
         digest = proven_digest(deployment["spec"]["template"]["spec"])
         assert b"<html" in checked(bench.kube("logs", "page", "-n", bench.namespace), digest, "report.html")

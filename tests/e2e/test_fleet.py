@@ -35,7 +35,7 @@ def test_all_classes_answer_promote_together_and_one_leaves(stocked_bench: Bench
         assert len(set(after.values())) == 1
         assert set(after.values()).isdisjoint(before.values())
         bench.apply("tiny", source=other, placement=over("a", "b"), rollout=ROLLOUT)
-        bench.kube("wait", "om/tiny-c", "-n", bench.namespace, "--for=delete", "--timeout=90s")
+        bench.kube("wait", "om/tiny-c", "-n", bench.namespace, "--for=delete", "--timeout=240s")
         bench.wait("tiny", "condition=Ready")
     served = {pod["metadata"]["labels"]["enginewright.io/model"] for pod in bench.get("pod", FLEET)}
     assert {"tiny-a", "tiny-b"} <= served

@@ -66,7 +66,7 @@ def shell(kube: Kube, *command: str) -> str:
     path = f"{Path(kube.kubectl).parent}:{Path(kube.helm).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KUBECONFIG": kube.kubeconfig,
                    "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'builders'}"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -132,7 +132,7 @@ async def test_install_serve_upgrade_remove(stocked_bench: Bench, for_the_cluste
         assert left(kube) == []
         return True
 
-    await eventually(nothing, 60)
+    await eventually(nothing, 240)
     assert {claim["metadata"]["name"] for claim in bench.get("pvc")} == {"models", "enginewright-store"}
 
 
@@ -154,7 +154,7 @@ async def test_for_one_team_without_cluster_rights(stocked_bench: Bench, images:
             assert kube("get", kind, "--selector", OURS, "--output=name") == ""
         kube("delete", "om", "--all", "-n", bench.namespace)
         kube("wait", "--for=delete", "deployment,service,job,pod", "-n", bench.namespace, "-l",
-             "enginewright.io/model=tiny", "--timeout=90s")
+             "enginewright.io/model=tiny", "--timeout=240s")
     finally:
         kube.uninstall("enginewright", bench.namespace)
 

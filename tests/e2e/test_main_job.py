@@ -48,7 +48,7 @@ def test_what_a_store_has_is_a_cache_hit_and_deletion_leaves_no_orphan(stocked_b
     assert model["status"]["engine"]["cacheHit"] is True
     bench.kube("delete", "om", "first", "-n", bench.namespace)
     bench.kube("wait", "--for=delete", "deployment,service,poddisruptionbudget,job,pod,configmap", "-n",
-               bench.namespace, "-l", "enginewright.io/model=first", "--timeout=90s")
+               bench.namespace, "-l", "enginewright.io/model=first", "--timeout=240s")
     bench.apply("first")
     model = bench.wait("first", "condition=Ready")
     assert (model["status"]["fingerprint"], model["status"]["engine"]["cacheHit"]) == (fingerprint, True)

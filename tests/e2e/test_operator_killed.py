@@ -16,7 +16,7 @@ def kill_operator(bench: Bench) -> None:
     """SIGKILL: a grace period of nought. Waits until its successor is ready."""
     selector = "app.kubernetes.io/name=enginewright,app.kubernetes.io/component=operator"
     bench.kube("delete", "pod", "-n", SYSTEM_NAMESPACE, "-l", selector, "--force", "--grace-period=0", "--wait=false")
-    bench.kube("rollout", "status", "deployment/enginewright", "-n", SYSTEM_NAMESPACE, "--timeout=60s")
+    bench.kube("rollout", "status", "deployment/enginewright", "-n", SYSTEM_NAMESPACE, "--timeout=240s")
 
 
 def builds(bench: Bench) -> set[str]:

@@ -122,5 +122,5 @@ def test_switched_off_it_leaves_nothing_behind(stocked_bench: Bench) -> None:
     bench.wait_reason("tiny", "Ready", "Serving")
     for kind in ("deployment", "service"):
         name = {"deployment": "tiny-activator", "service": "tiny-replicas"}[kind]
-        bench.kube("wait", kind, name, "-n", bench.namespace, "--for=delete", "--timeout=60s")
+        bench.kube("wait", kind, name, "-n", bench.namespace, "--for=delete", "--timeout=240s")
     assert by_http(bench)["failed"] == 0

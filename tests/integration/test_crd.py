@@ -110,7 +110,7 @@ def test_columns_short_name_and_categories(kubectl: Kubectl) -> None:
     assert cells[9:] == ["onnxruntime-int8", "CPU", "2.2x", "1.25", "Serving"]
     for category in ("all", "enginewright"):
         assert f"optimisedmodel.{labels.GROUP}/shown" in kubectl("get", category, "-o", "name")
-    kubectl("wait", "om/shown", "--for=condition=Ready", "--timeout=10s")
+    kubectl("wait", "om/shown", "--for=condition=Ready", "--timeout=120s")
 
 
 def test_scale(kubectl: Kubectl) -> None:

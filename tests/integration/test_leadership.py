@@ -128,7 +128,7 @@ async def test_who_goes_lets_the_next_one_in_at_once(kube: KubeClient, namespace
     waiting = asyncio.create_task(second.win())
     async with cancelled(waiting):
         await first.release()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await waiting
     assert (await kube.get(LEASE, namespace, NAME))["spec"]["holderIdentity"] == "second"
     await first.release()  # which has none any more

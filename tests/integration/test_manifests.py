@@ -48,7 +48,6 @@ OBJECTS: dict[str, JSON] = {
     "sealed": {"source": {**BASE["source"], "signature": {
         "method": "certificate", "path": "s/a.sig", "secretKeyRef": {"name": "k", "key": "c.pem"}}},
                "placement": {"gpu": {"product": H100}}, "quality": {"resources": {"limits": {"memory": "8Gi"}}}},
-    "following": {**BASE, "placement": {"accelerator": "cpu"}, "batching": {"adaptive": True}, "quality": {}},
     "additions": {**BASE, "placement": {"accelerator": "cpu"}, "serving": {"podTemplate": {
         "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "hello"}},
         "spec": {
@@ -77,7 +76,7 @@ def restricted(control_plane: Path) -> Iterator[Kubectl]:
                                         "metadata": {"name": kubectl.namespace, "labels": levels}})
     kubectl("create", "-f", "-", stdin={"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia",
                                         "metadata": {"name": "nvidia"}})
-    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=120s")
     try:
         yield kubectl
     finally:

@@ -55,7 +55,7 @@ class Plugin:
     async def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(binaries.node_program("kubectl")), *arguments]
         return await asyncio.to_thread(subprocess.run, command, env=self.environment, capture_output=True, text=True,
-                                       timeout=60, check=False)
+                                       timeout=240, check=False)
 
 
 @pytest.fixture

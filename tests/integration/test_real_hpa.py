@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import DEPLOYMENT, POD, Resource
 from enginewright_simulation.policies.hpa import Controller, HpaSettings, pods_metric
@@ -69,7 +67,6 @@ async def _start(kube: KubeClient, namespace: str) -> None:
     await kube._json("create", HPA, HPA.path(namespace), body=hpa)
 
 
-@pytest.mark.timeout(180)
 async def test_it_decides_as_the_real_one(
     kube: KubeClient, namespace: str, kubelet: FakeKubelet, tmp_path: Path
 ) -> None:

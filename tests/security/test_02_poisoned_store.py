@@ -69,7 +69,7 @@ def imported(folder: Path) -> str:
     """What the server's Python gets for ``model.py``."""
     code = "import sys; sys.path.insert(0, sys.argv[1]); import model; print(model.WHO)"
     done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True,
-                          timeout=60, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+                          timeout=240, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
     return done.stdout.strip()
 
 

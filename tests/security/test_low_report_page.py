@@ -50,7 +50,7 @@ class Cluster:
         command = [str(self._root) + word.removeprefix("/store") if word.startswith("/store/") else word
                    for word in container["command"]]
         done = await asyncio.to_thread(
-            subprocess.run, [sys.executable, *command[1:]], capture_output=True, text=True, timeout=60, check=False,
+            subprocess.run, [sys.executable, *command[1:]], capture_output=True, text=True, timeout=240, check=False,
             env={**os.environ, "PYTHONPATH": str(BUILDERS)})
         self._said = done.stdout + done.stderr
         return {"metadata": {"name": "reader"}}

@@ -31,7 +31,7 @@ def template(helm: str) -> Template:
 
     def run(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         text = yaml.safe_dump(values)
-        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=240, check=False)
 
     return run
 

@@ -39,7 +39,7 @@ class Release:
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [*self._helm, *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
     def __call__(self, *arguments: str | Path) -> None:
         done = self.run(*arguments)
@@ -153,7 +153,7 @@ def _adopt(kubeconfig: Path) -> None:
     (command,) = re.findall(r"^```sh\n(kubectl patch crd .*?)^```", page, re.MULTILINE | re.DOTALL)
     path = f"{binaries.node_program('kubectl').parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig)}
-    done = subprocess.run(["bash", "-ec", command], env=environment, capture_output=True, text=True, timeout=60,
+    done = subprocess.run(["bash", "-ec", command], env=environment, capture_output=True, text=True, timeout=240,
                           check=False)
     assert done.returncode == 0, done.stderr
 
@@ -162,7 +162,7 @@ def test_without_keep_an_uninstall_removes_it(release: Release) -> None:
     release("install", "enginewright", CHART, "--create-namespace", "--set", "crds.keep=false")
     release.kubectl("get", "crd", NAME)
     release("uninstall", "enginewright")
-    release.kubectl("wait", "--for=delete", f"crd/{NAME}", "--timeout=30s")
+    release.kubectl("wait", "--for=delete", f"crd/{NAME}", "--timeout=120s")
 
 
 def test_the_template_is_the_crd(objects: Objects) -> None:

@@ -77,10 +77,10 @@ def test_with_controllers_owners_children_are_collected(tmp_path: Path) -> None:
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
         kubectl("create", "deployment", "web", "--image=x")
-        kubectl("wait", "deployment/web", "--for=condition=Progressing", "--timeout=30s")
-        kubectl("wait", "replicaset", "--selector=app=web", "--for=create", "--timeout=30s")
+        kubectl("wait", "deployment/web", "--for=condition=Progressing", "--timeout=120s")
+        kubectl("wait", "replicaset", "--selector=app=web", "--for=create", "--timeout=120s")
         kubectl("delete", "deployment", "web", "--cascade=background")
-        kubectl("wait", "replicaset", "--selector=app=web", "--for=delete", "--timeout=60s")
+        kubectl("wait", "replicaset", "--selector=app=web", "--for=delete", "--timeout=120s")
 
 
 def test_two_starts_in_one_directory_are_one_control_plane(kubectl: Kubectl, directory: Path) -> None:

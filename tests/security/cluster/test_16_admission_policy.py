@@ -36,7 +36,7 @@ async def operator(control_plane: Path, namespace: str, tmp_path: Path) -> Kubec
     admin("create", "role", "all-at-once", "--verb=deletecollection", "--resource=configmaps,deployments.apps")
     for role in ("more", "read", "all-at-once"):
         admin("create", "rolebinding", role, f"--role={role}", f"--serviceaccount={SYSTEM}:{ACCOUNT}")
-    admin("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    admin("wait", "serviceaccount/default", "--for=create", "--timeout=120s")
     kubectl = Kubectl(file, namespace)
     await in_force(kubectl, admin)
     return kubectl
@@ -257,7 +257,6 @@ async def test_it_writes_nothing_in_namespaces_of_the_platform(control_plane: Pa
 
 EVERY: tuple[JSON, ...] = (
     {"placement": {"accelerator": "cpu"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 2}},
-    {"placement": {"accelerator": "cpu"}, "batching": {"adaptive": True}},
     {"placement": {"accelerator": "cpu"}, "quality": {},
      "serving": {"podTemplate": {"spec": {"containers": [{"name": "mine", "image": "a"}]}}}},
     {"placement": {"accelerator": "cpu"}, "store": {"uri": "s3://engines/a", "secretRef": {"name": "s3"}}},

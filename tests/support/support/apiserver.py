@@ -18,7 +18,7 @@ NAMESPACE = Resource("v1", "Namespace", "namespaces")
 CRD = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
 ROLE = Resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles")
 BINDING = Resource("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings")
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 async def install_crd(kubeconfig: Path) -> None:

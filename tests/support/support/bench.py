@@ -81,7 +81,7 @@ class Bench:
         model = self.wait(name, f"jsonpath={{.status.conditions[?(@.type=='{condition}')].reason}}={reason}")
         return next(found for found in model["status"]["conditions"] if found["type"] == condition)
 
-    def wait(self, name: str, condition: str, seconds: int = 180) -> dict[str, Any]:
+    def wait(self, name: str, condition: str, seconds: int = 400) -> dict[str, Any]:
         """Waits as a user does, with kubectl wait, and returns the object as it was then: a moment later it may be
         another. Says what the conditions were when it was in vain."""
         try:
@@ -101,14 +101,14 @@ class Bench:
         traffic.await_start(self.kube, self.namespace, "load")
         yield
         traffic.stop(self.kube, self.namespace, "load")
-        result = traffic.finish(self.kube, self.namespace, "load", timeout=60)
+        result = traffic.finish(self.kube, self.namespace, "load", timeout=240)
         if result["failed"] or result["requests"] < least:
             pytest.fail(f"not every request was answered, or there were fewer than {least}: {result}")
 
     def placed(self, selector: str) -> list[dict[str, Any]]:
         """Waits until there are such pods and the scheduler has found a node for each; returns them."""
         for condition in ("create", "condition=PodScheduled"):  # kubectl waits for no condition of what is not there
-            self.kube("wait", "pod", "-n", self.namespace, "-l", selector, f"--for={condition}", "--timeout=60s")
+            self.kube("wait", "pod", "-n", self.namespace, "-l", selector, f"--for={condition}", "--timeout=240s")
         return self.get("pod", selector)
 
 

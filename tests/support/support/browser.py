@@ -28,7 +28,7 @@ def show(page: Path, profile: Path, *options: str) -> Shown:
     browser = next(filter(None, map(shutil.which, NAMES)), None)
     assert browser, f"none of {', '.join(NAMES)} is here: run hack/bin-deps.sh --tests"
     command = [browser, *OPTIONS, f"--user-data-dir={profile}", *options, "--dump-dom", page.resolve().as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     return Shown(done.stdout, tuple(line for line in done.stderr.splitlines() if ":CONSOLE:" in line))
 
 

@@ -23,7 +23,8 @@ Object = dict[str, Any]
 def rendered(values: Object) -> list[Object]:
     command = [str(binaries.build(binaries.HELM)), "template", RELEASE, str(CHART), "--namespace", SYSTEM,
                "--kube-version", "1.34.4", "--values", "-"]
-    done = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, timeout=240,
+                          check=True)
     return [found for found in yaml.safe_load_all(done.stdout) if found]
 
 

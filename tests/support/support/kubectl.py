@@ -22,7 +22,7 @@ class Kubectl:
         """``stdin`` is an object, given as JSON. The exit status is the caller's to look at."""
         program = [str(binaries.node_program("kubectl")), f"--kubeconfig={self.kubeconfig}", "-n", self.namespace]
         text = json.dumps(stdin) if stdin is not None else None
-        return subprocess.run([*program, *arguments], input=text, capture_output=True, text=True, timeout=60,
+        return subprocess.run([*program, *arguments], input=text, capture_output=True, text=True, timeout=240,
                               check=False)
 
     def __call__(self, *arguments: str, stdin: Any = None) -> str:

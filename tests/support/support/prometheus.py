@@ -36,7 +36,7 @@ async def running(directory: Path, targets: Sequence[dict[str, Any]], rules: Seq
         yield f"http://{address}"
     finally:
         process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await process.wait()
 
 

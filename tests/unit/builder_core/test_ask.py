@@ -33,7 +33,7 @@ def test_the_pod_of_an_ask_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     program, facts, told = tmp_path / "program", tmp_path / "facts.json", tmp_path / "termination-log"
     program.mkdir()
     assert ask.main(["--leave", str(program)]) == 0
-    subprocess.run([sys.executable, "-m", "enginewright_builder.examine", str(facts)], check=True, timeout=60,
+    subprocess.run([sys.executable, "-m", "enginewright_builder.examine", str(facts)], check=True, timeout=240,
                    cwd=tmp_path, env={"PYTHONPATH": str(program), "PATH": os.environ["PATH"]})
     monkeypatch.setenv("ENGINEWRIGHT_TERMINATION_LOG", str(told))
     assert ask.main(["--facts", str(facts)]) == 0

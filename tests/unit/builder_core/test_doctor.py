@@ -108,7 +108,7 @@ def test_the_exit_status_says_whether_anything_can_be_built(
 
 def test_this_machine_builds_onnxruntime_for_cpus() -> None:
     builders = str(Path(str(module.__file__)).parents[1])
-    ran = subprocess.run([sys.executable, "-m", "enginewright_builder", "doctor", "--json"], check=False, timeout=120,
+    ran = subprocess.run([sys.executable, "-m", "enginewright_builder", "doctor", "--json"], check=False, timeout=240,
                          capture_output=True, text=True, env={**os.environ, "PYTHONPATH": builders})
     assert ran.returncode == EXIT_OK, ran.stderr
     answer: dict[str, Any] = json.loads(ran.stdout)

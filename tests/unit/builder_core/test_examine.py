@@ -133,7 +133,7 @@ def test_a_library_that_does_not_find_another_is_named_unless_the_driver_brings_
 
 def test_any_python_runs_it_without_a_package(tmp_path: Path) -> None:
     ask.leave(tmp_path)
-    ran = subprocess.run([sys.executable, "-S", "-m", "enginewright_builder.examine"], cwd=tmp_path, timeout=60,
+    ran = subprocess.run([sys.executable, "-S", "-m", "enginewright_builder.examine"], cwd=tmp_path, timeout=240,
                          capture_output=True, text=True, check=True)
     facts = json.loads(ran.stdout)
     installed = {one["name"] for one in facts["libraries"] if one["version"]}

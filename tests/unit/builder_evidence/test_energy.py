@@ -53,7 +53,7 @@ def test_a_window_holds_what_was_drawn_between_its_ends() -> None:
     ticks: Iterator[float] = iter([10.0, 12.0])
     with Sampler(meter, idle_watts=50.0, period=0.001, clock=lambda: next(ticks)) as sampler:
         for _ in range(4):
-            assert meter.asked.acquire(timeout=30)
+            assert meter.asked.acquire(timeout=240)
     use = sampler.use
     assert (use.meter, use.seconds, use.joules, use.memory_bytes) == ("scripted", 2.0, 300.0, 30)
     assert use.utilisation is not None

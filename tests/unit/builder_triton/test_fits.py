@@ -118,7 +118,7 @@ def ask(left: Path, packages: Path) -> subprocess.CompletedProcess[str]:
     log = left.parent / "termination-log"
     log.touch()
     return subprocess.run([sys.executable, "-S", str(left / "fits.py"), str(left / "fits.json")], capture_output=True,
-                          text=True, timeout=60, check=False,
+                          text=True, timeout=240, check=False,
                           env={"PATH": os.environ["PATH"], "PYTHONPATH": str(packages), "TERMINATION_LOG": str(log)})
 
 

@@ -192,7 +192,7 @@ def test_every_trial_is_in_the_space_once() -> None:
     latency=st.floats(0, 1000),
     batch=st.integers(0, 64),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 def test_never_more_than_the_budget_and_never_a_point_that_a_measured_one_beats(
     limit: int, cores: int, service: float, gain: float, latency: float, batch: int
 ) -> None:
@@ -365,7 +365,7 @@ def test_the_least_energy_is_another_choice_than_the_most_throughput() -> None:
 
 
 @given(st.floats(5, 400), st.floats(0.0, 200.0), st.floats(1.0, 40.0))
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples // 4)
 def test_of_what_keeps_the_latency_the_most_frugal_is_chosen(limit: float, each: float, service: float) -> None:
     objective = dataclasses.replace(SAVES, latency_ms=limit)
 

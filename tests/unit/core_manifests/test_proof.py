@@ -129,14 +129,14 @@ def running(script: str, folder: Path, *command: str) -> Iterator[subprocess.Pop
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(begun.pid, signal.SIGKILL)
-        begun.wait(timeout=60)
+        begun.wait(timeout=240)
 
 
 def test_what_the_shell_leaves_and_starts(script: str, tmp_path: Path) -> None:
     began = time.time()
     until = 'until [ -s memory ] && [ -s ready ]; do sleep 0.05; done; echo "$@"'
     with running(script, tmp_path, "/bin/sh", "-c", until, "server", "--a=1") as server:
-        assert server.wait(timeout=60) == 0
+        assert server.wait(timeout=240) == 0
     assert (tmp_path / "said").read_text().split() == [
         "--a=1", "--http-restricted-api=model-repository:enginewright-model-control=secret",
         "--grpc-restricted-protocol=model-repository:enginewright-model-control=secret"]
@@ -148,5 +148,5 @@ def test_what_the_shell_leaves_and_starts(script: str, tmp_path: Path) -> None:
 def test_without_a_key_no_server_is_started(script: str, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("\n")
     with running(script, tmp_path, "touch", "begun") as server:
-        assert server.wait(timeout=60) != 0
+        assert server.wait(timeout=240) != 0
     assert not (tmp_path / "begun").exists()

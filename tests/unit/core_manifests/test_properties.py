@@ -21,7 +21,7 @@ from support.specs import Raw, object_names, valid_specs
 JSON = dict[str, Any]
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-EVERY = settings(max_examples=25, deadline=None)
+EVERY = settings(max_examples=settings().max_examples // 2)
 
 
 def pods(children: Children) -> Iterator[tuple[str, JSON, JSON]]:

@@ -116,7 +116,7 @@ def test_what_krew_links_to_starts_the_plugin_beside_it(tmp_path: Path) -> None:
 
     def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run([path / "kubectl-optimisedmodel", "explain", "minilm"], env=environment, text=True,
-                              capture_output=True, timeout=60, check=False)
+                              capture_output=True, timeout=240, check=False)
 
     assert run(dict(os.environ)).stdout == "here explain minilm\n"
     (path / "python3").write_text("#!/bin/sh\nexit 1\n")

@@ -16,7 +16,7 @@ SCRIPTS = sorted([*(ROOT / "hack").rglob("*.sh"), *(ROOT / "studies").rglob("*.s
 def test_hooks_are_local_and_valid() -> None:
     file = ROOT / ".pre-commit-config.yaml"
     command = [sys.executable, "-m", "pre_commit", "validate-config", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout
     repositories = yaml.safe_load(file.read_text())["repos"]
     assert [repository["repo"] for repository in repositories] == ["local"]
@@ -32,7 +32,7 @@ def test_scripts_are_executable_and_parse(script: Path) -> None:
         assert script.stat().st_mode & 0o111, "chmod +x"
     else:
         assert "shellcheck shell=" in text.splitlines()[0], "a file to be sourced says its shell"
-    done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
 
 
