@@ -80,14 +80,6 @@ reality-check: venv ## The simulator beside real Triton replicas under the same 
 	  --seconds $(or $(SECONDS),60) --repeats $(or $(REPEATS),3) $(if $(TRACE),--trace $(TRACE) --begin $(or $(BEGIN),0)) \
 	  $(if $(FIRST),--first) --output docs/benchmarks
 
-.PHONY: batching-study
-batching-study: venv ## Batching that follows the traffic beside fixed settings, into docs/benchmarks/batching.json (SEEDS=20 ROUNDS=3, 0 leaves it out)
-	PYTHONPATH=studies:operator:builders $(VENV)/bin/python -m batching_study --seeds $(or $(SEEDS),20) --rounds $(or $(ROUNDS),3)
-
-.PHONY: batching-engine
-batching-engine: ## On a machine with a GPU, REPOSITORY=STORE/models of a build: fixed batching beside the rule, into build/bench/batching-engine.json
-	PYTHONPATH=studies:operator:builders:$$PYTHONPATH python3 -m batching_study.engine --repository $(REPOSITORY) --gpus 0
-
 .PHONY: planner-study
 planner-study: venv ## The planner beside the optimum, first-fit, best-fit and FGD, into docs/benchmarks/planner.md (10 min)
 	studies/planner_study/run.sh --count $(or $(COUNT),1000) --traces $(or $(TRACES),20)
@@ -108,6 +100,10 @@ attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real a
 .PHONY: scale-study
 scale-study: venv deps ## What many models cost the apiserver, into build/scale/summary.json (N=300,1000 NAMESPACES=1,100)
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1)
+
+.PHONY: survive-study
+survive-study: venv deps ## Random deeds, faults and kill -9 on a real apiserver, and what must hold, into docs/benchmarks/survive.json (ARGS="--seed 1 --sequences 20 --steps 500")
+	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m survive_study $(ARGS)
 
 ##@ Change it
 

@@ -23,7 +23,7 @@ from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import available_cpus, limit_threads
 from enginewright_builder.termination import leave_outcome
 from enginewright_builder.tracing import tracing
-from enginewright_builder.verify import leave_key
+from enginewright_builder.triton.key import leave_key
 
 Run = Callable[[BuildRequest, Path, Tracker], Outcome | None]
 

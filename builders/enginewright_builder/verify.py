@@ -6,8 +6,7 @@ is the serving pod's init container: exit status 0 and one line when the engine 
 not. The line also becomes the container's termination message, which the operator puts into a condition.
 ``--smoke-test`` names a folder that the server sees: the program that tries the server before it gets traffic is left
 there, with the answers that the engine was proven to give, and the one that looks for the TensorRT and the GPU that it
-was built with. ``--model-control-key`` names a file in memory: a key that no other pod has is left there, for the
-server and for the container that changes its batching.
+was built with.
 
 ``--from`` names the engine's folder on a volume, or the bucket ``s3://BUCKET/PREFIX``. The engine is copied from there
 into DIR, which is the pod's own: the files of the manifest and no others, each hashed as it is written, so that who
@@ -23,7 +22,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import sys
 from collections.abc import Sequence
@@ -39,7 +37,6 @@ from enginewright_builder.termination import TERMINATION_LOG
 
 # What fits.py reads: of which TensorRT version and for which GPU the engine is.
 FITS_FILE = "fits.json"
-KEY_BYTES = 32
 
 
 class UnreachableError(Exception):
@@ -54,14 +51,6 @@ def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:
     (target / FITS_FILE).write_text(json.dumps(needs(manifest)), encoding="utf-8")
     if SMOKE_FILE in manifest.files:
         shutil.copyfile(folder / SMOKE_FILE, target / SMOKE_FILE)
-
-
-def leave_key(target: Path) -> None:
-    """A new one, a line of hexadecimal digits, that its owner alone may read. Raises :class:`OSError`."""
-    target.unlink(missing_ok=True)
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
-    with open(descriptor, "w", encoding="ascii") as writer:
-        writer.write(f"{secrets.token_hex(KEY_BYTES)}\n")
 
 
 def needs(manifest: Manifest) -> dict[str, object]:
@@ -83,7 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fingerprint", default="", help="refuse an engine of another fingerprint")
     parser.add_argument("--manifest-digest", default="", help="refuse a manifest of another digest, sha256:<hex>")
     parser.add_argument("--smoke-test", type=Path, help="leave the server's smoke test in this folder")
-    parser.add_argument("--model-control-key", type=Path, help="leave a new key for the server's model control here")
     parser.add_argument("--from", dest="store", default="", metavar="STORE",
                         help="copy the engine from there first: its folder on a volume, or s3://BUCKET/PREFIX")
     options = parser.parse_args(arguments)
@@ -91,8 +79,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         manifest = _checked(options)
         if options.smoke_test:
             leave_smoke_test(options.directory, options.smoke_test, manifest)
-        if options.model_control_key:
-            leave_key(options.model_control_key)
     except UnreachableError as error:
         _say(f"engine {options.directory.name} cannot be fetched: {error}", sys.stderr)
         return EXIT_TRANSIENT

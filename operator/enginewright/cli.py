@@ -15,7 +15,7 @@ import yaml
 from enginewright import __version__, logs, tracing
 from enginewright.clients.errors import ClientError
 from enginewright.command_line import LEVELS, positive, until_signalled
-from enginewright.commands import activate, adapt, migrate, plan, simulate, validate
+from enginewright.commands import activate, migrate, plan, simulate, validate
 from enginewright.settings import SettingsError, read_settings
 
 EXIT_REFUSED: Final = 1
@@ -35,7 +35,6 @@ def parser() -> argparse.ArgumentParser:
     plan.arguments(verbs.add_parser("plan", help="show where replicas fit, and which MIG layout would help"))
     simulate.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
     activate.arguments(verbs.add_parser("activate", help="hold requests for a model that has no replica"))
-    adapt.arguments(verbs.add_parser("adapt", help="let a server's batching follow its traffic"))
     verbs.add_parser("version", help="print the version").set_defaults(act=print_version)
     return top
 

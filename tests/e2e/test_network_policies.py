@@ -23,7 +23,7 @@ from support.netns import Network, Place, network
 Object = dict[str, Any]
 TEAM, CLIENTS, MONITORING, ANOTHER, DNS, OUTSIDE = (
     "team-a", "clients", "monitoring", "team-b", "kube-system", "outside")
-PORTS = (53, 80, 443, 6443, 8000, 8001, 8002, 8003, 8004, 8080, 8081)
+PORTS = (53, 80, 443, 6443, 8000, 8001, 8002, 8003, 8080, 8081)
 SPEC = {"source": {"uri": "pvc://models/a"}, "placement": {"accelerator": "cpu"},
         "autoscaling": {"minReplicas": 0, "maxReplicas": 2}}
 VALUES = {
@@ -110,7 +110,7 @@ def _comes_in(source: str, target: str, port: int) -> bool:
     if target in REPLICAS:
         return ((source in ("client", "activator", *REPLICAS) and port in (8000, 8001)) or
                 (source == "operator" and port in (8000, 8002, 8003)) or
-                (source == "prometheus" and port in (8002, 8003, 8004)))
+                (source == "prometheus" and port in (8002, 8003)))
     return False
 
 

@@ -48,7 +48,6 @@ OBJECTS: dict[str, JSON] = {
     "sealed": {"source": {**BASE["source"], "signature": {
         "method": "certificate", "path": "s/a.sig", "secretKeyRef": {"name": "k", "key": "c.pem"}}},
                "placement": {"gpu": {"product": H100}}, "quality": {"resources": {"limits": {"memory": "8Gi"}}}},
-    "following": {**BASE, "placement": {"accelerator": "cpu"}, "batching": {"adaptive": True}, "quality": {}},
     "additions": {**BASE, "placement": {"accelerator": "cpu"}, "serving": {"podTemplate": {
         "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "hello"}},
         "spec": {

@@ -22,7 +22,8 @@ OLD: dict[str, Any] = {
     "rollout": {"analysisSeconds": 10},
     "autoscaling": {"maxReplicas": 3, "scaleDownStabilizationSeconds": 5,
                     "scaleUpPolicies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]},
-    "batching": {"mode": "fixed", "maxQueueDelayMicroseconds": 0}, "instances": {"mode": "fixed", "count": 2},
+    "batching": {"mode": "fixed", "adaptive": True, "maxQueueDelayMicroseconds": 0},
+    "instances": {"mode": "fixed", "count": 2},
     "serving": {"runtime": "triton"},
 }
 

@@ -231,6 +231,36 @@ async def test_scaling_by_the_scale_subresource(operator: Operator, models: Mode
     await models.wait("Ready", "True")
 
 
+async def test_what_an_object_left_of_another_engine_is_stopped(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """Its pods bear the labels that the Service selects, and would answer with another model forever. They serve until
+    the new engine does."""
+    await models.create(model(rollout=QUICK))
+    await models.wait("Ready", "True")
+    (old,) = await models.names(DEPLOYMENT, MINE)
+    orphan = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"}
+    await models.kube._json("delete", OPTIMISED_MODEL, OPTIMISED_MODEL.path(models.namespace, "minilm"), body=orphan)
+    await models.gone(OPTIMISED_MODEL, "minilm")
+    kubelet.script.build = "hold"
+    kubelet.script.digest = f"sha256:{'c' * 64}"
+    again = await models.create(model(source={"uri": "pvc://models/minilm-v2"}, rollout=QUICK))
+    await models.wait("EngineBuilt", "False", "Building")
+    serving = await models.kube.get(DEPLOYMENT, models.namespace, old)
+    assert [owner["uid"] for owner in serving["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
+    assert serving["spec"]["replicas"] == 1
+    kubelet.script.build = "succeed"
+    await models.wait("Ready", "True")
+
+    async def alone() -> bool:
+        return await models.names(DEPLOYMENT, MINE) != [] and old not in await models.names(DEPLOYMENT, MINE)
+
+    await eventually(alone)
+    owned = [*await models.kube.list_all(JOB, models.namespace, labels=MINE),
+             *await models.kube.list_all(DEPLOYMENT, models.namespace, labels=MINE)]
+    assert [item["metadata"]["name"] for item in owned if not item["metadata"].get("ownerReferences")] == []
+
+
 async def test_progress_of_a_build_comes_from_its_log(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

@@ -78,8 +78,8 @@ def test_no_source_of_a_projected_volume_brings_a_token_or_a_key(source: JSON) -
     assert problems("serving", volumes=[{"name": "mine", "projected": {"sources": sources}}])
 
 
-RESERVED = {"serving": ("/models", "/smoke-test", "/tmp", "/dev/shm", "/traces", "/model-control"),
-            "engine": ("/request", "/sources", "/store", "/signature", "/tmp", "/dev/shm")}
+RESERVED = {"serving": ("/models", "/smoke-test", "/tmp", "/dev/shm", "/traces"),
+            "engine": ("/request", "/sources", "/store", "/signature", "/model-control", "/tmp", "/dev/shm")}
 IMAGES_OWN = ("/", "/usr", "/usr/lib/python3", "/etc", "/etc/ld.so.preload", "/opt/tritonserver/backends", "/bin",
               "/lib64", "/dev", "/proc", "/sys", "/var/run/secrets", "/root/.config", "/home", "/workspace")
 
@@ -118,10 +118,10 @@ def test_a_mount_does_not_lead_out_of_its_volume(more: JSON) -> None:
     assert mounted("serving", "/mine", **more)
 
 
-@given(st.sampled_from(["engine", "tmp", "shm", "smoke-test", "traces", "model-control"]),
+@given(st.sampled_from(["engine", "tmp", "shm", "smoke-test", "traces"]),
        st.sampled_from(["server", "sidecar"]))
 def test_no_container_of_the_users_mounts_the_operators_volumes(volume: str, name: str) -> None:
-    """The engine, the key of model control and what the smoke test runs lie in them."""
+    """The engine and what the smoke test runs lie in them."""
     image = {} if name == "server" else {"image": "example/a:1"}
     mount = {"name": volume, "mountPath": "/mine"}
     assert problems("serving", containers=[{"name": name, **image, "volumeMounts": [mount]}])

@@ -24,13 +24,11 @@ from enginewright.activator.tally import Tally
 from enginewright.clients.activator import ActivatorClient
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
-from enginewright.clients.model_control import ModelControl
 from enginewright.clients.probe import ProbeClient
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.quality import QualityClient
 from enginewright.clients.resources import POD
 from enginewright.clients.triton import TritonClient
-from enginewright.core.batching import Setting
 from enginewright.core.probe import ProbeError, Request, read_answer
 
 SECRET = "swordfish-4711"
@@ -94,16 +92,6 @@ async def infer(port: int) -> object:
         return await client.infer(HERE, "net", Request(b"{}", 2), port)
 
 
-async def batching(port: int) -> object:
-    async with ModelControl("key", deadline=60) as client:
-        return await client.batching(HERE, "net", port)
-
-
-async def apply(port: int) -> object:
-    async with ModelControl("key", deadline=60) as client:
-        return await client.apply(HERE, "net", Setting(delay_us=1, preferred=()), port)
-
-
 async def pending(port: int) -> object:
     async with PrometheusClient(deadline=60) as client:
         return await client.pending(f"http://{HERE}:{port}", "team", "net")
@@ -115,7 +103,7 @@ async def kubernetes(port: int) -> object:
         return await client.get(POD, "team", "net-0")
 
 
-CALLS = (scrape, report, held, metadata, infer, batching, apply, pending, kubernetes)
+CALLS = (scrape, report, held, metadata, infer, pending, kubernetes)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -187,7 +175,7 @@ async def test_the_activator_takes_no_redirect_for_a_ready_replica(status: int, 
     assert servers.asked == []
 
 
-@pytest.mark.parametrize("call", [metadata, infer, batching])
+@pytest.mark.parametrize("call", [metadata, infer])
 async def test_cookies_are_not_kept(call: Callable[[int], Awaitable[object]]) -> None:
     """Those of one replica must not be sent to another one."""
     seen: list[str] = []

@@ -158,7 +158,6 @@ prove_in_server_image: {{ .proveInServerImage }}
 prove_resources: {{ .proveResources | toJson }}
 verify_resources: {{ .verifyResources | toJson }}
 quality_resources: {{ .qualityResources | toJson }}
-batcher_resources: {{ .batcherResources | toJson }}
 activator_resources: {{ .activatorResources | toJson }}
 activator_replicas: {{ .activatorReplicas | int64 }}
 collect_engines: {{ .collectEngines }}
@@ -213,10 +212,16 @@ The schema has seen to the form of the quantity. */}}
 {{/* Settings that are gone. The defaults that they had come with `helm upgrade --reuse-values`, and say nothing. */}}
 {{- define "enginewright.goneSettings" -}}
 {{- $config := . }}
-{{- range $name, $default := dict "serverBackends" (list "python") "serverPythonRuntimes" (list "onnxruntime") }}
+{{- $asked := "the operator asks the server image which backends and libraries it has, and status.server of each object shows them" }}
+{{- range $gone := list
+  (list "serverBackends" (list "python") $asked)
+  (list "serverPythonRuntimes" (list "onnxruntime") $asked)
+  (list "batcherResources" (dict "requests" (dict "cpu" "20m" "memory" "96Mi") "limits" (dict "memory" "256Mi"))
+    "no container changes the batching of a replica") }}
+{{- $name := index $gone 0 }}
 {{- $value := get $config $name }}
-{{- if and $value (ne (toJson $value) (toJson $default)) }}
-{{- fail (printf "config.%s: is %s, and there is no such setting any more: the operator asks the server image which backends and libraries it has. Remove it from your values, or with --reuse-values add --set config.%s=null; status.server of each object shows what its image has" $name (toJson $value) $name) }}
+{{- if and $value (ne (toJson $value) (toJson (index $gone 1))) }}
+{{- fail (printf "config.%s: is %s, and there is no such setting any more: %s. Remove it from your values, or with --reuse-values add --set config.%s=null" $name (toJson $value) (index $gone 2) $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -253,8 +258,8 @@ spec:
               - {key: app.kubernetes.io/component, operator: In, values: [server, activator]}
     - ports: [{port: 8000, protocol: TCP}, {port: 8002, protocol: TCP}, {port: 8003, protocol: TCP}]
       from: [{{ toJson $operator }}]
-    # Metrics of the server, the quality monitor and the batcher.
-    - ports: [{port: 8002, protocol: TCP}, {port: 8003, protocol: TCP}, {port: 8004, protocol: TCP}]
+    # Metrics of the server and the quality monitor.
+    - ports: [{port: 8002, protocol: TCP}, {port: 8003, protocol: TCP}]
       {{- with $scrapers }}
       from: {{ toJson . }}
       {{- end }}

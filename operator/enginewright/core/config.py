@@ -81,7 +81,6 @@ class OperatorConfig:
     activator_resources: Resources = Resources(requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "768Mi"})
     quality_resources: Resources = Resources(requests={"cpu": "50m", "memory": "256Mi"},
                                              limits={"cpu": "1", "memory": "2Gi"})
-    batcher_resources: Resources = Resources(requests={"cpu": "20m", "memory": "96Mi"}, limits={"memory": "256Mi"})
     activator_replicas: int = 1
     collect_engines: bool = True
     engine_grace: int = 604_800  # that an engine is kept after the last that referred to it has gone

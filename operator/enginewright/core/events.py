@@ -24,7 +24,6 @@ ACTIONS = {
     Condition.AVAILABLE: "Serve",
     Condition.SCALING_ACTIVE: "Scale",
     Condition.QUALITY_HELD: "Compare",
-    Condition.BATCHING_ADAPTIVE: "Batch",
 }
 # Said by another condition's event, or no news.
 QUIET = frozenset(

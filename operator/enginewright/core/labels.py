@@ -73,16 +73,14 @@ VERIFY_FROM = "--from"  # before the bucket, or the folder on a volume, that it 
 CONTAINER_FITS = "fits"
 CONTAINER_ACTIVATOR = "activator"
 CONTAINER_QUALITY = "quality"
-CONTAINER_BATCHER = "batcher"
 
 PORT_HTTP, PORT_GRPC, PORT_METRICS = "http", "grpc", "metrics"
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
 PORT_QUALITY, QUALITY_PORT = "quality", 8003
 # Where a server's traces lie for the quality monitor beside it.
 VOLUME_TRACES, TRACES_PATH = "traces", "/traces"
-PORT_BATCHING, BATCHING_PORT = "batching", 8004
-# Where the key of a server's model control lies for the container that changes its batching, and the header (metadata,
-# with gRPC) that carries it.
+# Where the key of the model control of a server that proves an engine lies, and the header (metadata, with gRPC) that
+# carries it.
 VOLUME_KEY, KEY_PATH, KEY_FILE = "model-control", "/model-control", "/model-control/key"
 KEY_HEADER = "enginewright-model-control"
 

@@ -119,10 +119,9 @@ class JobView:
 class DeploymentView:
     """One revision's Deployment. ``replicas`` counts are of its status; ``spec_replicas`` what was asked, and
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
-    64 digits. ``batcher``: its pods have that container. ``manifest_digest`` is that of the engine that they serve.
-    ``refused`` is what the apiserver said when it let no pod be made, empty when it did. ``pods_manager`` is a field
-    manager other than the operator that has written into the pod template, empty when there is none. ``version`` is the
-    resourceVersion."""
+    64 digits. ``manifest_digest`` is that of the engine that its pods serve. ``refused`` is what the apiserver said
+    when it let no pod be made, empty when it did. ``pods_manager`` is a field manager other than the operator that has
+    written into the pod template, empty when there is none. ``version`` is the resourceVersion."""
 
     name: str
     uid: str
@@ -138,7 +137,6 @@ class DeploymentView:
     available: int = 0
     deleting: bool = False
     progress_deadline_exceeded: bool = False
-    batcher: bool = False
     manifest_digest: str = ""
     refused: str = ""
     pods_manager: str = ""
@@ -433,6 +431,15 @@ class Version(NamedTuple):
     version: str
 
 
+class Orphan(NamedTuple):
+    """A child by its labels and its name that has no owner at all."""
+
+    api_version: str
+    kind: str
+    name: str
+    version: Version
+
+
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """Everything one pass may look at besides the object. ``now`` is wall-clock UTC (for status and age),
@@ -470,6 +477,7 @@ class Observed:
     quality: Mapping[str, QualityReport] = field(default_factory=dict)
     fleet: FleetView = field(default_factory=FleetView)
     elsewhere: Elsewhere | None = None
+    orphans: tuple[Orphan, ...] = ()
 
     @property
     def holds(self) -> bool:

@@ -18,7 +18,6 @@ class Condition(StrEnum):
     ROLLOUT_COMPLETE = "RolloutComplete"
     SCALING_ACTIVE = "ScalingActive"
     QUALITY_HELD = "QualityHeld"
-    BATCHING_ADAPTIVE = "BatchingAdaptive"
 
 
 class Reason(StrEnum):
@@ -76,14 +75,6 @@ class Reason(StrEnum):
     UNDECIDED = "Undecided"
     NOT_MEASURED = "NotMeasured"
     QUALITY_DRIFTED = "QualityDrifted"
-    # batching that follows the traffic
-    FOLLOWING = "Following"
-    NO_BATCHES = "NoBatches"
-    BATCHES_NOT_MEASURED = "BatchesNotMeasured"
-    MEMORY_UNKNOWN = "MemoryUnknown"
-    NO_ROOM_FOR_TWO = "NoRoomForTwo"
-    MODEL_CONTROL_TAKEN = "ModelControlTaken"
-    MADE_WITHOUT_BATCHER = "MadeWithoutBatcher"
     # rollout
     PROGRESSING = "Progressing"
     ANALYSING = "Analysing"

@@ -20,15 +20,9 @@ PORTS: Final = {
 }
 ALLOW: Final = {f"allow-{name.removesuffix('-port')}": who for name, (_, who) in PORTS.items()}
 FALSE: Final = ("false", "off", "0")
-# Where model control opens to a key alone: what switches it, loads something else, or opens another way to it. Of the
-# APIs with a key, those that the batcher asks: Triton ends where one of them has two.
-CONTROL: Final = ("model-control-mode", "load-model")
-OTHER_PROTOCOLS: Final = ("allow-sagemaker", "allow-vertex-ai")
-RESTRICTIONS: Final = {"http-restricted-api": ("model-repository", "model-config"),
-                       "grpc-restricted-protocol": ("model-repository",)}
 TAKEN: Final = {
     **{port: f"its --{name}" for name, (port, _) in PORTS.items()},
-    labels.QUALITY_PORT: "the quality monitor", labels.BATCHING_PORT: "what adapts batching",
+    labels.QUALITY_PORT: "the quality monitor",
 }
 
 
@@ -51,14 +45,6 @@ def bad_arguments(arguments: Sequence[str]) -> Iterator[BadArgument]:
             yield BadArgument(index=index, text=f"--{given}={value}", message=wrong[0], remedy=wrong[1])
 
 
-def against_model_control(arguments: Sequence[str]) -> Iterator[BadArgument]:
-    """Those that break the model control that adaptive batching needs, or open it to others than the batcher."""
-    for index, given, value in _options(arguments):
-        wrong = _controls(_meant(given, (*CONTROL, *OTHER_PROTOCOLS, *RESTRICTIONS)), value)
-        if wrong:
-            yield BadArgument(index=index, text=f"--{given}={value}", message=wrong, remedy="remove it")
-
-
 def _options(arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     """Index, option as given, and its value."""
     for index, argument in enumerate(arguments):
@@ -68,17 +54,6 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
         if not equals:
             value = next((after for after in arguments[index + 1:index + 2] if not after.startswith("--")), "")
         yield index, given, value
-
-
-def _controls(option: str, value: str) -> str:
-    """What is wrong with it; empty where nothing is."""
-    if option in CONTROL:
-        return "decides over the model control that changes batching"
-    if option in OTHER_PROTOCOLS and value.lower() not in FALSE:
-        return "opens model control without the pod's key"
-    if option in RESTRICTIONS and set(value.partition(":")[0].split(",")) & set(RESTRICTIONS[option]):
-        return "gives model control a key other than the pod's"
-    return ""
 
 
 def _wrong(option: str, value: str) -> tuple[str, str] | None:

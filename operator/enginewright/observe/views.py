@@ -99,8 +99,6 @@ def deployment_view(raw: Raw) -> DeploymentView:
         deleting=is_deleting(raw),
         progress_deadline_exceeded=condition(raw, "Progressing").get("reason") == "ProgressDeadlineExceeded",
         version=version_of(raw).version,
-        batcher=any(container.get("name") == labels.CONTAINER_BATCHER
-                    for container in entries(raw, "spec", "template", "spec", "containers")),
         manifest_digest=proven_digest(section(raw, "spec", "template", "spec")),
         pods_manager=_pods_manager(raw),
         refused=str(failure.get("message") or "") if failure.get("status") == "True" else "",

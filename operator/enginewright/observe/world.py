@@ -7,7 +7,7 @@ which only advice is made, what logs said, which are read beside passes, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -40,6 +40,7 @@ from enginewright.core.observed import (
     LeaseView,
     ObjectView,
     Observed,
+    Orphan,
     SignalWindow,
     Version,
 )
@@ -53,6 +54,7 @@ from enginewright.observe.fields import (
     annotations_of,
     controlled_by,
     controller_of,
+    entries,
     is_deleting,
     labels_of,
     name_of,
@@ -129,18 +131,21 @@ class World:
         mine = f"{labels.MODEL}={view.name}"
         # Before the records: a builder writes the record, then gives the lease up.
         leases = await self._leases(reads, view, spec)
-        jobs, pods, deployments, labelled, slices, budgets, templates, claims, kept = await together(
-            _children(reads, JOB, view, mine),
+        all_jobs, pods, all_deployments, labelled, slices, all_budgets, templates, claims, kept = await together(
+            reads.list_all(JOB, view.namespace, labels=mine),
             reads.list_all(POD, view.namespace, labels=mine),
-            _children(reads, DEPLOYMENT, view, mine),
+            reads.list_all(DEPLOYMENT, view.namespace, labels=mine),
             reads.list_all(SERVICE, view.namespace, labels=mine),
             reads.list_all(ENDPOINT_SLICE, view.namespace, labels=f"{SERVICE_NAME}={view.name}"),
-            _children(reads, DISRUPTION_BUDGET, view, mine),
+            reads.list_all(DISRUPTION_BUDGET, view.namespace, labels=mine),
             _claim_templates(reads, view, spec, mine),
             _claims(reads, view, spec),
             self._kept(reads, view),
         )
-        services = _of(view, labelled)
+        jobs, deployments, services, budgets = (
+            _of(view, found) for found in (all_jobs, all_deployments, labelled, all_budgets))
+        orphans = await self._orphans(reads, view, {
+            JOB: all_jobs, DEPLOYMENT: all_deployments, SERVICE: labelled, DISRUPTION_BUDGET: all_budgets})
         gateway, routes, versions = await _gateway(reads, view, spec, services)
         serving, activators = (
             [pod_view(pod) for pod in pods if _component(pod) == component]
@@ -172,6 +177,7 @@ class World:
             versions={**_versions(SERVICE, labelled), **_versions(DEPLOYMENT, holding), **versions},
             specs=_specs({SERVICE: services, DISRUPTION_BUDGET: budgets, **routes}),
             gateway=gateway,
+            orphans=orphans,
         )
         if (question := needed_answer(view, seen, self._config)) is not None:
             seen = replace(seen, elsewhere=await self._elsewhere(reads, view, question))
@@ -184,6 +190,15 @@ class World:
         if self._nodes is None or not wanted(spec, view, seen):
             return seen
         return replace(seen, nodes=await self._nodes.views())
+
+    async def _orphans(self, reads: Reads, view: ObjectView,
+                       found: Mapping[Resource, Iterable[Raw]]) -> tuple[Orphan, ...]:
+        """ConfigMaps are looked through only where something else was left: who leaves children leaves them all."""
+        orphans = [one for resource, raws in found.items() for one in _left_of(view, resource, raws)]
+        if orphans:
+            maps = await reads.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.MODEL}={view.name}")
+            orphans += _left_of(view, CONFIG_MAP, maps)
+        return tuple(orphans)
 
     def _reads(self, fresh: bool) -> Reads:
         return self._fresh if fresh else self._remembered
@@ -249,6 +264,15 @@ class World:
                 lease = lease_view(raw, await _builds(reads, view.namespace, fingerprint, spec.store.uri))
             leases[fingerprint] = lease
         return leases
+
+
+def _left_of(view: ObjectView, resource: Resource, found: Iterable[Raw]) -> Iterator[Orphan]:
+    """What bears the marks and the name of a child and has no owner. What users have copied has a name of theirs."""
+    for raw in found:
+        ours = labels_of(raw).get(labels.MANAGED_BY) == labels.PRODUCT and not is_deleting(raw)
+        named = name_of(raw) == view.name or name_of(raw).startswith((f"{view.name}-", "server-image-ask-"))
+        if ours and named and not entries(raw, "metadata", "ownerReferences"):
+            yield Orphan(resource.api_version, resource.kind, name_of(raw), version_of(raw))
 
 
 async def _children(reads: Reads, resource: Resource, view: ObjectView, mine: str) -> list[Object]:

@@ -23,7 +23,6 @@ WAY = (
     Condition.OBJECTIVE_MET,
     Condition.SCALING_ACTIVE,
     Condition.QUALITY_HELD,
-    Condition.BATCHING_ADAPTIVE,
 )
 MARKS = {"True": "✓", "False": "✗", "Unknown": "…"}
 

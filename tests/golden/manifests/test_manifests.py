@@ -202,12 +202,6 @@ def test_a_monitor_is_told_of_candidates_only_where_live_requests_are_to_be_mirr
         "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
 
 
-def test_replicas_whose_batching_follows_the_traffic() -> None:
-    spec = {**CPU, "batching": {"adaptive": True}, "objective": {"latency": {"milliseconds": 40}}}
-    children = children_of("minilm", spec, CONFIGS["cpu"])
-    check_golden(HERE / "cpu" / "deployment_with_batcher.yaml", children.all()["deployment"])
-
-
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
 def test_a_source_that_must_be_signed(kind: str) -> None:
     signature = {f"{kind[0].lower()}{kind[1:]}KeyRef": {"name": "release-keys", "key": "models.pub"}}
@@ -254,7 +248,6 @@ def test_no_golden_is_left_over() -> None:
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
                "cpu/mirror_service.yaml", "cpu/signing_secret.yaml",
                "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",
-               "cpu/deployment_with_batcher.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",
                "cpu/resolve_job_with_credentials.yaml", "cpu/build_job_with_credentials.yaml",
                *(f"{kind}/build_job_in_server_image.yaml" for kind in ("cpu", "gpu", "dra")),

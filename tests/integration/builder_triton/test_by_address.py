@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import grpc
 import httpx
 import numpy as np
 import pytest
 import pytest_asyncio
+from tritonclient.grpc import service_pb2
 
 from enginewright_builder.contract import ServingChoice
 from enginewright_builder.engines.base import Artifact
@@ -28,7 +30,8 @@ async def elsewhere(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory
     """It has no model loaded, and opens model control to the key alone."""
     root = tmp_path_factory.mktemp("elsewhere")
     write_model(root, "multiply", artifact, ServingChoice(max_batch_size=8), cores=1)
-    options = (f"--http-restricted-api=model-repository:{HEADER}={KEY}",)
+    options = (f"--http-restricted-api=model-repository:{HEADER}={KEY}",
+               f"--grpc-restricted-protocol=model-repository:{HEADER}={KEY}")
     async with TritonServer(root, options=options, ready_seconds=60) as running:
         yield running
 
@@ -61,6 +64,18 @@ async def test_without_the_key_nothing_is_loaded(elsewhere: TritonServer) -> Non
         with pytest.raises(UserError, match="restricted") as caught:
             await server.load("multiply")
     assert caught.value.reason == "ServerLoadFailed"
+
+
+async def test_nor_by_grpc(elsewhere: TritonServer) -> None:
+    async with grpc.aio.insecure_channel(elsewhere.grpc_url) as channel:
+        call = channel.unary_unary(
+            "/inference.GRPCInferenceService/RepositoryModelLoad",
+            request_serializer=service_pb2.RepositoryModelLoadRequest.SerializeToString,
+            response_deserializer=service_pb2.RepositoryModelLoadResponse.FromString)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call(service_pb2.RepositoryModelLoadRequest(model_name="multiply"))
+    assert refused.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED)
+    assert "restrict" in (refused.value.details() or "")
 
 
 async def test_what_does_not_load_is_told_with_tritons_words_and_where_the_log_is(elsewhere: TritonServer) -> None:

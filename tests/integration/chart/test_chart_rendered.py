@@ -213,9 +213,10 @@ def test_bad_values_are_refused_by_name(
 
 @pytest.mark.parametrize(("name", "value"), [
     ("serverBackends", ["python", "tensorrt"]), ("serverPythonRuntimes", ["onnxruntime", "torch"]),
+    ("batcherResources", {"limits": {"memory": "1Gi"}}),
 ])
 def test_settings_that_are_gone_say_what_to_do(
-    template: Callable[[Values], subprocess.CompletedProcess[str]], name: str, value: list[str]
+    template: Callable[[Values], subprocess.CompletedProcess[str]], name: str, value: Any
 ) -> None:
     done = template({"config": {name: value}})
     assert done.returncode != 0
@@ -224,7 +225,9 @@ def test_settings_that_are_gone_say_what_to_do(
 
 
 def test_defaults_of_settings_that_are_gone_come_with_reused_values(render: Callable[[Values], str]) -> None:
-    reused: Values = {"config": {"serverBackends": ["python"], "serverPythonRuntimes": ["onnxruntime"]}}
+    resources = {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
+    reused: Values = {"config": {"serverBackends": ["python"], "serverPythonRuntimes": ["onnxruntime"],
+                                 "batcherResources": resources}}
     assert render(reused) == render({})
 
 

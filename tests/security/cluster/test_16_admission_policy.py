@@ -257,7 +257,6 @@ async def test_it_writes_nothing_in_namespaces_of_the_platform(control_plane: Pa
 
 EVERY: tuple[JSON, ...] = (
     {"placement": {"accelerator": "cpu"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 2}},
-    {"placement": {"accelerator": "cpu"}, "batching": {"adaptive": True}},
     {"placement": {"accelerator": "cpu"}, "quality": {},
      "serving": {"podTemplate": {"spec": {"containers": [{"name": "mine", "image": "a"}]}}}},
     {"placement": {"accelerator": "cpu"}, "store": {"uri": "s3://engines/a", "secretRef": {"name": "s3"}}},

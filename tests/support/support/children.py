@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,6 @@ from enginewright.core.problems import summarise
 from enginewright.core.request import build_request, resolve_request, server_image, store_claim
 from enginewright.core.spec import Spec, parse_spec, validate
 from enginewright_builder.contract import (
-    BatchTime,
     EngineSummary,
     Outcome,
     ResolvedSource,
@@ -32,8 +31,6 @@ ENGINE = EngineSummary(
     backend="onnxruntime", precision="int8", triton_backend="python", size_bytes=23 << 20, speedup=2.2, p50_ms=9.0,
     p95_ms=11.0, p99_ms=12.5, throughput=210.0, accuracy=0.995, accuracy_low=0.993, device="CPU",
     runtime_version="onnxruntime 1.31.0", load_seconds=4.5, memory_bytes=300 << 20)
-
-CURVE = (BatchTime(batch=1, p50_ms=4.0), BatchTime(batch=4, p50_ms=6.5), BatchTime(batch=16, p50_ms=18.0))
 
 
 def good_spec(raw: JSON) -> Spec:
@@ -62,7 +59,7 @@ class Children:
     def outcome(self) -> Outcome:
         return Outcome(kind="build", ok=True, fingerprint=self.fingerprint, manifest_digest="sha256:" + "d" * 64,
                        build_seconds=61.5, built="2026-11-21T12:00:00Z",
-                       engine=replace(ENGINE, service_curve=CURVE) if self.spec.batching.adaptive else ENGINE,
+                       engine=ENGINE,
                        serving=ServingChoice(max_batch_size=16, max_queue_delay_us=500))
 
     @property
@@ -108,7 +105,7 @@ class Children:
             found |= {
                 "activator": manifests.activator(owner, spec.autoscaling, config),
                 "activator_service": manifests.activator_service(owner),
-                "backend_service": manifests.backend_service(owner, manifests.NOBODY),
+                "backend_service": manifests.backend_service(owner, manifests.NO_REVISION),
             }
         template = manifests.claim_template(owner, self.placement)
         return {**found, "claim_template": template} if template else found

@@ -513,7 +513,7 @@ class Cluster:
             self.backend = manifest["spec"]["selector"].get(labels.REVISION, "")
 
     def _apply_deployment(self, manifest: Mapping[str, Any]) -> None:
-        meta, containers = manifest["metadata"], manifest["spec"]["template"]["spec"]["containers"]
+        meta = manifest["metadata"]
         name = meta["name"]
         assert "replicas" in manifest["spec"], "server-side apply would set them back to 1"
         digest = proven_digest(manifest["spec"]["template"]["spec"])
@@ -531,7 +531,6 @@ class Cluster:
             observed_generation=0,
             created=self.now,
             spec_replicas=manifest["spec"]["replicas"],
-            batcher=labels.CONTAINER_BATCHER in {container["name"] for container in containers},
             manifest_digest=digest,
         )
 

@@ -23,7 +23,6 @@ from enginewright.clients.kube import MERGE, KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, POD, Resource
 from enginewright.core import labels
 from enginewright_builder.contract import (
-    BatchTime,
     BuildRequest,
     CandidateSummary,
     EngineSummary,
@@ -56,8 +55,8 @@ class Script:
     ``hold-new`` leaves pods alone that do something already. ``unschedulable`` gives a pod no node, and says so as the
     scheduler would, with ``taken-back`` a pod's node shuts down, and ``out-of-time`` is a step that was stopped at its
     pod's deadline. Pods of an OptimisedModel in ``models`` follow a script of their own. Builds on the MIG profiles of
-    ``missed`` miss the objective; all tell ``curve``. With ``resolver`` a resolve step that succeeds answers what that
-    says of the request and the pod. Images that are asked have ``facts``, and the server's ``digest_of_server``."""
+    ``missed`` miss the objective. With ``resolver`` a resolve step that succeeds answers what that says of the request
+    and the pod. Images that are asked have ``facts``, and the server's ``digest_of_server``."""
 
     resolve: Act = "succeed"
     ask: Act = "succeed"
@@ -66,7 +65,6 @@ class Script:
     gc: Act = "succeed"
     digest: str = DIGEST
     missed: frozenset[str] = frozenset()
-    curve: tuple[BatchTime, ...] = ()
     models: dict[str, Script] = field(default_factory=dict)
     resolver: Callable[[BuildRequest, Object], Outcome] | None = None
     facts: Facts = field(default_factory=lambda: Facts(server=IMAGE_FACTS, builder=IMAGE_FACTS))
@@ -277,8 +275,7 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
                             calibration_digest=digest if request.engine.calibration else "")
     if kind == "resolve":
         return Outcome(kind=kind, ok=True, source=source)
-    engine = replace(ENGINE, objective_met=request.device.mig_profile not in script.missed,
-                     service_curve=script.curve)
+    engine = replace(ENGINE, objective_met=request.device.mig_profile not in script.missed)
     return Outcome(
         kind=kind, ok=True, source=source, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
         built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=engine, serving=ServingChoice(max_batch_size=32),

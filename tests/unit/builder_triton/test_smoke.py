@@ -177,26 +177,3 @@ def test_nothing_is_left_of_a_damaged_engine(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "smoke-test").mkdir()
     assert verify.main([str(tmp_path), "--smoke-test", str(tmp_path / "smoke-test")]) == EXIT_DAMAGED
     assert list((tmp_path / "smoke-test").iterdir()) == []
-
-
-def test_verify_leaves_a_key_that_is_new_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod whose sandbox is made anew runs its first container once more, over the key of before."""
-    monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "none"))
-    staging, store, key = tmp_path / "staging", tmp_path / "store", tmp_path / "key"
-    for folder in (staging, store):
-        folder.mkdir()
-    (staging / "model.onnx").write_bytes(b"model")
-    publish(staging, store, FINGERPRINT, outcome=Outcome(kind="build", ok=True))
-    keys = set()
-    for _ in range(2):
-        assert verify.main([str(store / FINGERPRINT), f"--model-control-key={key}"]) == 0
-        assert key.stat().st_mode & 0o777 == 0o400
-        keys.add(key.read_text())
-    assert len(keys) == 2
-    assert all(len(bytes.fromhex(one)) == verify.KEY_BYTES and one.endswith("\n") for one in keys)
-
-
-def test_a_damaged_engine_gets_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "none"))
-    assert verify.main([str(tmp_path), f"--model-control-key={tmp_path / 'key'}"]) == EXIT_DAMAGED
-    assert not (tmp_path / "key").exists()

@@ -26,14 +26,14 @@ def building() -> Cluster:
     return cluster
 
 
-def test_a_build_that_waits_is_made_anew_as_the_spec_wants_it() -> None:
+def test_a_build_that_waits_is_recreated() -> None:
     cluster = building()
     (old,) = cluster.running("build")
     cluster.edit(engine=MORE)
     plan = cluster.operate()
     assert not cluster.running("build")
     assert old.name not in cluster.requests, "another spec may ask otherwise"
-    assert "the operator makes it again" in cluster.condition("EngineBuilt")["message"]
+    assert "its spec changed before it started" in cluster.condition("EngineBuilt")["message"]
     assert plan.requeue_after is not None
     cluster.wait(plan.requeue_after)
     cluster.operate()
@@ -72,14 +72,14 @@ def test_one_of_before_hashes_were_looked_at_goes_on() -> None:
     assert len(cluster.running("build")) == 1
 
 
-def test_a_look_at_the_source_that_waits_is_made_anew() -> None:
+def test_a_look_at_the_source_that_waits_is_recreated() -> None:
     cluster = Cluster(spec=SPEC)
     cluster.operate()
     (old,) = cluster.running("resolve")
     cluster.config = replace(cluster.config, resolve_resources=Resources(limits={"memory": "4Gi"}))
     plan = cluster.operate()
     assert not cluster.running("resolve")
-    assert "the operator makes it again" in cluster.condition("SourceResolved")["message"]
+    assert "its spec changed before it started" in cluster.condition("SourceResolved")["message"]
     assert plan.requeue_after is not None
     cluster.wait(plan.requeue_after)
     cluster.operate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.server_args import against_model_control, bad_arguments
+from enginewright.core.server_args import bad_arguments
 
 
 @pytest.mark.parametrize(("argument", "text", "words"), [
@@ -19,7 +19,6 @@ from enginewright.core.server_args import against_model_control, bad_arguments
     (["--allow-metrics=OFF"], "--allow-metrics=OFF", "is used by the operator"),
     (["--sagemaker-port=8003"], "--sagemaker-port=8003", "is the port of the quality monitor on each replica"),
     (["--vertex-ai-port", "8002"], "--vertex-ai-port=8002", "is the port of its --metrics-port on each replica"),
-    (["--sagemaker-port=8004"], "--sagemaker-port=8004", "is the port of what adapts batching"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_what_is_refused(argument: list[str], text: str, words: str) -> None:
     (bad,) = bad_arguments(argument)
@@ -37,30 +36,3 @@ def test_what_is_refused(argument: list[str], text: str, words: str) -> None:
 ], ids=str)
 def test_all_else_is_the_users(arguments: tuple[str, ...]) -> None:
     assert not list(bad_arguments(arguments))
-
-
-@pytest.mark.parametrize(("arguments", "text"), [
-    (["--model-control-mode=none"], "--model-control-mode=none"),
-    (["--log-verbose=1", "--model-control-mode", "poll"], "--model-control-mode=poll"),
-    (["--model-c=explicit"], "--model-c=explicit"),
-    (["--load-model=*"], "--load-model=*"),
-    (["--allow-sagemaker=true"], "--allow-sagemaker=true"),
-    (["--allow-vertex-ai", "1"], "--allow-vertex-ai=1"),
-    (["--http-restricted-api=health,model-repository:key=value"],
-     "--http-restricted-api=health,model-repository:key=value"),
-    (["--http-restricted-api=model-config:key=value"], "--http-restricted-api=model-config:key=value"),
-    (["--grpc-restricted-protocol", "model-repository:k=v"], "--grpc-restricted-protocol=model-repository:k=v"),
-], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
-def test_what_goes_against_the_guarded_model_control(arguments: list[str], text: str) -> None:
-    (bad,) = against_model_control(arguments)
-    assert (bad.text, bad.remedy) == (text, "remove it")
-    assert arguments[bad.index].startswith(text.partition("=")[0])
-
-
-@pytest.mark.parametrize("arguments", [
-    OperatorConfig().server_args, ("--allow-sagemaker=false",), ("--allow-vertex-ai=0",), ("--log-verbose=1",),
-    ("--http-restricted-api=shared-memory:key=model-repository",), ("--model-load-thread-count=4",),
-    ("--grpc-restricted-protocol=model-config:k=v",), ("--model-repository=/more",),
-], ids=str)
-def test_what_leaves_model_control_alone(arguments: tuple[str, ...]) -> None:
-    assert not list(against_model_control(arguments))

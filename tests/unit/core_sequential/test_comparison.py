@@ -254,16 +254,6 @@ def test_time_in_the_queue_does_not_count_under_unlike_load() -> None:
     assert compare(window(slower=2.0, queued=101_000.0), QUESTION).reason == Reason.SLOWER, "like load: it counts"
 
 
-def test_time_in_the_queue_does_not_count_against_a_stable_revision_that_adapted() -> None:
-    """It let its crowd together; the candidate, at its default, still has halves that wait for one another."""
-    adapted, waits = replace(QUESTION, adapted=True), window(slower=2.0, queued=101_000.0, seconds=400, p99=18.0)
-    assert compare(waits, QUESTION).reason == Reason.SLOWER
-    assert compare(waits, adapted).verdict == "good"
-    assert compare(window(slower=2.0), adapted).reason == Reason.SLOWER, "what it computes counts"
-    keeps = replace(adapted, limits=replace(adapted.limits, milliseconds=10.0))
-    assert compare(window(seconds=1000, p99=18.0), keeps).reason == Reason.OBJECTIVE_MISSED, "and so does the objective"
-
-
 def test_out_of_patience_the_better_guess_decides() -> None:
     # By turns six times as slow and as fast: even, and not told from the limit so soon.
     stable = Traffic(requests=20, busy=100_000, replicas=1)

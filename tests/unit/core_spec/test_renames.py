@@ -38,6 +38,8 @@ RENAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
       "serving": {"runtime": "triton", "image": "server:1"}},
      {"batching": {"maxQueueDelayMicroseconds": 0}, "instances": {"count": 2}, "serving": {"image": "server:1"}}),
     ({"batching": {"mode": "auto"}, "instances": {"mode": "auto"}}, {"batching": {}, "instances": {}}),
+    ({"batching": {"adaptive": True}}, {"batching": {}}),
+    ({"batching": {"adaptive": True, "maxQueueDelayMicroseconds": 5}}, {"batching": {"maxQueueDelayMicroseconds": 5}}),
     ({"source": {"uri": "s3://models/a", "credentialsFrom": {"name": "models"}},
       "store": {"uri": "s3://engines/a", "credentialsFrom": {"name": "engines"}}},
      {"source": {"uri": "s3://models/a", "secretRef": {"name": "models"}},

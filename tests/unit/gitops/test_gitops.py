@@ -45,9 +45,6 @@ NEVER_OF_A_READY_THAT_IS_FALSE = {
     Reason.SERVING_PREVIOUS, Reason.MANUAL, Reason.SCALING, Reason.STEADY, Reason.HOLDING, Reason.AT_LIMIT,
     Reason.SCALED_TO_ZERO, Reason.WAKING, Reason.OBJECTIVE_OUT_OF_REACH, Reason.REPLICAS_CONTESTED,
     Reason.PRICE_UNKNOWN, Reason.AGREEING, Reason.MEASURING, Reason.UNDECIDED, Reason.NOT_MEASURED,
-    # Of BatchingAdaptive: where nothing is adapted, what the build proved serves as it is.
-    Reason.FOLLOWING, Reason.NO_BATCHES, Reason.BATCHES_NOT_MEASURED, Reason.MEMORY_UNKNOWN, Reason.NO_ROOM_FOR_TWO,
-    Reason.MODEL_CONTROL_TAKEN, Reason.MADE_WITHOUT_BATCHER,
 }
 
 

@@ -36,13 +36,6 @@ def test_every_import_of_the_gpu_tests_is_there() -> None:
     assert carried.foreign(modules, FOR_TESTS) == []
 
 
-def test_every_import_of_the_study_of_batching_is_there() -> None:
-    known = KNOWN.union(*carried.listed(BENCH / "wheels-batching.txt").values())
-    modules = carried.reached(["batching_study.engine"])
-    assert "enginewright.batcher.follower" in modules
-    assert carried.foreign(modules, known) == []
-
-
 def test_what_is_imported_later_counts_and_is_named() -> None:
     modules = carried.reached(["enginewright_builder.resolve"])
     assert ("enginewright_builder.sources.object_store", "obstore") in carried.foreign(modules, KNOWN)

@@ -5,10 +5,14 @@ A short list of words and shapes, not a style engine: each was counted in the re
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import enginewright.core
 
 ROOT = Path(__file__).resolve().parents[3]
 READ = ("operator/", "builders/", "charts/", "crds/", "docs/", "examples/", "hack/", "studies/", "README.md",
@@ -16,6 +20,7 @@ READ = ("operator/", "builders/", "charts/", "crds/", "docs/", "examples/", "hac
 ENDINGS = (".py", ".md", ".yaml", ".tpl", ".txt", ".sh", ".lua", ".go", "Makefile")
 # Examples of what not to write.
 EXAMPLES = "CONTRIBUTING.md"
+CORE = Path(enginewright.core.__file__).parent
 
 HABITS = {
     r"[Aa]new": "write again, or the verb with re-: rebuilt, recreated",
@@ -32,6 +37,15 @@ HABITS = {
     r"(?<=[.;:|] )Who (?:is|may|can|has|wants|reads|writes|uses|asks|runs)(?= [^?|\n]*[.;|\n])":
         "begin with the actor: a user who, a client that",
 }
+# Words of names in core that say nothing of what the name holds.
+RIDDLES = {
+    **dict.fromkeys(("told", "said", "say", "tell"), "name what it holds: message, memory, finding, figures"),
+    **dict.fromkeys(("nobody", "somebody", "whoever"), "name the actor"),
+    "world": "ctx: a pass has one PassContext",
+    **dict.fromkeys(("shelf", "shelves"), "references: which object uses which engine"),
+    "clumps": "dispersion", "falls": "readiness_losses", "ailing": "unready", "heir": "remaining",
+    "astray": "out_of_step",
+}
 WORST = {re.compile(rf"\b(?:{shape})\b"): instead for shape, instead in HABITS.items()}
 
 
@@ -39,6 +53,41 @@ def habits(text: str) -> list[str]:
     """What of the list stands in ``text``, also over the end of a line, with what to write instead."""
     running = re.sub(r"\s+(?:# |\* )?", " ", text)
     return [f"{match[0]!r}: {instead}" for shape, instead in WORST.items() for match in shape.finditer(running)]
+
+
+def names(source: str) -> Iterator[str]:
+    """What ``source`` defines: functions, classes, arguments, variables and fields."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def riddles(source: str) -> set[str]:
+    """Names of ``source`` with a word of the list, and what to write instead."""
+    return {f"{name}: {RIDDLES[word]}" for name in names(source)
+            for word in map(str.lower, re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)) if word in RIDDLES}
+
+
+def test_names_in_core_say_what_they_hold() -> None:
+    found = {path.relative_to(CORE).as_posix(): sorted(riddles(path.read_text())) for path in CORE.rglob("*.py")}
+    assert {path: one for path, one in found.items() if one} == {}
+
+
+@pytest.mark.parametrize("source", [
+    "told = 1", "def say(): pass", "class Shelves: pass", "def f(world): pass", "class A:\n    falls: int = 0",
+    "NOBODY = 1", "for said in (): pass", "server_said = 1",
+])
+def test_each_riddle_is_found(source: str) -> None:
+    assert len(riddles(source)) == 1
+
+
+@pytest.mark.parametrize("source", ["x = told", "retold = 1", "def essay(): pass", "message = obj.said"])
+def test_plain_names_pass(source: str) -> None:
+    assert riddles(source) == set()
 
 
 def texts() -> list[Path]:

@@ -32,7 +32,7 @@ def test_imports_nothing_heavy(module: str) -> None:
 
 def test_the_operators_image_has_all_that_its_programs_import() -> None:
     """All commands, the plugin, and of the builder what verifies and shows engines in replicas' pods."""
-    programs = ["enginewright.handlers.watch", "enginewright.activator.serve", "enginewright.batcher.serve",
+    programs = ["enginewright.handlers.watch", "enginewright.activator.serve",
                 "enginewright.plugin.main", "enginewright.cli", "enginewright_builder.verify",
                 "enginewright_builder.show"]
     known = carried.required(carried.listed(ROOT / "requirements" / "operator.in"))

@@ -150,10 +150,7 @@ def test_deployments() -> None:
     assert (view.generation, view.observed_generation, view.progress_deadline_exceeded) == (3, 2, True)
     bare = deployment_view({"metadata": META})
     assert (view.refused, bare.refused, bare.pods_manager) == ("", "", "")
-    assert (bare.spec_replicas, bare.batcher) == (1, False)
-    for names, batcher in ((["server"], False), (["server", labels.CONTAINER_BATCHER], True)):
-        pod = {"containers": [{"name": name} for name in names]}
-        assert deployment_view({"metadata": META, "spec": {"template": {"spec": pod}}}).batcher == batcher
+    assert bare.spec_replicas == 1
 
 
 @pytest.mark.parametrize(("status", "refused"), [("True", "exceeded quota: pods"), ("False", "")])

@@ -46,12 +46,10 @@ class Ratio:
 
     The logarithm of a mean of n requests is too small by variance / 2n (delta method). That cancels out where both get
     as many; where not, it is put right by the variance that the pairs themselves show.
-
-    ``adapted`` leaves time in the queue out on both sides: see :class:`Question`.
     """
 
-    def __init__(self, *, adapted: bool = False) -> None:
-        self._series, self._adapted = Series(), adapted
+    def __init__(self) -> None:
+        self._series = Series()
         self._few = 0.0
         self._mine, self._theirs = Part(), Part()
 
@@ -62,7 +60,7 @@ class Ratio:
         if min(mine.requests, theirs.requests) >= PAIR_REQUESTS and min(mine.busy, theirs.busy) > 0:
             one, other = 1 / mine.requests, 1 / theirs.requests
             weight = 1 / (one + other + 1 / ENOUGH_REQUESTS)
-            self._series.add(_log_ratio(mine, theirs, adapted=self._adapted), weight, slope=(one - other) / 2)
+            self._series.add(_log_ratio(mine, theirs), weight, slope=(one - other) / 2)
             self._few += one + other
             self._mine, self._theirs = Part(), Part()
 
@@ -72,12 +70,12 @@ class Ratio:
         return self._series.interval(ALPHA, tilt=self._series.scatter() / self._few)
 
 
-def _log_ratio(candidate: Part, stable: Part, *, adapted: bool = False) -> float:
-    """Replicas that get more requests have longer queues, which is no fault of theirs, and so have those at another
-    setting of batching: then, and under unlike load, the queue is left out on both sides."""
+def _log_ratio(candidate: Part, stable: Part) -> float:
+    """Replicas that get more requests have longer queues, which is no fault of theirs: under unlike load the queue is
+    left out on both sides."""
     load = (candidate.requests / max(1, candidate.replicas)) / (stable.requests / max(1, stable.replicas))
     mine, theirs = candidate.busy, stable.busy
-    if adapted or not 1 / FAIR_LOAD <= load <= FAIR_LOAD:
+    if not 1 / FAIR_LOAD <= load <= FAIR_LOAD:
         mine, theirs = mine - candidate.queued, theirs - stable.queued
     if min(mine, theirs) <= 0:
         mine, theirs = candidate.busy, stable.busy

@@ -30,8 +30,7 @@ class Limits:
 class Question:
     """Which two revisions are compared. ``key`` names the analysis: another one begins with no samples. ``model`` is
     the name under which both serve it. ``alone`` when the stable one has no replica left to compare with; ``mirror``
-    when live requests of the stable one are to be sent to the candidate as well. ``adapted`` when the stable one's
-    batching follows its traffic: it may have left its default, from which a candidate begins."""
+    when live requests of the stable one are to be sent to the candidate as well."""
 
     key: str
     stable: str
@@ -40,7 +39,6 @@ class Question:
     limits: Limits = Limits()
     alone: bool = False
     mirror: bool = False
-    adapted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,12 +75,12 @@ class Tally:
         self.rounds: tuple[Round, ...] = ()
         self._candidate, self._stable = Part(), Part()
         self._watched: tuple[float, float] | None = None
-        self._ratio, self._tail = Ratio(adapted=question.adapted), Tail()
+        self._ratio, self._tail = Ratio(), Tail()
         self._doubt, self._cure = Doubt(), Doubt()
 
     def follow(self, rounds: tuple[Round, ...]) -> None:
         """Adds what ``rounds`` have more than those of before."""
-        candidate, stable, alone, _ = self.asked
+        candidate, stable, alone = self.asked
         for one in rounds[len(self.rounds):]:
             mine, theirs = one.traffic.get(candidate), one.traffic.get(stable)
             if mine is not None:
@@ -113,9 +113,9 @@ class Tally:
         )
 
 
-def asked(question: Question) -> tuple[str, str, bool, bool]:
+def asked(question: Question) -> tuple[str, str, bool]:
     """What of a question the sums depend on."""
-    return question.candidate, question.stable, question.alone, question.adapted
+    return question.candidate, question.stable, question.alone
 
 
 def sums_of(window: SignalWindow, question: Question) -> Sums:

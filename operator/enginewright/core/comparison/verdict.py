@@ -127,14 +127,13 @@ def _worse(
 
 
 def _slow_tail(tail: Tail, question: Question) -> tuple[Reason, str] | None:
-    """p99 against the objective, where the stable revision keeps it, and against the stable revision, unless that has
-    adapted: the queue is in it."""
+    """p99 against the objective, where the stable revision keeps it, and against the stable revision."""
     if tail.newest is None:
         return None
     mine, theirs = tail.newest
     figures = f"p99 {mine:.3g} ms, of the stable revision {theirs:.3g} ms"
     ratio = tail.ratio.interval(ALPHA)
-    if ratio and not question.adapted and ratio.low > math.log1p(question.limits.slowdown):
+    if ratio and ratio.low > math.log1p(question.limits.slowdown):
         return Reason.SLOWER, f"Its tail is slower than the stable revision's: {figures}."
     if question.limits.milliseconds is None:
         return None

@@ -21,6 +21,7 @@ from enginewright.core.decide import target as targets
 from enginewright.core.decide.conditions.rollout import conclude
 from enginewright.core.decide.converge import converge
 from enginewright.core.decide.engine.obtain import obtain
+from enginewright.core.decide.orphans import take_back
 from enginewright.core.decide.quality import live_quality
 from enginewright.core.decide.report import Findings, refuse, report
 from enginewright.core.decide.scale import contested, replicas
@@ -45,6 +46,8 @@ def _decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan
         return Plan(status=obj.status)
     if is_fleet(obj.spec):
         return decide_fleet(obj, observed, config)
+    if observed.orphans:
+        return take_back(obj, observed)
     spec = read_spec(obj, config)
     if not isinstance(spec, Spec):
         return refuse(obj, observed, spec)

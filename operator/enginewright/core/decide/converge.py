@@ -32,7 +32,7 @@ from enginewright.core.decide.target import Target
 from enginewright.core.decide.traffic import Routing, routing, to_zero
 from enginewright.core.decide.trouble import look_for_another
 from enginewright.core.manifests import (
-    NOBODY,
+    NO_REVISION,
     activator,
     activator_name,
     activator_service,
@@ -221,7 +221,8 @@ def _activator(found: _Pass) -> tuple[Action, ...]:
     ctx, seen, aim = found.ctx, found.ctx.observed, _aim(found)
     held = found.desired.holds is Way.HELD
     to = "no replica before one is ready" if held else f"revision {aim}" if aim else "every revision"
-    opened = applied(ctx, backend_service(ctx.owner, NOBODY if held else aim), f"requests that are held go to {to}")
+    passed_on = backend_service(ctx.owner, NO_REVISION if held else aim)
+    opened = applied(ctx, passed_on, f"requests that are held go to {to}")
     if to_zero(ctx) and ctx.spec.autoscaling:
         manifest = activator(ctx.owner, ctx.spec.autoscaling, ctx.config)
         return (*opened, *applied(ctx, manifest, "autoscaling.minReplicas is 0"))

@@ -106,15 +106,15 @@ def spent(name: str, why: str) -> Delete:
 
 
 def taken_away(job: JobView, why: str, what: str) -> tuple[str, tuple[Action, ...]]:
-    """A Job in the way of the one that the spec asks for goes, and its request with it: what is said, and done."""
+    """A Job in the way of the one that the spec asks for goes, and its request with it: message and actions."""
     actions = (spent(job.name, f"the request of a Job that goes: {why}"), delete_job(job, why))
-    return f"Waits for Job {job.name} to go, {what}.", actions
+    return f"Recreating Job {job.name}: {what}.", actions
 
 
 def renewed(job: JobView) -> tuple[str, tuple[Action, ...]]:
     """As :func:`taken_away`, for one that is :func:`outdated`."""
     return taken_away(job, "it has not begun, and would be made otherwise now",
-                      "which had not begun: the operator makes it again, as the spec asks now")
+                      "its spec changed before it started")
 
 
 def outdated(job: JobView, manifest: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from enginewright.core.context import LOOK_AGAIN, Memory, PassContext, earliest
 from enginewright.core.decide import blocks, scale
 from enginewright.core.decide.conditions import readiness
 from enginewright.core.decide.conditions import rollout as rollout_condition
-from enginewright.core.decide.conditions.evidence import accuracy, batching, objective
+from enginewright.core.decide.conditions.evidence import accuracy, objective
 from enginewright.core.decide.conditions.readiness import Readiness
 from enginewright.core.decide.conditions.rollout import Rollout
 from enginewright.core.decide.converge import Converged
@@ -59,7 +59,7 @@ def report(ctx: PassContext, found: Findings) -> Plan:
     verdicts = (
         ready.ready, ready.available, found.source.verdict, engine.verdict, proven,
         objective(ctx.spec, engine), rollout, scale.verdict(found.scale, found.contest),
-        *filter(None, (found.quality.verdict, batching(ctx, engine))),
+        *([found.quality.verdict] if found.quality.verdict else []),
     )
     history, old = remember(target, memory), ctx.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()

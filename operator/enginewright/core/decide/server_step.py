@@ -254,8 +254,8 @@ def _watch(ctx: PassContext, job: JobView, key: str, before: RuntimeRequest | No
     if suspended := _suspended(ctx, memory, job):
         return suspended
     if outdated(job, ask_job(ctx.owner, ctx.spec, ctx.config, job.name)):
-        return _says(memory, Reason.ASKING_SERVER_IMAGE, f"Waits for Job {job.name} to go, which had not begun; the "
-                     "operator makes it again as the spec asks now.",
+        return _says(memory, Reason.ASKING_SERVER_IMAGE, f"Recreating Job {job.name}: its spec changed before "
+                     "it started.",
                      (_delete(job, "it has not begun, and would be made otherwise now"),), requeue=1.0)
     if trouble := _trouble(ctx, job, memory):
         return _says(memory, trouble.reason, trouble.message, requeue=LOOK_AGAIN)

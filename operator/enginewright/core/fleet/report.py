@@ -33,7 +33,6 @@ def verdicts(
         ready, available_verdict(ctx.observed, _serving(members)), *first, together(members, Condition.OBJECTIVE_MET),
         rollout, together(members, Condition.SCALING_ACTIVE),
         *([together(members, Condition.QUALITY_HELD)] if ctx.spec.quality else []),
-        *([together(members, Condition.BATCHING_ADAPTIVE)] if ctx.spec.batching.adaptive else []),
     )
 
 

@@ -2,7 +2,6 @@
 
 from enginewright.core.manifests.activator import activator, activator_name, backend_name
 from enginewright.core.manifests.ask_job import ask_job, ask_job_name, ask_key, shared_ask_job_name
-from enginewright.core.manifests.batcher import adaptive
 from enginewright.core.manifests.build_job import build_deadline, build_job, build_job_name
 from enginewright.core.manifests.build_lease import LEASE_SECONDS, build_lease, holder_identity
 from enginewright.core.manifests.claim_template import claim_template, claim_template_name
@@ -17,7 +16,7 @@ from enginewright.core.manifests.resolve_job import resolve_job, resolve_job_nam
 from enginewright.core.manifests.revision import read_revision, revision_configmap
 from enginewright.core.manifests.routes import grpc_route, http_route, routes
 from enginewright.core.manifests.service import (
-    NOBODY,
+    NO_REVISION,
     activator_service,
     backend_service,
     revision_service,
@@ -27,8 +26,8 @@ from enginewright.core.manifests.service import (
 from enginewright.core.manifests.signing import signing_secret
 
 __all__ = [
-    "LEASE_SECONDS", "NOBODY", "Owner", "activator", "activator_name",
-    "activator_service", "adaptive", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
+    "LEASE_SECONDS", "NO_REVISION", "Owner", "activator", "activator_name",
+    "activator_service", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
     "build_deadline", "build_job", "build_job_name", "build_lease",
     "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
     "fleet_service", "gc_job", "grpc_route", "holder_identity", "http_route", "member", "member_key", "pdb",

@@ -114,7 +114,7 @@ def _pod(spec: Spec, config: OperatorConfig) -> JSON:
         **pull_secrets(config),
         "nodeSelector": {ARCH_LABEL: architecture},
         "initContainers": [_leave(config), _examine(spec, config)],
-        "containers": [_tell(config)],
+        "containers": [_report(config)],
         "volumes": [{"name": "program", "emptyDir": {"sizeLimit": "1Mi"}},
                     {"name": "facts", "emptyDir": {"medium": "Memory", "sizeLimit": FACTS_SIZE}},
                     {"name": "tmp", "emptyDir": {}}],
@@ -144,7 +144,7 @@ def _examine(spec: Spec, config: OperatorConfig) -> JSON:
     }
 
 
-def _tell(config: OperatorConfig) -> JSON:
+def _report(config: OperatorConfig) -> JSON:
     return {**_builder(labels.CONTAINER_ASK, ["--facts", FACTS_FILE], config),
             "volumeMounts": [{"name": "facts", "mountPath": FACTS_PATH, "readOnly": True},
                              {"name": "tmp", "mountPath": "/tmp"}]}  # noqa: S108  (in the pod)

@@ -8,9 +8,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.access import ACCOUNT, account_of, store_access, store_variables
-from enginewright.core.batching import SafeSet
 from enginewright.core.config import OperatorConfig
-from enginewright.core.manifests.batcher import adaptive, batcher, key_mounts, key_volumes
 from enginewright.core.manifests.common import (
     JSON,
     Owner,
@@ -55,8 +53,6 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
     traffic. Replicas, autoscaling and rollout settings are not in it."""
     return short_hash({
         **_quality_key(spec),
-        # Off it is left out, so that revisions of before it was known keep their names.
-        **({"batching": "adaptive"} if spec.batching.adaptive else {}),
         "version": REVISION_VERSION,
         "fingerprint": fingerprint,
         "image": server_image(spec, config),
@@ -127,8 +123,6 @@ def _strategy(spec: Spec, *, again: bool) -> JSON:
 
 def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
          revision: str) -> JSON:
-    found = adaptive(spec, record, placement, config)
-    safe = found if isinstance(found, SafeSet) else None
     return {
         **account_of(store_access(spec).get(ACCOUNT, "")),
         "automountServiceAccountToken": False,
@@ -140,15 +134,14 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         **node_placement(placement),
         **device_claims(owner.name, placement),
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
-        "initContainers": [_verify(spec, record, config, safe), *_fits(spec, placement, config)],
-        "containers": [server(owner, spec, record, placement, config, safe),
+        "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
+        "containers": [server(owner, spec, record, placement, config),
                        *([monitor(spec.quality, owner.served_as, record.fingerprint, config,
                                   mirror=mirror_name(owner.name) if spec.rollout.analysis.mirror else "")]
-                         if spec.quality else []),
-                       *([batcher(safe, owner.served_as, config)] if safe else [])],
+                         if spec.quality else [])],
         "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
-                    *(trace_volumes() if spec.quality else []), *(key_volumes() if safe else [])],
+                    *(trace_volumes() if spec.quality else [])],
     }
 
 
@@ -176,7 +169,7 @@ def proven_digest(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: SafeSet | None) -> JSON:
+def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
     """Copies the engine from the store into the pod, and checks every file against the manifest on the way. It alone
     sees the store, and the whole of it: mounting the engine's folder alone would create it where it is missing."""
     bucket = in_bucket(spec.store.uri)
@@ -189,7 +182,6 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: Safe
         "command": ["python3", "-m", "enginewright_builder.verify"],
         "args": [f"{ENGINE_PATH}/{record.fingerprint}", "--fingerprint", record.fingerprint,
                  _DIGEST, record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
-                 *([f"--model-control-key={labels.KEY_FILE}"] if safe else []),
                  labels.VERIFY_FROM, spec.store.uri if bucket else folder],
         **({"envFrom": variables} if variables else {}),
         "resources": resources(config.verify_resources),
@@ -198,8 +190,7 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig, safe: Safe
         "volumeMounts": [{"name": "engine", "mountPath": ENGINE_PATH},
                          *([] if bucket else [{"name": STORE_VOLUME, "mountPath": STORE_PATH, "readOnly": True}]),
                          {"name": "smoke-test", "mountPath": SMOKE_PATH},
-                         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
-                         *(key_mounts(read_only=False) if safe else [])],
+                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }
 
 

@@ -2,7 +2,9 @@
 image takes the device, and the builder, without a device, drives it, signs and publishes (docs/adr/0029).
 
 The server sees its models and nothing else of the build, read-only; the key that engines are signed with, the store and
-what is to be published are not mounted there. What it tells of itself, it leaves in a folder of its own.
+what is to be published are not mounted there. What it tells of itself, it leaves in a folder of its own. Its model
+control opens to a key that the builder's first container makes in memory: no Secret, no manifest and no log has it. The
+server's process has it among its arguments, which anyone who lists processes on the node can read.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from copy import deepcopy
 
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.manifests.batcher import key_mounts, key_volumes
 from enginewright.core.manifests.common import JSON, container_security, no_devices, resources
 from enginewright.core.request import server_image
 from enginewright.core.spec import Spec
@@ -19,6 +20,7 @@ from enginewright.core.spec import Spec
 WORK, WORK_PATH = "work", "/work"
 HAND_OVER, MODELS = f"{WORK_PATH}/hand-over", f"{WORK_PATH}/models"
 WITNESS, WITNESS_PATH, WITNESS_SIZE = "witness", "/witness", "16Mi"
+KEY_SIZE = "1Mi"
 LOOPBACK = "127.0.0.1"
 # The prover reads the energy of its windows, a second or longer, from Triton, which would renew it every two seconds.
 METRICS_INTERVAL = "--metrics-interval-ms=100"
@@ -26,7 +28,7 @@ _READ_ONLY = {"readOnly": True}
 # Port and state of a listening socket, as /proc/net/tcp has them.
 _LISTENS = f":{labels.HTTP_PORT:04X} 00000000:0000 0A"
 # Before the shell becomes the server: what the prover cannot see from its own container. A file is renamed into its
-# place, so that no reader gets half of it. The key is read as a replica's shell does it.
+# place, so that no reader gets half of it. Without a key the server does not start.
 SCRIPT = f"""set -eu
 date +%s.%N > {WITNESS_PATH}/started
 (
@@ -57,7 +59,7 @@ def _build(build: JSON) -> JSON:
     return {**build,
             "args": [*build["args"], "--hand-over", HAND_OVER, "--repository", MODELS, "--key-file", labels.KEY_FILE],
             "volumeMounts": [*build["volumeMounts"], {"name": WORK, "mountPath": WORK_PATH},
-                             *key_mounts(read_only=False)]}
+                             *_key_mounts(read_only=False)]}
 
 
 def _server(build: JSON, spec: Spec, config: OperatorConfig) -> JSON:
@@ -76,7 +78,7 @@ def _server(build: JSON, spec: Spec, config: OperatorConfig) -> JSON:
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": WORK, "mountPath": MODELS, "subPath": "models", **_READ_ONLY},
-                         {"name": WITNESS, "mountPath": WITNESS_PATH}, *key_mounts(),
+                         {"name": WITNESS, "mountPath": WITNESS_PATH}, *_key_mounts(),
                          {"name": "server-tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
                          {"name": "server-shm", "mountPath": "/dev/shm"}],  # noqa: S108  (in the pod)
     }
@@ -105,7 +107,7 @@ def _prove(build: JSON, config: OperatorConfig) -> JSON:
         "env": [*env, no_devices()],
         "resources": resources(config.prove_resources),
         "volumeMounts": [*kept, {"name": WORK, "mountPath": WORK_PATH},
-                         {"name": WITNESS, "mountPath": WITNESS_PATH, **_READ_ONLY}, *key_mounts()],
+                         {"name": WITNESS, "mountPath": WITNESS_PATH, **_READ_ONLY}, *_key_mounts()],
     }
 
 
@@ -113,4 +115,12 @@ def _volumes(there: list[JSON]) -> list[JSON]:
     """The server has shared memory of its own, of the size that the build has."""
     shared = next(volume for volume in there if volume["name"] == "shm")
     return [{"name": WORK, "emptyDir": {}}, {"name": WITNESS, "emptyDir": {"sizeLimit": WITNESS_SIZE}},
-            {"name": "server-tmp", "emptyDir": {}}, {**shared, "name": "server-shm"}, *key_volumes()]
+            {"name": "server-tmp", "emptyDir": {}}, {**shared, "name": "server-shm"}, *_key_volumes()]
+
+
+def _key_mounts(*, read_only: bool = True) -> list[JSON]:
+    return [{"name": labels.VOLUME_KEY, "mountPath": labels.KEY_PATH, **(_READ_ONLY if read_only else {})}]
+
+
+def _key_volumes() -> list[JSON]:
+    return [{"name": labels.VOLUME_KEY, "emptyDir": {"medium": "Memory", "sizeLimit": KEY_SIZE}}]

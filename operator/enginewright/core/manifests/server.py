@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 from enginewright.core import labels
-from enginewright.core.batching import SafeSet
 from enginewright.core.config import OperatorConfig
-from enginewright.core.manifests.batcher import control_arguments, guarded, key_mounts
 from enginewright.core.manifests.common import (
     JSON,
     Owner,
@@ -36,17 +34,15 @@ def startup_seconds(record: EngineRecord) -> int:
     return 60 + math.ceil(5 * (engine.load_seconds if engine else 0))
 
 
-def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
-           safe: SafeSet | None) -> JSON:
-    """The engine has no name; mounted under the object's or its fleet's, that is what Triton serves it as. ``safe`` is
-    given where its batching follows the traffic."""
+def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
+    """The engine has no name; mounted under the object's or its fleet's, that is what Triton serves it as."""
     sub_path = f"{record.fingerprint}/{MODEL_REPOSITORY}/{MODEL_FOLDER}"
     return {
         "name": labels.CONTAINER_SERVER,
         "image": server_image(spec, config),
         "imagePullPolicy": config.pull_policy,
         # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
-        "args": _arguments(owner, spec, config, safe),
+        "args": _arguments(spec, config),
         **({"env": [no_devices()]} if spec.placement.accelerator == "cpu" else {}),
         "ports": triton_ports(),
         "resources": resources(config.server_resources, spec.serving.resources, placement),
@@ -61,21 +57,18 @@ def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement,
         "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.served_as}", "subPath": sub_path,
                           "readOnly": True},
                          {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
-                         *scratch_mounts(), *(trace_mounts() if spec.quality else []),
-                         *(key_mounts() if safe else [])],
+                         *scratch_mounts(), *(trace_mounts() if spec.quality else [])],
     }
 
 
-def _arguments(owner: Owner, spec: Spec, config: OperatorConfig, safe: SafeSet | None) -> list[str]:
+def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
     on_cpu = ["--allow-gpu-metrics=false"] if spec.placement.accelerator == "cpu" else []
-    control = control_arguments(owner.served_as) if safe else ["--model-control-mode=none"]
-    arguments = [
-        "tritonserver", f"--model-repository={MODELS_PATH}", *control, "--exit-on-error=true",
+    return [
+        "tritonserver", f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
         f"--exit-timeout-secs={config.exit_timeout}", f"--http-port={labels.HTTP_PORT}",
         f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu,
         # Traces last: of settings of one name Triton takes the last, and the monitor lives on these.
         *config.server_args, *(trace_arguments() if spec.quality else [])]
-    return guarded(arguments) if safe else arguments
 
 
 def _smoke_test(owner: Owner, seconds: int) -> JSON:

@@ -10,7 +10,7 @@ from enginewright.core.manifests.activator import backend_name
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed, short_hash
 
 # No revision is called so: revisions are hexadecimal.
-NOBODY = "none"
+NO_REVISION = "none"
 LONGEST_NAME = 63  # of a DNS label, as a Service's name is
 
 
@@ -47,7 +47,7 @@ def model_service(owner: Owner, selector: dict[str, str]) -> JSON:
 
 
 def backend_service(owner: Owner, revision: str) -> JSON:
-    """Where an activator passes requests on to: ``revision``, every one where empty, or :data:`NOBODY`."""
+    """Where an activator passes requests on to: ``revision``, every one where empty, or :data:`NO_REVISION`."""
     return _by_two_ports(owner, backend_name(owner.name), _selector(owner, revision), {})
 
 

@@ -87,14 +87,12 @@ SERVING = Rules(
     own_called="the server's container",
     sidecars=True,
     own_env=(*COMMON_ENV, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"),
-    reserved_containers=(labels.CONTAINER_VERIFY, labels.CONTAINER_FITS, labels.CONTAINER_QUALITY,
-                         labels.CONTAINER_BATCHER),
+    reserved_containers=(labels.CONTAINER_VERIFY, labels.CONTAINER_FITS, labels.CONTAINER_QUALITY),
     reserved_ports={labels.PORT_HTTP: labels.HTTP_PORT, labels.PORT_GRPC: labels.GRPC_PORT,
-                    labels.PORT_METRICS: labels.METRICS_PORT, labels.PORT_QUALITY: labels.QUALITY_PORT,
-                    labels.PORT_BATCHING: labels.BATCHING_PORT},
-    reserved_volumes=("engine", "engine-store", "tmp", "shm", "smoke-test", labels.VOLUME_TRACES, labels.VOLUME_KEY),
+                    labels.PORT_METRICS: labels.METRICS_PORT, labels.PORT_QUALITY: labels.QUALITY_PORT},
+    reserved_volumes=("engine", "engine-store", "tmp", "shm", "smoke-test", labels.VOLUME_TRACES),
     reserved_paths=("/models", "/smoke-test", "/tmp", "/dev/shm", "/engine", "/store",  # noqa: S108  (in the pod)
-                    "/reference", labels.TRACES_PATH, labels.KEY_PATH),
+                    "/reference", labels.TRACES_PATH),
     own_elsewhere={"resources": "spec.serving.resources", "image": "spec.serving.image",
                    "args": "config.serverArgs of the operator's chart"},
 )

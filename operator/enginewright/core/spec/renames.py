@@ -98,6 +98,7 @@ RENAMES: tuple[Rename, ...] = (
            schema=_named("name", "key", kind={"type": "string", "enum": ["ConfigMap", "Secret"]})),
     *(Rename(parent=place, old="mode", new="", change=_gone, schema={"type": "string", "enum": ["auto", "fixed"]})
       for place in ("batching", "instances")),
+    Rename(parent="batching", old="adaptive", new="", change=_gone, schema={"type": "boolean"}),
     Rename(parent="serving", old="runtime", new="", change=_gone, schema={"type": "string", "enum": ["triton"]}),
 )
 

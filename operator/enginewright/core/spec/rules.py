@@ -137,20 +137,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "self.batching.preferredBatchSizes.all(size, size <= self.engine.maxBatchSize)",
              message="spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize; raise that, or lower "
                      "these", field=".batching.preferredBatchSizes"),
-        Rule(rule="!has(self.batching) || !has(self.batching.adaptive) || !self.batching.adaptive || "
-                  "self.engine.maxBatchSize > 1",
-             message="spec.batching.adaptive needs batches; raise spec.engine.maxBatchSize above 1, or remove adaptive",
-             field=".batching.adaptive"),
         Rule(rule="!has(self.rollout.analysis.mirror) || !self.rollout.analysis.mirror || has(self.quality)",
              message="spec.rollout.analysis.mirror needs spec.quality, whose monitor samples live requests; add that, "
                      "or remove mirror", field=".rollout.analysis.mirror"),
         *_FLEET, *_OLD_NAMES,
-    ),
-    "spec.batching": (
-        Rule(rule="!has(self.adaptive) || !self.adaptive || !(has(self.maxQueueDelayMicroseconds) || "
-                  "(has(self.preferredBatchSizes) && self.preferredBatchSizes.size() > 0))",
-             message="adaptive begins from what the build measures, and does not go with preferredBatchSizes or "
-                     "maxQueueDelayMicroseconds; remove those, or adaptive", field=".adaptive"),
     ),
     "spec.placement.classes[]": (
         Rule(rule="self.accelerator != 'cpu' || !(has(self.gpu) || has(self.mig))",

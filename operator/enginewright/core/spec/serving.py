@@ -20,11 +20,6 @@ class BatchingSpec(SpecModel):
     """Batch sizes that the server tries to form. Left out: measured and chosen."""
     max_queue_delay_microseconds: int | None = Field(default=None, ge=0, le=10_000_000)
     """How long a request may wait for others to join its batch. Left out: measured and chosen."""
-    adaptive: bool = False
-    """Let each replica's queue delay and preferred sizes follow its traffic, within what the build's
-    measurements allow and beginning from what the build chose. A container beside the server changes them through
-    Triton's model control, which is then open to that container alone. Needs memory for two models for the time of a
-    change; condition BatchingAdaptive says where it cannot be done."""
 
     @property
     def fixed(self) -> bool:

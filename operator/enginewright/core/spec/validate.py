@@ -9,7 +9,6 @@ from enginewright.core import mig, promql
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
-from enginewright.core.spec.batching_rules import batching_problems
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
@@ -178,7 +177,6 @@ def _batching(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.batching.preferredBatchSizes", too_large,
                        f"exceeds spec.engine.maxBatchSize {spec.engine.max_batch_size}", "raise maxBatchSize, or lower "
                                                                                          "these")
-    yield from batching_problems(spec)
 
 
 def _placement(spec: Spec) -> Iterator[Problem]:

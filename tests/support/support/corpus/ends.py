@@ -18,7 +18,6 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     "spec.objective": ("empty", "its default", "null"),
     "spec.objective.latency": ("null",),
     "spec.batching.preferredBatchSizes[0]": ("the most",),
-    "spec.batching.adaptive": ("true",),
     "spec.placement.accelerator": ("'cpu'",),
     "spec.placement.classes[0].accelerator": ("'cpu'",),
     "spec.placement.classes[0].gpu": ("empty", "null"),

@@ -63,7 +63,6 @@ def _odd() -> Iterator[tuple[str, str, Raw]]:
         objective={"minimise": "energy", "latency": {"milliseconds": 600_000}})
     yield "spec.batching.preferredBatchSizes", "the largest batch", _spec(
         engine={"maxBatchSize": 1}, batching={"preferredBatchSizes": [1, 1, 1]})
-    yield "spec.batching.adaptive", "of two", _spec(engine={"maxBatchSize": 2}, batching={"adaptive": True})
     yield "spec.placement.mig", "auto of a known GPU", _spec(placement={"gpu": _H100, "mig": {}})
     yield "spec.placement.mig", "of an unknown GPU", _spec(
         placement={"gpu": {"product": "X"}, "mig": {"profile": "1g.5gb"}})

@@ -38,7 +38,7 @@ GPU: Raw = {
     "accuracy": {"metric": "cosine", "maxLoss": 0.02,
                  "evaluation": {"uri": "pvc://models/evaluation.npz", "samples": 1000, "digest": _DIGEST}},
     "objective": {"latency": {"percentile": 95, "milliseconds": 20.5}, "throughput": 100, "minimise": "energy"},
-    "batching": {"preferredBatchSizes": [8, 16], "maxQueueDelayMicroseconds": 500, "adaptive": False},
+    "batching": {"preferredBatchSizes": [8, 16], "maxQueueDelayMicroseconds": 500},
     "instances": {"count": 2},
     "placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3", "count": 2},
                   "nodeSelector": {"pool": "inference"}, "tolerations": [_TOLERATION],

@@ -122,7 +122,7 @@ def build_step(
 def _clear(build: _Build, job: JobView) -> BuildResult:
     """The same engine was built for another store: what that Job says, ended or not, is not of this one."""
     why = f"it builds into {job.store_uri}, and spec.store.uri is another now"
-    return _take_away(build, *taken_away(job, why, f"which built into {job.store_uri}"))
+    return _take_away(build, *taken_away(job, why, f"it built into {job.store_uri}"))
 
 
 def _take_away(build: _Build, message: str, actions: tuple[Action, ...]) -> BuildResult:

@@ -31,14 +31,13 @@ USUAL_SIMILARITY = 0.8
 def question(ctx: PassContext, candidate: str, stable: str, number: int, split: Split) -> Question:
     """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
     analysis, latency = ctx.spec.rollout.analysis, ctx.spec.objective.latency
-    alike, deployed = _comparable(ctx), ctx.observed.deployment(stable)
+    alike = _comparable(ctx)
     return Question(
         key="/".join((stable, candidate, str(number), ctx.retry)),
         stable=stable,
         candidate=candidate,
         model=ctx.obj.served_as,
         alone=split.stable == 0,
-        adapted=deployed is not None and deployed.batcher,
         mirror=alike and analysis.mirror and ctx.spec.quality is not None and split.stable > 0,
         limits=Limits(
             slowdown=analysis.max_slowdown,

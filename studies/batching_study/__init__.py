@@ -1,1 +1,0 @@
-"""What following the traffic with Triton's queue delay and preferred sizes is worth."""

@@ -1,0 +1,180 @@
+"""One namespace, its models, its node, its operator, and a sequence of steps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from enginewright.clients.errors import ClientError
+from enginewright.clients.kube import KubeClient
+from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, SECRET, SERVICE, Resource
+from enginewright.core import labels
+from support.apiserver import NAMESPACE, manifest
+from survive_study import oracles
+from survive_study.actor import Node
+from survive_study.deeds import Deeds
+from survive_study.faults import Way
+from survive_study.operators import Operators, Zygote
+from survive_study.steps import Step
+from survive_study.world import World, look
+
+# Seconds in which everything has come to rest; then so many passes must write nothing.
+BOUND, QUIET_PASSES = 90.0, 3
+PERIOD = 0.15
+PODS: Mapping[str, Any] = {"metadata": {"labels": {"app": "stranger"}},
+                           "spec": {"containers": [{"name": "a", "image": "a"}]}}
+# What is not the operator's, some of it nearly as the operator would call or mark it.
+FOREIGN: tuple[tuple[Resource, dict[str, Any]], ...] = (
+    (CONFIG_MAP, {"metadata": {"name": "minilm-notes", "labels": {labels.MODEL: "minilm"}}, "data": {"a": "b"}}),
+    (CONFIG_MAP, {"metadata": {"name": "minilm-resolve-notes"}, "data": {"a": "b"}}),
+    (SERVICE, {"metadata": {"name": "minilm-old"}, "spec": {"selector": {"app": "stranger"}, "ports": [{"port": 80}]}}),
+    (DEPLOYMENT, {"metadata": {"name": "minilm-stranger", "labels": {labels.MODEL: "minilm"}}, "spec": {
+        "replicas": 0, "selector": {"matchLabels": {"app": "stranger"}}, "template": PODS}}),
+    (SECRET, {"metadata": {"name": "minilm-key"}, "stringData": {"a": "b"}}),
+)
+
+
+@dataclass
+class Told:
+    """What a sequence came to. ``alarms`` are in words, with the number of the step before them."""
+
+    steps: int = 0
+    rests: int = 0
+    kills: int = 0
+    deaths: int = 0
+    faults: int = 0
+    fields: set[str] = field(default_factory=set)
+    done: Counter[str] = field(default_factory=Counter)
+    refused: list[str] = field(default_factory=list)
+    alarms: list[str] = field(default_factory=list)
+    slowest_rest: float = 0.0
+
+
+@dataclass
+class Lane:
+    kube: KubeClient
+    deeds: Deeds
+    node: Node
+    way: Way
+    operators: Operators
+    foreign: Mapping[str, Mapping[str, Any]]
+    log: Path
+    bound: float = BOUND
+    told: Told = field(default_factory=Told)
+
+    async def run(self, steps: Sequence[Step], *, rest_every: int) -> Told:
+        """Ends at the first alarm: what comes after it may come of it."""
+        await self.deeds.provide()
+        await self.operators.start()
+        try:
+            for number, step in enumerate(steps):
+                await self._step(step)
+                self._alarm(number, oracles.always(await self.see()))
+                if not self.told.alarms and (number + 1) % rest_every == 0:
+                    await self._rest(number, heal=step.pick < 0.4)
+                if self.told.alarms:
+                    self._keep_what_was(await self.see())
+                    break
+        finally:
+            await self.operators.stop()
+        self.told.kills, self.told.deaths = self.operators.kills, self.operators.deaths
+        self.told.done, self.told.refused = self.deeds.done, self.deeds.refused
+        self.told.faults, self.told.fields = self.way.faults, self.deeds.changes
+        return self.told
+
+    async def _step(self, step: Step) -> None:
+        self.told.steps += 1
+        await self.operators.keep()
+        if step.kind == "two-leaders" and len(self.operators.pids) == 1:
+            await self.operators.start()
+        await self.deeds.do(step)
+        if step.killed is not None:
+            await asyncio.sleep(step.killed)
+            await self.operators.kill()
+            await self.operators.keep()
+        await asyncio.sleep(step.pause)
+
+    def _alarm(self, number: int, found: Any) -> None:
+        self.told.alarms += [f"step {number}: {alarm}" for alarm in found]
+
+    async def see(self) -> World:
+        return await look(self.kube, self.deeds.namespace, frozenset(self.node.proven), self.foreign)
+
+    async def _rest(self, number: int, *, heal: bool) -> None:
+        """No faults, one operator, containers that succeed: the world must come to what it should be."""
+        self.told.rests += 1
+        self.way.now = ""
+        self.node.release()
+        while len(self.operators.pids) > 1:
+            await self.operators.kill()
+        began = time.monotonic()
+        found = ["nothing looked"]
+        healed = False
+        while found and time.monotonic() - began < self.bound:
+            await self.operators.keep()
+            with contextlib.suppress(ClientError):
+                await self.deeds.provide()
+                if heal and not healed:
+                    await self.deeds.heal()
+                    healed = True
+            await asyncio.sleep(0.3)
+            world = await self.see()
+            if always := list(oracles.always(world)):
+                self._alarm(number, always)
+                return
+            found = [*oracles.at_rest(world), *(oracles.healthy(world) if healed else ())]
+            # Annotations change no generation: what they ask for may still be to come.
+            if not found and (wrote := await self._passes()) and not oracles.repelled(world):
+                found = [f"passes that find nothing new write: {', '.join(wrote)}"]
+        self.told.slowest_rest = max(self.told.slowest_rest, time.monotonic() - began)
+        self._alarm(number, (f"after {self.bound:g} s {alarm}" for alarm in found))
+
+    async def _passes(self) -> list[str]:
+        """What several passes write for which nothing was changed."""
+        self.way.wrote.clear()
+        for _ in range(QUIET_PASSES):
+            await self.deeds.nudge()
+            await asyncio.sleep(0.3)
+        return sorted(set(self.way.wrote))
+
+    def _keep_what_was(self, world: World) -> None:
+        """For who looks into an alarm."""
+        self.log.with_name("world.json").write_text(json.dumps(world.of, indent=1))
+
+
+@contextlib.asynccontextmanager
+async def lane(kube: KubeClient, source: Zygote, kubeconfig: Path, folder: Path, name: str,
+               seed: int, *, bound: float = BOUND) -> AsyncIterator[Lane]:
+    """``kubeconfig`` is the operator's, ``bound`` in how many seconds everything comes to rest."""
+    await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=manifest("v1", "Namespace", name))
+    foreign = await _strangers(kube, name)
+    way = Way(random.Random(seed))  # noqa: S311  (no secret)
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    node = Node(kube, name, folder, period=PERIOD)
+    async with (
+        node.running(),
+        way.proxy().running(kubeconfig, folder) as through,
+    ):
+        deeds = Deeds(kube, name, node, way)
+        deeds.strange = frozenset(name for names in foreign.values() for name in names)
+        yield Lane(kube, deeds, node, way, Operators(source, through, name, folder / "log"), foreign,
+                   folder / "log", bound)
+
+
+async def _strangers(kube: KubeClient, namespace: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for resource, body in FOREIGN:
+        full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        made = await kube._json("create", resource, resource.path(namespace), query={"fieldManager": "stranger"},
+                                body=full)
+        if resource is not SECRET:  # which the operator may not read, nor does the study
+            found.setdefault(resource.plural, {})[body["metadata"]["name"]] = oracles.kept(made)
+    return found
