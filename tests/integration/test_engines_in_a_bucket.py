@@ -468,8 +468,8 @@ class TestCollecting:
     def test_the_command_collects_in_a_bucket(self, bucket: Bucket, uri: str, tmp_path: Path,
                                               capsys: pytest.CaptureFixture[str]) -> None:
         published(bucket, tmp_path / "a")
-        assert main(["gc", "--store", uri, "--grace", "0", "--remove", FINGERPRINT]) == 0
-        assert json.loads(capsys.readouterr().out)["removed"] == []  # as young as the moment
+        assert main(["gc", "--store", uri, "--grace", str(WEEK), "--remove", FINGERPRINT]) == 0
+        assert json.loads(capsys.readouterr().out)["removed"] == []  # it is younger
         assert main(["gc", "--store", "s3://no-such-bucket", "--grace", "0"]) == 2
         assert json.loads(capsys.readouterr().out)["reason"] == "StoreMissing"
 
