@@ -235,7 +235,7 @@ async def test_what_a_class_carried_is_made_up_for_before_it_goes(
         await models.gone(OPTIMISED_MODEL, "minilm-gpu")
         await models.wait("Ready", "True", "Serving")
     status = (await models.get())["status"]
-    assert status["handover"]["classes"] == ["gpu"]
+    assert status["internal"]["handover"]["classes"] == ["gpu"]
     assert {row["name"]: row["leastReplicas"] for row in status["classes"]} == {"cpu": 2, "slice": 1}
     assert (await models.get("minilm-cpu"))["metadata"]["annotations"][labels.LEAST_REPLICAS] == "2"
 
