@@ -6,12 +6,18 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
 # As niceness: TensorRT's own work on the CPU comes first.
 _NICE = 10
+
+
+def environment() -> dict[str, str]:
+    """In which a Python process finds all that this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 class BesideProcess:

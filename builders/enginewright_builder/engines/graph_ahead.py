@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from enginewright_builder.engines.beside import BesideProcess
-from enginewright_builder.engines.modelopt_graphs import QUANTIZE, Job, check_written, command, environment
+from enginewright_builder.engines.beside import BesideProcess, environment
+from enginewright_builder.engines.modelopt_graphs import QUANTIZE, Job, check_written, command
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.tensors import Tensors
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from enginewright_builder.engines.beside import environment
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.errors import TransientError
 from enginewright_builder.tensors import Tensors
@@ -67,10 +67,6 @@ def command(job: Job, batches: Sequence[Tensors]) -> list[str]:
     file = folder / f"{job.task}.json"
     file.write_text(json.dumps(dataclasses.asdict(dataclasses.replace(job, data=str(data)))))
     return [sys.executable, "-m", "enginewright_builder.engines.modelopt_worker", str(file)]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def check_written(job: Job, code: int, errors: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from enginewright_builder.contract import Interface, dumps, load
 from enginewright_builder.engines.base import BuildContext, Rung
-from enginewright_builder.engines.beside import BesideProcess
+from enginewright_builder.engines.beside import BesideProcess, environment
 from enginewright_builder.sources.formats import Located
 from enginewright_builder.system import end_with_parent
 
@@ -36,7 +36,6 @@ class Job:
     format: str
     precision: str
     folder: str
-    workspace: str
     device: str
     interface: Interface | None = None
 
@@ -58,11 +57,10 @@ class PackageAhead:
         folder.mkdir(parents=True, exist_ok=True)
         device = "cuda" if context.device.accelerator == "gpu" else "cpu"
         job = Job(path=str(source.path), format=source.format, precision=rung.precision, folder=str(folder),
-                  workspace=str(folder), device=device, interface=context.stated)
+                  device=device, interface=context.stated)
         (folder / _JOB).write_text(dumps(job))
         words = [sys.executable, "-m", "enginewright_builder.engines.torch_ahead", str(folder / _JOB)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return cls(rung, folder / package, BesideProcess.started(words, environment, folder))
+        return cls(rung, folder / package, BesideProcess.started(words, environment(), folder))
 
     @property
     def running(self) -> bool:
@@ -85,23 +83,19 @@ class PackageAhead:
         return max(seconds, _LEAST_SECONDS)
 
 
-def read_job(path: Path) -> Job:
-    return load(Job, path.read_text())
-
-
 def main(arguments: Sequence[str]) -> None:
     """The process."""
     end_with_parent()
     from enginewright_builder.engines.torch_compile import compile_program
     from enginewright_builder.models import load_model
 
-    job = read_job(Path(arguments[0]))
-    workspace = Path(job.workspace)
-    source = load_model(Located(path=Path(job.path), format=job.format), job.interface, workspace, job.device)
+    job = load(Job, Path(arguments[0]).read_text())
+    folder = Path(job.folder)
+    source = load_model(Located(path=Path(job.path), format=job.format), job.interface, folder, job.device)
     program = source.torch_program(job.precision)
     if program is None:
         raise SystemExit("the source cannot be traced by torch.export")
-    compile_program(program, Path(job.folder), workspace, tf32=job.precision == "tf32")
+    compile_program(program, folder, folder, tf32=job.precision == "tf32")
 
 
 def room(weights: int) -> bool:
