@@ -82,6 +82,13 @@ class Look:
         stops = any(isinstance(action, Delete) for action in self.plan.serving)
         return not stops and _one_revision(self.view, self.observed)
 
+    @property
+    def told_first(self) -> bool:
+        """Whether status is the first thing that is written. The apiserver refuses it where the object has changed
+        since, so that it need not be asked for the object before."""
+        plan, before = self.plan, self.view.status
+        return not plan.first and not plan.keeping and plain(plan.ahead(before)) != before
+
 
 def on_its_way(view: ObjectView) -> bool:
     """Whether its next passes look for what they might have missed."""
