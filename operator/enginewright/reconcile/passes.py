@@ -14,7 +14,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
@@ -221,6 +221,7 @@ class Reconciler:
             observed = await parts.world.observe(view, parts.signals.window(key), trail)
         with span(Span.DECIDE):
             plan = parts.decide(view, observed, parts.config)
+            plan = replace(plan, status=plain(plan.status))
             note(Attribute.ACTIONS, len(plan.actions))
         if fresh:
             self._fresh_at[key] = time.monotonic()
@@ -313,7 +314,7 @@ class Reconciler:
 
     async def _tell(self, view: ObjectView, status: Mapping[str, Any]) -> ObjectView:
         """In status and as metrics; returns the object as it is then."""
-        self._parts.exposed.remember(Key(view.namespace, view.name), plain(status))
+        self._parts.exposed.remember(Key(view.namespace, view.name), status)
         return await self._parts.reporter.status(view, status)
 
     async def _surface(self, view: ObjectView, error: Exception, log: FilteringBoundLogger) -> None:
