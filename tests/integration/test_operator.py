@@ -57,9 +57,10 @@ async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, k
 
     async def told() -> bool:
         """Events come after the status that they are about."""
-        said = {event["reason"] for event in await models.kube.list_all(EVENT, models.namespace)
-                if event["involvedObject"]["kind"] == labels.KIND}
-        return {"Resolved", "Built", "Serving"} <= said
+        events = await models.kube.list_all(EVENT, models.namespace)
+        said = [f"{event['reason']}: {event['message']}" for event in events
+                if event["involvedObject"]["kind"] == labels.KIND]
+        return all(any(f"{reason}: " in one for one in said) for reason in ("Resolved", "Built", "Serving"))
 
     await eventually(told)
 

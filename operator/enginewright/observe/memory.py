@@ -161,9 +161,10 @@ class Memory:
         return None if entry.body is None else [unpacked(entry.body)]
 
     def answered(self, namespace: str, key: str, machine: str) -> Object | None:
-        """An object whose server image, on an architecture ``machine``, has answered the question ``key``."""
+        """An object whose server image, on an architecture ``machine``, has answered the question ``key``: any, as all
+        have the same answer, and there may be thousands."""
         place = OPTIMISED_MODEL, namespace
-        for name in sorted(self._selected(place, [(ANSWER, f"{key}/{machine}")])):
+        for name in self._names.get((place, ANSWER, f"{key}/{machine}"), ()):
             if (body := self._entries[place][name].body) is not None:
                 return unpacked(body)
         return None

@@ -117,12 +117,15 @@ class World:
         raw = await _get(self._reads(None if fresh else Trail()), OPTIMISED_MODEL, namespace, name)
         return None if raw is None else object_view(raw)
 
-    async def confirm(self, view: ObjectView, trail: Trail) -> bool:
+    async def confirm(self, view: ObjectView, trail: Trail, *, itself: bool = True) -> bool:
         """Whether the apiserver has all that is on ``trail`` as it was seen, and after that still the object: a
-        deletion with ``--cascade=orphan`` takes the owner off its children. Of what has changed the next look at memory
-        knows. Raises :class:`~enginewright.clients.errors.ClientError`."""
+        deletion with ``--cascade=orphan`` takes the owner off its children. Without ``itself`` the object is left to
+        the caller. Of what has changed the next look at memory knows. Raises
+        :class:`~enginewright.clients.errors.ClientError`."""
         if self._memory is None or not await Confirming(self._kube, self._memory, self._fresh).all_as_seen(trail):
             return False
+        if not itself:
+            return True
         now = await self.find(view.namespace, view.name)
         return now is not None and (now.uid, now.resource_version) == (view.uid, view.resource_version)
 

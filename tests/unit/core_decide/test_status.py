@@ -15,6 +15,7 @@ from enginewright.core import status
 from enginewright.core.conditions import bad, find, good, merge, parse_timestamp, timestamp
 from enginewright.core.decide import decide
 from enginewright.core.events import NOTE_LIMIT, shorten, transitions
+from enginewright.core.plan import Event
 from enginewright.core.reasons import Condition
 from enginewright.core.status import Status
 from support.cluster import SPEC, START, Cluster, built, engine, resolved
@@ -199,15 +200,21 @@ def test_any_rubbish_in_status_is_survived(rubbish: Any) -> None:
 def test_events_tell_the_story_once() -> None:
     cluster = Cluster()
     cluster.settle()
-    assert cluster.log == [
-        "Normal Resolving",
-        "Normal Resolved",
-        "Normal Built",
-        "Normal Verified",
-        "Normal Progressing",
-        "Normal Serving",
-        "Normal Complete",
-    ]
+    assert cluster.log == ["Normal Resolving", "Normal Resolved", "Normal Built", "Normal Serving"]
+
+
+def test_one_event_of_a_pass_has_all_good_news_with_its_reasons() -> None:
+    """A model whose engine is in the store is a matter of two passes, so of two events."""
+    cluster = Cluster()
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built())
+    (told,) = cluster.operate().events
+    said = {reason: cluster.condition(kind)["message"] for kind, reason in (
+        ("EngineBuilt", "Built"), ("AccuracyVerified", "Verified"), ("RolloutComplete", "Progressing"))}
+    assert told == Event(type="Normal", reason="Built", action="Build", note=(
+        f"{said['Built']} Verified: {said['Verified']} Progressing: {said['Progressing']}"))
 
 
 def test_events_of_a_rollout_do_not_repeat_who_answers() -> None:
@@ -216,13 +223,11 @@ def test_events_of_a_rollout_do_not_repeat_who_answers() -> None:
     cluster.log.clear()
     cluster.edit(serving={"image": "example/triton:2"})
     cluster.settle()
-    assert [entry for entry in cluster.log if "Built" not in entry and "Verified" not in entry] == [
-        "Normal Progressing",
+    assert [entry for entry in cluster.log if "Built" not in entry] == [
         "Normal Analysing",
         "Normal Progressing",
         "Normal Draining",
         "Normal Serving",
-        "Normal Complete",
     ]
 
 
@@ -272,19 +277,21 @@ def test_notes_fit_and_are_whole_characters(note: str) -> None:
 
 
 def test_warning_only_for_what_is_wrong() -> None:
-    kinds = {
-        event.reason: event.type
-        for event in transitions(
-            None,
-            [
-                bad(Condition.ENGINE_BUILT, "Building", ""),
-                bad(Condition.ROLLOUT_COMPLETE, "RolledBack", ""),
-                good(Condition.SOURCE_RESOLVED, "Resolved", ""),
-                bad(Condition.AVAILABLE, "NoReplica", ""),
-            ],
-        )
-    }
-    assert kinds == {"Building": "Normal", "RolledBack": "Warning", "Resolved": "Normal"}
+    told = transitions(
+        None,
+        [
+            bad(Condition.ENGINE_BUILT, "Building", "It builds."),
+            bad(Condition.ROLLOUT_COMPLETE, "RolledBack", "It was slower."),
+            bad(Condition.ACCURACY_VERIFIED, "AccuracyNotReached", "It loses too much."),
+            good(Condition.SOURCE_RESOLVED, "Resolved", "It was found."),
+            bad(Condition.AVAILABLE, "NoReplica", "Nothing answers."),
+        ],
+    )
+    assert [(event.type, event.reason, event.note) for event in told] == [
+        ("Normal", "Building", "It builds. Resolved: It was found."),
+        ("Warning", "RolledBack", "It was slower."),
+        ("Warning", "AccuracyNotReached", "It loses too much."),
+    ]
     lost = transitions(
         [{"type": "Available", "status": "True", "reason": "Serving"}], [bad(Condition.AVAILABLE, "NoReplica", "")]
     )
