@@ -209,9 +209,10 @@ class World:
 
     async def _orphans(self, reads: Reads, view: ObjectView,
                        found: Mapping[Resource, Iterable[Raw]]) -> tuple[Orphan, ...]:
-        """ConfigMaps are looked through only where something else was left: who leaves children leaves them all."""
+        """ConfigMaps are looked through only where something else was left, as who leaves children leaves them all, or
+        where memory has one without an owner."""
         orphans = [one for resource, raws in found.items() for one in _left_of(view, resource, raws)]
-        if orphans:
+        if orphans or (self._memory is not None and self._memory.left(view.namespace, view.name)):
             maps = await reads.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.MODEL}={view.name}")
             orphans += _left_of(view, CONFIG_MAP, maps)
         return tuple(orphans)
