@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enginewright_builder.accuracy.task_rules import RELATIVE
 from enginewright_builder.contract import CandidateSummary
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report.model import BuildReport
@@ -10,6 +11,8 @@ from enginewright_builder.report.performance import Arithmetic, Performance
 BACKENDS = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "torch": "PyTorch"}
 METRICS = {"cosine": "cosine similarity", "top1": "top-1 agreement", "relative-error": "1 − relative error",
            "spearman": "Spearman correlation"}
+TASKS = {"accuracy": "accuracy", "top5": "top-5 accuracy", "f1-macro": "macro F1", "f1-micro": "micro F1",
+         "ndcg": "NDCG@10", "wer": "word error rate", "mae": "mean absolute error", "rmse": "root mean squared error"}
 BOUNDS = {"compute": "compute-bound, arithmetic is the limit", "bandwidth": "bandwidth-bound, memory is the limit",
           "overhead": "overhead-bound, its matrix products explain little of its time"}
 # Verdict: what a reader sees, and the class that colours it. The text says it too: colour alone never does.
@@ -41,6 +44,30 @@ def headline(report: BuildReport) -> str:
         return f"{name} ship together, each for the batches that it is the fastest at, with {speed} and {bound}."
     why = "the fastest candidate that keeps its accuracy" if rivals else "the candidate that keeps its accuracy"
     return f"{name} ships: {why}, with {speed} and {bound}."
+
+
+def labels_sentence(report: BuildReport) -> str:
+    """What ships against the source, on the labels. Empty without any."""
+    task = report.accuracy.task
+    if task is None:
+        return ""
+    lost = f"{100 * task.loss:.2f} %" if task.metric in RELATIVE else f"{100 * task.loss:.2f} points"
+    high = f"{100 * task.loss_high:.2f}"
+    return (f"On the labels {TASKS.get(task.metric, task.metric)} is {task.value:.4f}, and the source model's is "
+            f"{task.source:.4f}: it loses {lost}, and at most {high} with 95 % confidence, where "
+            f"{100 * task.max_loss:g} are allowed.")
+
+
+def groups_sentence(report: BuildReport) -> str:
+    """Empty where no groups were asked for."""
+    found = report.accuracy.summary
+    if found is None:
+        return ""
+    small = "" if not found.too_small_count else (
+        f" {found.too_small_count} had too few samples to be judged: {', '.join(found.too_small)}"
+        f"{' …' if found.too_small_count > len(found.too_small) else ''}.")
+    return (f"The gate held in each of {found.judged} groups by {found.by}; it lost most in {found.worst}.{small}"
+            if found.judged else f"No group by {found.by} could be judged.{small}")
 
 
 def objective_sentence(report: BuildReport) -> str:

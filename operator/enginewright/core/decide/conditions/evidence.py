@@ -31,7 +31,18 @@ def accuracy(spec: Spec, engine: EngineResult) -> Verdict:
             Reason.VERIFIED_ON_SYNTHETIC_DATA,
             f"{figures} on synthetic inputs: name real ones in spec.accuracy.evaluation.",
         )
-    return good(Condition.ACCURACY_VERIFIED, Reason.VERIFIED, f"{figures} on held-out data.")
+    return good(Condition.ACCURACY_VERIFIED, Reason.VERIFIED, f"{figures} on held-out data{_beside(summary)}.")
+
+
+def _beside(summary: EngineSummary) -> str:
+    """Figures on labels and groups, where they were asked for."""
+    task, groups = summary.task, summary.groups
+    figures = (f"; {task.metric} on the labels {task.value:.4f}, the source's {task.source:.4f} (a loss of at most "
+            f"{max(0.0, task.loss_high):.4f} with 95 % confidence; {task.max_loss:g} is allowed)") if task else ""
+    if groups is None:
+        return figures
+    small = f", {groups.too_small_count} more had too few samples" if groups.too_small_count else ""
+    return f"{figures}; held in {groups.judged} groups by {groups.by}{small}"
 
 
 def objective(spec: Spec, engine: EngineResult) -> Verdict:
