@@ -114,7 +114,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
     with steps.step("fetch", f"opening the {resolved.located.format} source"):
         source = load_model(resolved.located, request.interface, scratch,
                             "cuda" if request.device.accelerator == "gpu" else "cpu")
-        evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source)
+        evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source,
+                                               request.engine.max_batch_size)
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")

@@ -29,7 +29,7 @@ from enginewright_builder.tensors import Array, Tensors
 # inputs fare well.
 SYNTHETIC_SAMPLES = 64
 HELD_OUT, SYNTHETIC = "held-out", "synthetic"
-# What one forward pass takes during gate and calibration: small enough for any model that serves at all.
+# What one forward pass takes at most during gate and calibration: small enough for any model that serves at all.
 GATE_BATCH = 16
 
 
@@ -83,18 +83,20 @@ def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATI
 
 
 def gate_samples(evaluation: SampleFile | None, calibration: SampleFile | None, accuracy: AccuracyRequest,
-                 model: SourceModel) -> tuple[SampleSet, Sequence[Tensors]]:
-    """What candidates are tried on, and what they are calibrated on, apart from it. Raises :class:`UserError`
-    ``EvaluationTooSmall`` where the model tells fewer samples apart than the file does, and what sets raise."""
-    tried = (sample_set(evaluation, model) if evaluation else
-             synthetic_set(model, synthetic_samples(accuracy.tolerance, SYNTHETIC_SAMPLES)))
+                 model: SourceModel, max_batch_size: int) -> tuple[SampleSet, Sequence[Tensors]]:
+    """What candidates are tried on, and what they are calibrated on, apart from it, in batches of at most
+    ``max_batch_size``: engines are built for no more. Raises :class:`UserError` ``EvaluationTooSmall`` where the
+    model tells fewer samples apart than the file does, and what sets raise."""
+    batch = min(GATE_BATCH, max_batch_size)
+    tried = (sample_set(evaluation, model, batch=batch) if evaluation else
+             synthetic_set(model, synthetic_samples(accuracy.tolerance, SYNTHETIC_SAMPLES), batch=batch))
     if evaluation:
         check_gate(accuracy.metric, accuracy.tolerance, tried.count)
         if accuracy.task:
             check_units(accuracy.task, len(set(queries_of(tried.columns))) or tried.count)
     if calibration is None:
         return tried, ()
-    return tried, held_apart(sample_set(calibration, model, CALIBRATION), tried).batches
+    return tried, held_apart(sample_set(calibration, model, CALIBRATION, batch), tried).batches
 
 
 def held_apart(calibration: SampleSet, evaluation: SampleSet) -> SampleSet:

@@ -30,10 +30,10 @@ from enginewright.clients.resources import (
 )
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.needed import needed_answer, needed_records
 from enginewright.core.decide.server_step import Unanswered
 from enginewright.core.internal import block
 from enginewright.core.manifests import read_revision
+from enginewright.core.needed import needed_answer, needed_records
 from enginewright.core.observed import (
     Elsewhere,
     JobView,
