@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import re
 import types
 import typing
@@ -445,6 +446,12 @@ class CandidateSummary:
     task: TaskFigure | None = None
 
 
+def requests_needed(percentile: float) -> int:
+    """So many that one of them is beyond the percentile: 100 for the 99th, 1,000 for the 99.9th. Of fewer, it is the
+    slowest of all by the nearest rank, and says little of the next thousand."""
+    return math.ceil(round(100 / (100 - percentile), 6))
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchTime:
     """What one batch takes from start to answer, median, while every instance has one."""
@@ -464,7 +471,8 @@ class EngineSummary:
     none), None when it sustains nothing within it. ``device_class`` is ``cpu``, a GPU product, or ``product/profile``
     of a MIG slice; a replica takes ``device_count`` of them. ``bound`` says what limits the engine on its device.
     ``fallback`` is the reason for which no candidate may be served, where this is the source model itself instead.
-    ``service_curve`` is by rising batch. None and empty: not measured.
+    ``service_curve`` is by rising batch. The percentiles are of ``requests`` requests; ``p999_ms`` is None where these
+    are fewer than it takes (:func:`requests_needed`). None, empty and 0: not measured.
     """
 
     backend: str
@@ -495,6 +503,8 @@ class EngineSummary:
     service_curve: tuple[BatchTime, ...] = ()
     task: TaskFigure | None = None
     groups: GroupsSummary | None = None
+    p999_ms: float | None = None
+    requests: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -725,7 +735,7 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise",), "AccuracyRequest": ("task", "group_by"), "CandidateSummary": ("task",),
-    "EngineSummary": ("task", "groups"),
+    "EngineSummary": ("task", "groups", "p999_ms", "requests"),
 }
 
 

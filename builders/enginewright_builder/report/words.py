@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enginewright_builder.accuracy.task_rules import RELATIVE
-from enginewright_builder.contract import CandidateSummary
+from enginewright_builder.contract import CandidateSummary, requests_needed
+from enginewright_builder.load.result import TAIL
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report.model import BuildReport
 from enginewright_builder.report.performance import Arithmetic, Performance
@@ -78,6 +79,17 @@ def objective_sentence(report: BuildReport) -> str:
     verdict = "is met" if engine.objective_met else "is missed"
     measured = f" ({milliseconds(report.sweep.best.objective_ms)} measured)" if report.sweep else ""
     return f"The objective of {p} ≤ {objective.latency_ms:g} ms {verdict}{measured}."
+
+
+def tail_sentence(report: BuildReport) -> str:
+    """The 99.9th percentile of what ships, or why it is not known. Empty without a sweep."""
+    if report.sweep is None:
+        return ""
+    best = report.sweep.best
+    if best.p999_ms is None:
+        return (f"p99.9 is not known: it takes {requests_needed(TAIL):,} requests, and {best.requests:,} were measured "
+                "at the shipped point.")
+    return f"p99.9 of the shipped point is {milliseconds(best.p999_ms)}, of {best.requests:,} requests."
 
 
 def layers_sentence(report: BuildReport) -> str:

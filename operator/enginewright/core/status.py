@@ -272,6 +272,8 @@ class EngineStatus(StatusModel):
     """95th percentile latency."""
     p99_milliseconds: float | None = Field(default=None, alias="p99Milliseconds")
     """99th percentile latency."""
+    p999_milliseconds: float | None = Field(default=None, alias="p999Milliseconds")
+    """99.9th percentile latency. Absent where the build measured fewer than 1000 requests."""
     throughput: float | None = None
     """Inferences a second of one replica."""
     accuracy: float | None = None

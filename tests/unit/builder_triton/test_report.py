@@ -277,6 +277,14 @@ def test_labels_and_groups_stand_on_the_page(report: BuildReport) -> None:
     assert "it loses 0.50 %, and at most 0.90" in words.labels_sentence(errors)
 
 
+def test_p999_is_told_or_how_many_requests_it_takes(report: BuildReport) -> None:
+    assert report.sweep is not None
+    assert "p99.9 is not known: it takes 1,000 requests, and 500 were measured" in read(report)
+    best = dataclasses.replace(report.sweep.best, p999_ms=21.5, requests=4200)
+    told = dataclasses.replace(report, sweep=dataclasses.replace(report.sweep, best=best))
+    assert "p99.9 of the shipped point is 21.5 ms, of 4,200 requests." in read(told)
+
+
 def test_gpu_utilisation_stands_beside_the_latency(report: BuildReport) -> None:
     assert "% busy" not in render(report)
     busy = dataclasses.replace(report.engine, gpu_utilisation=0.714)

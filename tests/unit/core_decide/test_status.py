@@ -124,6 +124,26 @@ def test_objective(spec: dict[str, Any], summary: dict[str, Any], told: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("summary", "figures"),
+    [
+        ({"p999_ms": 18.26, "requests": 4000}, "p99.9 18.3 ms of p99.9 20 ms allowed."),
+        ({"requests": 640},
+         "p99 9.0 ms of p99.9 20 ms allowed (p99.9 takes 1000 requests, and the build measured 640)."),
+        ({}, "p99 9.0 ms of p99.9 20 ms allowed."),
+    ],
+)
+def test_p999_is_told_or_that_the_requests_were_too_few(summary: dict[str, Any], figures: str) -> None:
+    cluster = Cluster(spec={**SPEC, "objective": {"latency": {"milliseconds": 20, "percentile": 99.9}}})
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built(**summary))
+    cluster.operate()
+    assert cluster.condition("ObjectiveMet")["message"] == figures
+    assert cluster.status["engine"].get("p999Milliseconds") == summary.get("p999_ms")
+
+
+@pytest.mark.parametrize(
     ("evaluation", "told"),
     [
         ("held-out", "True/Verified"),

@@ -59,6 +59,7 @@ def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | N
         p50_milliseconds=legible(summary.p50_ms),
         p95_milliseconds=legible(summary.p95_ms),
         p99_milliseconds=legible(summary.p99_ms),
+        p999_milliseconds=legible(summary.p999_ms),
         throughput=legible(summary.throughput),
         accuracy=legible(summary.accuracy),
         accuracy_low=legible(summary.accuracy_low),

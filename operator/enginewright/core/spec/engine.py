@@ -113,7 +113,8 @@ class LatencySpec(SpecModel):
     """A latency objective."""
 
     percentile: float = Field(default=99.0, ge=50, le=99.99)
-    """Percentile of the request latency, 50 to 99.99."""
+    """Percentile of the request latency, 50 to 99.99. The build measures each load until one request in its window is
+    beyond the percentile (1000 requests for 99.9), as far as its time allows, and says where it did not."""
     milliseconds: float = Field(gt=0, le=600_000)
     """Largest latency at that percentile, in milliseconds."""
 
