@@ -405,8 +405,8 @@ class GroupFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsSummary:
-    """How many groups of ``by`` were judged, which were too small (the first few names, and how many in all), and in
-    which the engine lost most."""
+    """How many groups of ``by`` were judged by all that is asked, which were too small for that (the first few names,
+    and how many in all), and in which the engine lost most."""
 
     by: str
     judged: int

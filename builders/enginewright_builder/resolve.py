@@ -26,7 +26,7 @@ from enginewright_builder.data.files import (
     check_overlap,
     read_samples,
 )
-from enginewright_builder.data.labels import check_columns, groups_of, labels_of, queries_of, vocabulary
+from enginewright_builder.data.labels import check_columns, contradictions, groups_of, labels_of, queries_of, vocabulary
 from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
@@ -148,11 +148,11 @@ def _of_graph(located: Located) -> Interface:
 def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFile, notes: list[str]) -> None:
     """Labels and groups, against what is known of the model's answers without PyTorch; the build checks again."""
     accuracy = request.accuracy
+    queries = queries_of(evaluation.columns)
     if groups := groups_of(evaluation.columns, accuracy.group_by):
-        notes += filter(None, [check_groups(accuracy, groups.of_sample)])
+        notes += filter(None, [check_groups(accuracy, groups.of_sample, queries)])
     if accuracy.task is None:
         return
-    queries = queries_of(evaluation.columns)
     check_units(accuracy.task, len(set(queries)) or len(evaluation))
     outputs = (_of_graph(located) if located.format == "onnx" else request.interface or Interface()).outputs
     if not outputs:
@@ -170,6 +170,9 @@ def _distinct(samples: SampleFile, which: str, notes: list[str]) -> SampleFile:
     distinct = samples.distinct()
     if repeated := len(samples) - len(distinct):
         notes.append(f"{repeated} of {len(samples)} {which} samples are there more than once: they count once")
+        if contrary := contradictions(samples):
+            notes.append(f"{contrary} of these {'has' if contrary == 1 else 'have'} another label than in "
+                         f"{'its' if contrary == 1 else 'their'} first place, which is the one that counts")
     return distinct
 
 

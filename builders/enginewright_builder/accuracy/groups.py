@@ -38,22 +38,27 @@ class Groups:
         return {name: np.flatnonzero(names == name) for name in sorted(set(self.of_sample))}
 
 
-def check_groups(accuracy: AccuracyRequest, of_sample: Sequence[str]) -> str:
-    """Which groups are too small, in words for a note; empty where none is. Raises :class:`UserError`
-    ``GroupsTooSmall`` where no group can be judged."""
-    needed = samples_needed(accuracy.tolerance)
-    counts = dict(sorted(Counter(of_sample).items()))
-    small = [name for name, count in counts.items() if count < needed]
-    if len(small) == len(counts):
-        largest = max(counts, key=lambda name: counts[name])
-        raise UserError("GroupsTooSmall", f"the largest of {len(counts)} groups by {accuracy.group_by}, {largest!r}, "
-                        f"has {counts[largest]} samples, and {needed} can prove what is asked",
+def check_groups(accuracy: AccuracyRequest, of_sample: Sequence[str], queries: Sequence[str] = ()) -> str:
+    """Which groups are too small for agreement, or for the labels, in words for a note; empty where none is.
+    ``queries`` are those of the samples, where they are what labels count. Raises :class:`UserError`
+    ``GroupsTooSmall`` where no group can be judged by anything."""
+    samples, needed = Counter(of_sample), samples_needed(accuracy.tolerance)
+    units = Counter(group for group, _ in set(zip(of_sample, queries, strict=True))) if queries else samples
+    on_labels = samples_needed(accuracy.task.tolerance) if accuracy.task else 0
+    names = sorted(samples)
+    if all(samples[name] < needed and (not accuracy.task or units[name] < on_labels) for name in names):
+        largest = max(names, key=lambda name: samples[name])
+        raise UserError("GroupsTooSmall", f"the largest of {len(names)} groups by {accuracy.group_by}, {largest!r}, "
+                        f"has {samples[largest]} samples, and {needed} can prove what is asked",
                         field="spec.accuracy.groupBy", value=accuracy.group_by,
                         remedy="name a field with fewer values, give more samples, or raise spec.accuracy.maxLoss")
+    small = [name for name in names if samples[name] < needed or units[name] < on_labels]
     if not small:
         return ""
-    return (f"{len(small)} of {len(counts)} groups by {accuracy.group_by} have fewer than {needed} samples and are not "
-            f"judged by themselves: {listed([f'{name} ({counts[name]})' for name in small], len(small))}")
+    kind = "queries" if queries else "samples"
+    more = f" for agreement and {on_labels} {kind} for the labels" if accuracy.task else ""
+    return (f"{len(small)} of {len(names)} groups by {accuracy.group_by} are too small to be judged in full, which "
+            f"takes {needed} samples{more}: {listed([f'{name} ({samples[name]})' for name in small], len(small))}")
 
 
 def summary(by: str, figures: Sequence[GroupFigure]) -> GroupsSummary | None:
@@ -61,11 +66,10 @@ def summary(by: str, figures: Sequence[GroupFigure]) -> GroupsSummary | None:
     if not by:
         return None
     small = sorted({one.group for one in figures if one.too_small})
-    judged = [one for one in figures if one.accuracy_low is not None or one.task is not None]
-    worst = max(judged, key=_lost, default=None)
-    return GroupsSummary(by=by, judged=len({one.group for one in judged}), too_small=tuple(small[:_NAMED]),
-                         too_small_count=len(small),
-                         worst=worst.group if worst else "")
+    known = [one for one in figures if one.accuracy_low is not None or one.task is not None]
+    worst = max(known, key=_lost, default=None)
+    return GroupsSummary(by=by, judged=len({one.group for one in figures} - {*small}), too_small=tuple(small[:_NAMED]),
+                         too_small_count=len(small), worst=worst.group if worst else "")
 
 
 def _lost(one: GroupFigure) -> tuple[float, float]:

@@ -39,6 +39,15 @@ def check_columns(samples: SampleFile, accuracy: AccuracyRequest, source: Path) 
     return replace(samples, columns=columns)
 
 
+def contradictions(samples: SampleFile) -> int:
+    """How many samples are there again with another label than the first time."""
+    labels, first = labels_of(samples.columns), dict[str, int]()
+    if not labels:
+        return 0
+    return sum(not np.array_equal(labels[first.setdefault(key, place)], labels[place])
+               for place, key in enumerate(samples.keys()))
+
+
 def labels_of(columns: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
     return columns.get(_LABELS, ())
 

@@ -65,10 +65,10 @@ def groups_sentence(report: BuildReport) -> str:
     if found is None:
         return ""
     small = "" if not found.too_small_count else (
-        f" {found.too_small_count} had too few samples to be judged: {', '.join(found.too_small)}"
+        f" {found.too_small_count} had too few samples to be judged in full: {', '.join(found.too_small)}"
         f"{' …' if found.too_small_count > len(found.too_small) else ''}.")
     return (f"The gate held in each of {found.judged} groups by {found.by}; it lost most in {found.worst}.{small}"
-            if found.judged else f"No group by {found.by} could be judged.{small}")
+            if found.judged else f"No group by {found.by} could be judged in full.{small}")
 
 
 def objective_sentence(report: BuildReport) -> str:

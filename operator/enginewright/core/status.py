@@ -204,9 +204,9 @@ class GroupsStatus(StatusModel):
     by: str
     """What the samples of a group have in common."""
     judged: int
-    """How many groups had enough samples."""
+    """How many groups had enough samples for all that is asked."""
     too_small: int
-    """How many had too few."""
+    """How many had too few for some of it."""
     too_small_names: tuple[str, ...] | None = None
     """The first few of these."""
     worst: str | None = None

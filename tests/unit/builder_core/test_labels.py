@@ -142,8 +142,34 @@ def test_what_fits_is_resolved_and_labels_are_no_inputs(metric: str, columns: di
 def test_some_groups_too_small_are_named_in_a_note(tmp_path: Path) -> None:
     groups = np.array(["de"] * 70 + ["lu"] * 10)
     resolved = resolve(asked(tmp_path, group_by="country", country=groups), tmp_path / "scratch")
-    assert resolved.notes[-1] == ("1 of 2 groups by country have fewer than 29 samples and are not judged by "
-                                  "themselves: lu (10)")
+    assert resolved.notes[-1] == ("1 of 2 groups by country are too small to be judged in full, which takes 29 "
+                                  "samples: lu (10)")
+
+
+def test_a_group_may_be_large_enough_for_agreement_and_not_for_the_labels() -> None:
+    accuracy = AccuracyRequest(tolerance=0.1, group_by="g", task=TaskRequest(metric="ndcg", tolerance=0.1, queries="q"))
+    of_sample, queries = ("a",) * 60 + ("b",) * 60, (*map(str, range(60)), *["60"] * 30, *["61"] * 30)
+    assert check_groups(accuracy, of_sample, queries) == (
+        "1 of 2 groups by g are too small to be judged in full, which takes 29 samples for agreement and 29 queries "
+        "for the labels: b (60)")
+    said = summary("g", [GroupFigure(group="a", samples=60, accuracy=1.0, accuracy_low=0.99),
+                         GroupFigure(group="b", samples=60, accuracy=0.9, accuracy_low=0.9, too_small=True)])
+    assert said is not None
+    assert (said.judged, said.too_small, said.worst) == (1, ("b",), "b")
+
+
+def test_a_sample_with_two_labels_counts_once_and_is_told(tmp_path: Path) -> None:
+    request = asked(tmp_path, task(), label=CLASSES)
+    with np.load(tmp_path / "data.npz") as data:
+        x = data["x"]
+    x[[70, 71]], labels = x[[0, 1]], CLASSES.copy()
+    labels[70], labels[71] = labels[0], labels[1] + 1
+    np.savez(tmp_path / "data.npz", x=x, label=labels)
+    resolved = resolve(request, tmp_path / "scratch")
+    assert resolved.evaluation is not None
+    assert len(resolved.evaluation) == COUNT - 2
+    assert resolved.notes == ("2 of 80 evaluation samples are there more than once: they count once",
+                              "1 of these has another label than in its first place, which is the one that counts")
 
 
 def test_calibration_data_may_have_the_same_columns(tmp_path: Path) -> None:
