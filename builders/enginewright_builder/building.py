@@ -144,6 +144,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
                     budget=budget, worst_layers=prepared.drifts, metric=prepared.metric, fallback=fallback,
                     stop_when=request.engine.stop_when, look=_look(request, prepared, report),
+                    vocabulary=resolved.vocabulary,
                     measure_seconds=budget.share(MEASURE_SHARE, MEASURE_SECONDS[request.device.accelerator]))
         climbed = climb(engines, request.engine.precision, prepared.exported, prepared.source, context, gate)
         for candidate in climbed.candidates:

@@ -162,6 +162,12 @@ class Words:
         raise NotImplementedError
 
 
+def test_columns_follow_their_texts_into_batches() -> None:
+    """Sorted by length; what is tokenised alike counts once."""
+    file = SampleFile(texts=("ccc", "a", "bb", "x", "dddd"), columns={"length": (3, 1, 2, 9, 4)})
+    assert sample_set(file, Words(), batch=2).columns == {"length": (1, 2, 3, 4)}
+
+
 def test_texts_are_batched_by_length_with_little_padding() -> None:
     samples = sample_set(SampleFile(texts=("aaaa", "b", "cc", "ddd", "eeeee")), Words(), batch=2)
     assert [batch["input_ids"].shape for batch in samples.batches] == [(2, 2), (2, 4), (1, 5)]

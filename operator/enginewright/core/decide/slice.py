@@ -170,6 +170,8 @@ def _missed(ctx: PassContext, option: _Option) -> TriedProfileStatus | None:
 def measured_latency(engine: EngineSummary, percentile: float) -> tuple[float, float]:
     """The percentile that a build measures nearest to what was asked for, and its milliseconds."""
     measured = {50.0: engine.p50_ms, 95.0: engine.p95_ms, 99.0: engine.p99_ms}
+    if engine.p999_ms is not None:
+        measured[99.9] = engine.p999_ms
     found = percentile if percentile in measured else 99.0
     return found, measured[found]
 
