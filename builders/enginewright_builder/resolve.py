@@ -30,6 +30,7 @@ from enginewright_builder.data.labels import check_columns, contradictions, grou
 from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
+from enginewright_builder.normalise import taken
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import places
 from enginewright_builder.sources.base import FetchContext
@@ -61,10 +62,12 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     check_task(request.accuracy)
     _check_numbers(request)
     if request.interface is not None:
-        checked(request.interface)
+        checked(request.interface, told=True)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest, check=_signed(request)))
     located = locate(path, request.source.format)
+    if located.format == "onnx":
+        _onnx_interface(located, request.interface)
     metric_graph = find_metric(request.accuracy.metric, path)
     evaluation, evaluation_digest = _data(request, request.accuracy.evaluation, EVALUATION,
                                           scratch / places.EVALUATION)
@@ -131,18 +134,23 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
                             "give arrays named as the model's inputs, in .npz or .jsonl")
     normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
     if located.format == "onnx" and not normalises:
-        return check_against(samples, _of_graph(located), where)
+        return check_against(samples, _onnx_interface(located, interface), where)
     if interface is not None and interface.inputs:
         return check_against(samples, checked(interface), where)
     return samples
 
 
-def _of_graph(located: Located) -> Interface:
+def _onnx_interface(located: Located, stated: Interface | None) -> Interface:
+    """With the batch in front also where it is frozen: whether it can be freed is tried by the build, and samples are
+    single ones either way. Raises :class:`UserError` ``InterfaceInvalid``."""
     import onnx
 
-    from enginewright_builder.onnx_interface import graph_interface
+    from enginewright_builder.onnx_interface import freed_interface, frozen_batch, graph_interface, merged
 
-    return graph_interface(onnx.load(str(located.path), load_external_data=False))
+    found = graph_interface(onnx.load(str(located.path), load_external_data=False))
+    if stated is not None and stated.inputs:
+        found = merged(found, taken(stated))
+    return freed_interface(found) if frozen_batch(found) else found
 
 
 def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFile, notes: list[str]) -> None:
@@ -154,7 +162,8 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
     if accuracy.task is None:
         return
     check_units(accuracy.task, len(set(queries)) or len(evaluation))
-    outputs = (_of_graph(located) if located.format == "onnx" else request.interface or Interface()).outputs
+    outputs = (_onnx_interface(located, request.interface) if located.format == "onnx"
+               else request.interface or Interface()).outputs
     if not outputs:
         return
     named = {spec.name: spec.shape[1:] for spec in outputs}

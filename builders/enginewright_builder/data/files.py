@@ -25,9 +25,20 @@ from enginewright_builder.contract import Interface
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
-from enginewright_builder.shapes import is_text_interface, numpy_dtype, shape_text, size_range
+from enginewright_builder.shapes import (
+    BATCH,
+    ROWS,
+    is_text_interface,
+    numpy_dtype,
+    sample_shape,
+    shape_text,
+    size_range,
+    takes_batches,
+)
 from enginewright_builder.tensors import Array
 
+# One sample's arrays by input, without the batch dimension.
+Row = Mapping[str, Array]
 _FORMATS = 'give .npz with one array an input, or .jsonl with {"text": …} or {"<input>": […]} on each line'
 _SAVEZ = "write it with numpy.savez, from numeric arrays"
 # Of what is no input.
@@ -271,20 +282,49 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
                                 "give arrays named as the inputs, in .npz or .jsonl")
         return samples
     expected = {spec.name: spec for spec in interface.inputs}
-    rows = []
-    for index, row in enumerate(samples.rows):
+    batched, rows = takes_batches(interface), []
+    if samples.columns and not batched:
+        raise where.invalid("labels and groups belong to single samples, and the model takes no batches of them",
+                            ", ".join(sorted(samples.columns)),
+                            "export the model with a free first dimension, or leave spec.accuracy.task and "
+                            "spec.accuracy.groupBy out")
+    for index, row in enumerate(_calls(samples.rows, interface, where)):
         if set(row) != set(expected):
             raise where.invalid(f"sample {index} has {', '.join(sorted(row))}; the model takes "
                                 f"{', '.join(sorted(expected))}", ", ".join(sorted(row)),
                                 f"name the arrays exactly as the model's inputs{_BESIDE}")
-        rows.append({name: _fit(row[name], expected[name].dtype, expected[name].shape[1:], f"sample {index}: {name}",
-                                where)
-                     for name in expected})
+        rows.append({name: _fit(row[name], spec.dtype, sample_shape(spec, batched=batched), f"sample {index}: {name}",
+                                where, whole=not batched)
+                     for name, spec in expected.items()})
     return replace(samples, rows=tuple(rows))
 
 
-def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField) -> Array:
+def _calls(rows: Sequence[Row], interface: Interface, where: DataField) -> Sequence[Row]:
+    """``rows``, or several of them as one call of a model that is frozen to a batch."""
+    sizes = {spec.shape[0] if spec.shape else 0 for spec in interface.inputs}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    ranks = {spec.name: len(spec.shape) for spec in interface.inputs}
+    if takes_batches(interface) or not isinstance(size, int) or size < 2 or any(
+            array.ndim != ranks.get(name, 0) - 1 for row in rows[:1] for name, array in row.items()):
+        return rows
+    if len(rows) < size:
+        raise where.invalid(f"the file holds {len(rows)} samples, and one call of the model takes {size}", len(rows),
+                            f"give at least {size} samples, or export the model with a free first dimension")
+    try:
+        return [{name: np.stack([row[name] for row in rows[start:start + size]]) for name in rows[start]}
+                for start in range(0, len(rows) - size + 1, size)]
+    except (KeyError, ValueError) as error:
+        raise where.invalid(f"{size} samples cannot be put into one call of the model: {error}", size,
+                            "give samples of one shape, with the same names") from error
+
+
+def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField, *, whole: bool) -> Array:
+    """``whole``: ``shape`` is that of a whole call, in front of which a single row may be left out."""
     wanted = numpy_dtype(dtype)
+    if whole and array.ndim == len(shape) - 1 and shape[0] in (1, ROWS, BATCH):
+        array = array[None]
+    elif whole and array.ndim == 1 and not shape and len(array) == 1:
+        array = array[0]
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise where.invalid(f"{at} holds NaN", "NaN", "leave such samples out, or mend what wrote them")
     fits = array.ndim == len(shape) and all(low <= size <= high for size, (low, high)
@@ -295,7 +335,7 @@ def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where:
     if array.dtype != wanted and not _harmless(array, wanted):
         raise where.invalid(f"{at} is {array.dtype}, expected {wanted}", array.dtype,
                             f"write the array as {wanted}")
-    return array.astype(wanted, copy=False)
+    return np.asarray(array).astype(wanted, copy=False)
 
 
 def _harmless(array: Array, wanted: np.dtype[Any]) -> bool:

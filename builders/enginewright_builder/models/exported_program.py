@@ -16,7 +16,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.models.torch_records import check_as_torch_reads
-from enginewright_builder.shapes import BATCH, UNBOUNDED, checked
+from enginewright_builder.shapes import BATCH, UNBOUNDED, checked_batch
 from enginewright_builder.sources.exported_program import check_exported_program, check_program
 
 _FIELD = "spec.source.uri"
@@ -32,7 +32,7 @@ def load_exported_program(path: Path, interface: Interface | None, device: str =
     program._guards_code = []
     inputs = _inputs(program)
     if interface is not None:
-        inputs = _renamed(inputs, checked(interface))
+        inputs = _renamed(inputs, checked_batch(interface))
     module = program.module(check_guards=False)
     names = _output_names(program, interface)
     with quiet(), torch.inference_mode():

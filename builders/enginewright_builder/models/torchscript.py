@@ -25,7 +25,7 @@ from enginewright_builder.models.torch_base import (
 from enginewright_builder.models.torch_precision import flatten
 from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.onnx_names import finish_names, placeholder_names
-from enginewright_builder.shapes import checked, size_range
+from enginewright_builder.shapes import checked_batch, size_range
 from enginewright_builder.sources.torchscript import check_script, check_torchscript
 from enginewright_builder.tensors import Tensors
 
@@ -71,7 +71,7 @@ def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu
         raise UserError("InterfaceNeeded", "TorchScript does not say the types and shapes of its inputs",
                         field="spec.interface", value="", remedy=f"write for example interface: "
                                                                  f"{{inputs: [{example}]}}")
-    stated = checked(interface)
+    stated = checked_batch(interface)
     if len(stated.inputs) > len(arguments):
         raise UserError("InterfaceInvalid", f"the model takes {len(arguments)} inputs, {len(stated.inputs)} are named",
                         field="spec.interface.inputs", value=len(stated.inputs),

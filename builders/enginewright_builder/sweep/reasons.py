@@ -29,7 +29,7 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     """What was chosen, what it reaches, what the alternatives reached, and why the search ended."""
     chosen, threads = best.serving, f" of {best.threads} threads" if best.threads > 1 else ""
     text = (f"{counted(chosen.instance_count, 'instance')}{threads}, queue delay {chosen.max_queue_delay_us} µs, "
-            f"batches of up to {chosen.max_batch_size}: {best.throughput:,.0f} inferences/s "
+            f"{_batches(chosen)}: {best.throughput:,.0f} inferences/s "
             f"with p{objective.latency_percentile:g} "
             f"{best.objective_ms:.1f} ms at {counted(best.concurrency, 'request')} in flight{_few(best, objective)}")
     if objective.latency_ms > 0:
@@ -52,6 +52,10 @@ def _few(best: Point, objective: ObjectiveRequest) -> str:
         return ""
     return (f" (that is the slowest of {best.requests:,} requests; p{objective.latency_percentile:g} takes {needed:,}, "
             "which the time did not allow)")
+
+
+def _batches(chosen: ServingChoice) -> str:
+    return f"batches of up to {chosen.max_batch_size}" if chosen.max_batch_size else "each request alone"
 
 
 def _alternatives(search: Search, best: Point, objective: ObjectiveRequest) -> list[str]:

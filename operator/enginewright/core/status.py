@@ -331,7 +331,7 @@ class BatchingStatus(StatusModel):
     """The chosen batching."""
 
     max_batch_size: int
-    """Largest batch that the server forms."""
+    """Largest batch that the server forms; 0 where the model takes no batches, and each request is one call of it."""
     preferred_batch_sizes: tuple[int, ...] = ()
     """Batch sizes that the server tries to form."""
     max_queue_delay_microseconds: int

@@ -143,6 +143,7 @@ class Words:
     name = "words"
     interface = TOKENS
     vocabulary, candidate = 7, ""
+    notes: tuple[str, ...] = ()
 
     def tokenize(self, texts: Sequence[str]) -> Tensors:
         longest = max(map(len, texts))

@@ -120,6 +120,12 @@ class TestTorchScript:
         assert model.interface.outputs == (TensorSpec(name="output", dtype="float32", shape=("batch", 5)),)
         check_export(model, tmp_path)
 
+    @pytest.mark.parametrize(("shape", "told"), [((), "has no shape"), ((1, 3, 8, 8), "fixed size 1 in front")])
+    def test_interface_without_a_batch_is_refused(self, shape: tuple[int, ...], told: str, script: Path) -> None:
+        with pytest.raises(UserError, match=told) as caught:
+            load_model(locate(script), Interface(inputs=(TensorSpec(name="image", dtype="float32", shape=shape),)))
+        assert caught.value.field == "spec.interface.inputs[image].shape"
+
     def test_wrong_interface_is_told(self, script: Path) -> None:
         wrong = Interface(inputs=(TensorSpec(name="image", dtype="float32", shape=("batch", 3, 6, 6)),))
         with pytest.raises(UserError) as caught:
@@ -150,18 +156,6 @@ class TestOnnx:
         assert model.interface.inputs[0].shape == ("batch", 3, "x_2")
         check_export(model, tmp_path / "out")
 
-    def test_batch_frozen_in_the_graph_is_refused(self, tmp_path: Path) -> None:
-        helper, kind = onnx.helper, onnx.TensorProto
-        shape = helper.make_tensor("shape", kind.INT64, [2], [4, 6])
-        graph = helper.make_graph([helper.make_node("Reshape", ["x", "shape"], ["y"])], "g",
-                                  [helper.make_tensor_value_info("x", kind.FLOAT, [4, 2, 3])],
-                                  [helper.make_tensor_value_info("y", kind.FLOAT, [4, 6])], [shape])
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
-                  str(tmp_path / "m.onnx"))
-        with pytest.raises(UserError) as caught:
-            load_model(locate(tmp_path / "m.onnx"), None, tmp_path)
-        assert (caught.value.reason, caught.value.value) == ("BatchFixed", "4")
-
     @pytest.mark.parametrize(("spec", "told"), [
         (TensorSpec(name="z", dtype="float32", shape=("batch", 16)), "takes x, not z"),
         (TensorSpec(name="x", dtype="int64", shape=("batch", 16)), "is float32"),
@@ -177,6 +171,7 @@ class TestExportCheck:
 
     class Source:
         name, vocabulary, candidate = "source", 2, ""
+        notes: tuple[str, ...] = ()
         tokenize: Tokenize | None = None
         interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),),
                               outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 8)),))

@@ -79,7 +79,7 @@ def _fingerprint(ctx: PassContext, resolved: ResolvedSource, placement: Placemen
 @lru_cache(maxsize=1024)  # each stage of a pass asks, for each format that the source may have
 def _key(spec: Same[Spec], resolved: ResolvedSource, device: DeviceRequest, config: Same[OperatorConfig],
          runtime: RuntimeRequest, rebuild: str) -> str:
-    """Of the engine, whoever asks for it: the name is in no fingerprint."""
+    """Of the engine, whichever model asks for it: the name is in no fingerprint."""
     return build_request("", spec.value, resolved, Placement(device=device), config.value, runtime,
                          rebuild=rebuild).fingerprint()
 
