@@ -117,7 +117,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
     with steps.step("fetch", f"opening the {resolved.located.format} source"):
         source = load_model(resolved.located, request.interface, scratch,
                             "cuda" if request.device.accelerator == "gpu" else "cpu")
-        evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source)
+        evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source,
+                                               request.engine.max_batch_size)
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
@@ -149,6 +150,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
                     budget=budget, worst_layers=prepared.drifts, metric=prepared.metric, fallback=fallback,
                     stop_when=request.engine.stop_when, look=_look(request, prepared, report),
+                    vocabulary=resolved.vocabulary,
                     measure_seconds=budget.share(MEASURE_SHARE, MEASURE_SECONDS[request.device.accelerator]))
         climbed = climb(engines, request.engine.precision, prepared.exported, prepared.source, context, gate)
         for candidate in climbed.candidates:

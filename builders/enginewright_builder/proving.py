@@ -188,4 +188,5 @@ def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proo
         device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
         gpu_utilisation=best.use.utilisation if best.use else None, power_watts=best.use.watts if best.use else None,
         bound=performance.bound, fallback=told.fallback,
-        service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve))
+        service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve),
+        task=told.accuracy.task, groups=told.accuracy.summary, p999_ms=best.p999_ms, requests=best.requests)

@@ -10,8 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from enginewright_builder.accuracy.groups import check_groups
+from enginewright_builder.accuracy.label_fit import check_fit, output_of
 from enginewright_builder.accuracy.metric_graph import find_metric
 from enginewright_builder.accuracy.rules import check_gate
+from enginewright_builder.accuracy.task_rules import check_task, check_units, columns
+from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
 from enginewright_builder.data.files import (
     CALIBRATION,
@@ -22,6 +26,7 @@ from enginewright_builder.data.files import (
     check_overlap,
     read_samples,
 )
+from enginewright_builder.data.labels import check_columns, contradictions, groups_of, labels_of, queries_of, vocabulary
 from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
@@ -37,7 +42,8 @@ from enginewright_builder.sources.signature import check_signature
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
     """``request`` has all digests and the format filled in, so that the same content has the same fingerprint. Sample
-    files are None where the user gave none, ``metric_graph`` where accuracy is measured by one of the known metrics."""
+    files are None where the user gave none, ``metric_graph`` where accuracy is measured by one of the known metrics,
+    ``vocabulary`` unless words are compared."""
 
     request: BuildRequest
     located: Located
@@ -46,12 +52,14 @@ class Resolved:
     calibration: SampleFile | None
     metric_graph: Path | None
     notes: tuple[str, ...]
+    vocabulary: Vocabulary | None = None
 
 
 def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     """Raises :class:`UserError` with the field to change, :class:`TransientError` when trying again may help."""
     check_choice(request.engine.backend, request.engine.precision, request.device)
     check_gate(request.accuracy.metric, request.accuracy.tolerance)
+    check_task(request.accuracy)
     _check_numbers(request)
     if request.interface is not None:
         checked(request.interface, told=True)
@@ -66,9 +74,12 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     calibration, calibration_digest = _data(request, request.engine.calibration, CALIBRATION,
                                             scratch / places.CALIBRATION)
     notes = list(located.notes)
+    words = vocabulary(request.accuracy.task, path) if request.accuracy.task else None
     if evaluation is not None:
+        evaluation = check_columns(evaluation, request.accuracy, path)
         evaluation = _distinct(_fitting(located, request.interface, evaluation, EVALUATION), "evaluation", notes)
         check_gate(request.accuracy.metric, request.accuracy.tolerance, len(evaluation))
+        _check_beside(located, request, evaluation, notes)
     if calibration is not None:
         calibration = _distinct(_fitting(located, request.interface, calibration, CALIBRATION), "calibration", notes)
         if evaluation is not None:
@@ -80,7 +91,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     if request.store_path and not (engines := store.of(request)).holds(request.fingerprint()):
         engines.check_writable(source.size_bytes)
     return Resolved(request=request, located=located, source=source, evaluation=evaluation,
-                    calibration=calibration, metric_graph=metric_graph, notes=tuple(notes))
+                    calibration=calibration, metric_graph=metric_graph, notes=tuple(notes), vocabulary=words)
 
 
 def _signed(request: BuildRequest) -> Callable[[Path], None]:
@@ -110,7 +121,7 @@ def _data(request: BuildRequest, data: DataRequest | None, where: DataField,
                         remedy="write a positive number, or 0 for all")
     path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch, field=where.path,
                                                 digest=data.digest))
-    return read_samples(path, where).limited(data.samples), digest
+    return read_samples(path, where, columns(request.accuracy)).limited(data.samples), digest
 
 
 def _fitting(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> SampleFile:
@@ -142,6 +153,24 @@ def _onnx_interface(located: Located, stated: Interface | None) -> Interface:
     return freed_interface(found) if frozen_batch(found) else found
 
 
+def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFile, notes: list[str]) -> None:
+    """Labels and groups, against what is known of the model's answers without PyTorch; the build checks again."""
+    accuracy = request.accuracy
+    queries = queries_of(evaluation.columns)
+    if groups := groups_of(evaluation.columns, accuracy.group_by):
+        notes += filter(None, [check_groups(accuracy, groups.of_sample, queries)])
+    if accuracy.task is None:
+        return
+    check_units(accuracy.task, len(set(queries)) or len(evaluation))
+    outputs = (_onnx_interface(located, request.interface) if located.format == "onnx"
+               else request.interface or Interface()).outputs
+    if not outputs:
+        return
+    named = {spec.name: spec.shape[1:] for spec in outputs}
+    output = output_of(accuracy.task, list(named))
+    check_fit(accuracy.task, output, named[output], labels_of(evaluation.columns))
+
+
 def _has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"))
 
@@ -150,6 +179,9 @@ def _distinct(samples: SampleFile, which: str, notes: list[str]) -> SampleFile:
     distinct = samples.distinct()
     if repeated := len(samples) - len(distinct):
         notes.append(f"{repeated} of {len(samples)} {which} samples are there more than once: they count once")
+        if contrary := contradictions(samples):
+            notes.append(f"{contrary} of these {'has' if contrary == 1 else 'have'} another label than in "
+                         f"{'its' if contrary == 1 else 'their'} first place, which is the one that counts")
     return distinct
 
 

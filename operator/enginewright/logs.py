@@ -47,7 +47,7 @@ def set_up(level: str, stream: TextIO | None = None) -> None:
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     logging.getLogger("kopf").setLevel(max(logging.getLevelName(level), logging.INFO))
     structlog.configure(
-        processors=[*_OURS, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[structlog.stdlib.filter_by_level, *_OURS, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -39,6 +39,7 @@ from enginewright.observe.references import ReferenceReader
 from enginewright.observe.signals import Signals
 from enginewright.observe.world import World
 from enginewright.reconcile.exposed import Exposed
+from enginewright.reconcile.hand_over import HandOver
 from enginewright.reconcile.health import Health, HealthLimits
 from enginewright.reconcile.housekeeping import PERIOD, Housekeeper
 from enginewright.reconcile.http import health_app, metrics_app, serving
@@ -126,9 +127,10 @@ class Operator:
         )
         self.healer = Healer(self.memory, metrics, options.resync)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        hand = HandOver(asyncio.get_running_loop())
         self.watcher = Watcher(
-            translator, wake=_from_thread(self._watched), ended=_from_thread(self._kopf_ended),
-            saw=_from_thread(self.memory.saw), namespaces=options.namespaces,
+            translator, wake=hand.over(self._watched), ended=hand.over(self._kopf_ended),
+            saw=hand.over(self.memory.saw), namespaces=options.namespaces,
             kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
         )
         self.health = Health(
@@ -250,14 +252,3 @@ def lease_thread(options: Options, fence: Fence, observer: CallObserver | None =
             yield kube
 
     return LeaseThread(client, lambda kube: Leadership(kube, namespace, name, me, fence=fence, terms=terms))
-
-
-def _from_thread(call: Callable[..., None]) -> Callable[..., None]:
-    """``call`` in this event loop, from another thread. Nothing when the loop has ended meanwhile."""
-    loop = asyncio.get_running_loop()
-
-    def hand_over(*arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(call, *arguments)
-
-    return hand_over

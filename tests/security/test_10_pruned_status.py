@@ -68,7 +68,7 @@ def operator(apiserver: Apiserver) -> tuple[Reconciler, list[object]]:
     async def observe(*_: object) -> object:
         return cluster.observe()
 
-    async def confirm(*_: object) -> bool:
+    async def confirm(*_: object, **__: object) -> bool:
         return True
 
     async def execute(_namespace: str, actions: Any, _log: object) -> None:

@@ -2,6 +2,8 @@
 
 * ``.npz``: one array an input, named as the input, samples along axis 0.
 * ``.jsonl``: one object a line, either ``{"text": "…"}`` for models with a tokenizer, or ``{"<input>": […], …}``.
+
+Either may have columns beside inputs, such as labels: another array, or another field of each object.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,8 +41,11 @@ from enginewright_builder.tensors import Array
 Row = Mapping[str, Array]
 _FORMATS = 'give .npz with one array an input, or .jsonl with {"text": …} or {"<input>": […]} on each line'
 _SAVEZ = "write it with numpy.savez, from numeric arrays"
+# Of what is no input.
+_BESIDE = "; labels and groups are named by spec.accuracy.task.labels and spec.accuracy.groupBy"
 # NumPy's kinds.
 _NUMBERS = "biuf"
+_NUMBERS_AND_WORDS = _NUMBERS + "U"
 # Of one file, unpacked, and of the samples in it: a gate that runs for days needs fewer.
 MOST_BYTES, MOST_SAMPLES = 64 << 30, 5_000_000
 # Of a header, in bytes: NumPy's own limit.
@@ -51,22 +56,28 @@ SHARED_LIMIT = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class SampleFile:
-    """Either ``texts``, or ``rows`` of one array an input without the batch dimension."""
+    """Either ``texts``, or ``rows`` of one array an input without the batch dimension. ``columns`` has by name what is
+    no input: one value a sample, as it was read."""
 
     texts: tuple[str, ...] = ()
     rows: tuple[Mapping[str, Array], ...] = field(default=(), repr=False)
+    columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.texts) or len(self.rows)
 
     def limited(self, samples: int) -> SampleFile:
         """The first ``samples`` of it; 0 means all."""
-        return SampleFile(texts=self.texts[:samples], rows=self.rows[:samples]) if samples else self
+        return self.picked(range(min(samples, len(self)))) if samples else self
 
     def without(self, keys: set[str]) -> SampleFile:
-        kept = [index for index, key in enumerate(self.keys()) if key not in keys]
-        return SampleFile(texts=tuple(self.texts[index] for index in kept if self.texts),
-                          rows=tuple(self.rows[index] for index in kept if self.rows))
+        return self.picked([index for index, key in enumerate(self.keys()) if key not in keys])
+
+    def picked(self, places: Sequence[int]) -> SampleFile:
+        return SampleFile(texts=tuple(self.texts[place] for place in places if self.texts),
+                          rows=tuple(self.rows[place] for place in places if self.rows),
+                          columns={name: tuple(values[place] for place in places)
+                                   for name, values in self.columns.items()})
 
     def keys(self) -> list[str]:
         """One digest a sample: equal keys mean equal samples, whatever file, format or type they were written in."""
@@ -75,9 +86,7 @@ class SampleFile:
     def distinct(self) -> SampleFile:
         """Each sample once, in its first place: a sample that is counted twice proves nothing more."""
         first = {key: index for index, key in reversed(list(enumerate(self.keys())))}
-        kept = sorted(first.values())
-        return SampleFile(texts=tuple(self.texts[index] for index in kept if self.texts),
-                          rows=tuple(self.rows[index] for index in kept if self.rows))
+        return self.picked(sorted(first.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +104,15 @@ EVALUATION = DataField()
 CALIBRATION = DataField(path="spec.engine.calibration.uri", reason="CalibrationDataInvalid")
 
 
-def read_samples(path: Path, where: DataField = EVALUATION) -> SampleFile:
-    """Raises :class:`UserError` ``EvaluationDataInvalid`` (or ``CalibrationDataInvalid``)."""
+def read_samples(path: Path, where: DataField = EVALUATION, columns: Collection[str] = ()) -> SampleFile:
+    """``columns`` names what is no input, wherever the file has it. Raises :class:`UserError`
+    ``EvaluationDataInvalid`` (or ``CalibrationDataInvalid``)."""
     if path.is_dir():
         raise where.invalid(f"{path.name} is a folder", path, _FORMATS)
     if path.suffix == ".npz":
-        samples = _read_npz(path, where)
+        samples = _read_npz(path, where, columns)
     elif path.suffix in (".jsonl", ".ndjson"):
-        samples = _read_jsonl(path, where)
+        samples = _read_jsonl(path, where, columns)
     else:
         raise where.invalid(f"{path.name} is neither .npz nor .jsonl", path, _FORMATS)
     if not len(samples):
@@ -110,7 +120,7 @@ def read_samples(path: Path, where: DataField = EVALUATION) -> SampleFile:
     return samples
 
 
-def _read_npz(path: Path, where: DataField) -> SampleFile:
+def _read_npz(path: Path, where: DataField, columns: Collection[str]) -> SampleFile:
     try:
         _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
@@ -120,18 +130,21 @@ def _read_npz(path: Path, where: DataField) -> SampleFile:
         # TypeError of a bare array, NotImplementedError of an unknown compression, RuntimeError of an encryption, and
         # the last two of a header that is no Python.
         raise where.invalid(f"{path.name} cannot be read: {error}", path, _SAVEZ) from error
-    if wrong := [name for name, array in arrays.items() if array.dtype.kind not in _NUMBERS]:
+    if wrong := [name for name, array in arrays.items()
+                 if array.dtype.kind not in (_NUMBERS_AND_WORDS if name in columns else _NUMBERS)]:
         raise where.invalid(f"{path.name}: {wrong[0]} holds {arrays[wrong[0]].dtype}, expected numbers", path,
-                            f'{_SAVEZ}, or give texts in .jsonl, as {{"text": …}} on each line')
-    if not arrays:
-        raise where.invalid(f"{path.name} holds no arrays", path, _FORMATS)
+                            f'{_SAVEZ}, or give texts in .jsonl, as {{"text": …}} on each line{_BESIDE}')
+    if not set(arrays) - set(columns):
+        raise where.invalid(f"{path.name} holds no arrays of inputs", path, _FORMATS)
     counts = {name: array.shape[0] if array.ndim else -1 for name, array in arrays.items()}
     if len(set(counts.values())) != 1 or -1 in counts.values():
         stated = ", ".join(f"{name}: {arrays[name].shape}" for name in sorted(arrays))
         raise where.invalid(f"{path.name}: arrays differ in their number of samples ({stated})", path,
                             "put the samples along axis 0 of every array")
     count = next(iter(counts.values()))
-    return SampleFile(rows=tuple({name: array[index] for name, array in arrays.items()} for index in range(count)))
+    beside = {name: tuple(arrays.pop(name)) for name in columns if name in arrays}
+    return SampleFile(rows=tuple({name: array[index] for name, array in arrays.items()} for index in range(count)),
+                      columns=beside)
 
 
 def _check_sizes(path: Path) -> None:
@@ -162,9 +175,10 @@ def _promised(header: bytes) -> tuple[tuple[int, ...], int]:
     return shape, file.tell() + math.prod(shape) * dtype.itemsize
 
 
-def _read_jsonl(path: Path, where: DataField) -> SampleFile:
+def _read_jsonl(path: Path, where: DataField, columns: Collection[str]) -> SampleFile:
     texts: list[str] = []
     rows: list[Mapping[str, Array]] = []
+    beside = _Beside(columns)
     if path.stat().st_size > MOST_BYTES:
         raise where.invalid(f"{path.name} has more than {MOST_BYTES >> 30} GiB", path, "give fewer samples")
     try:
@@ -175,14 +189,43 @@ def _read_jsonl(path: Path, where: DataField) -> SampleFile:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        entry = _parse_line(line, f"{path.name}:{number}", path, where)
+        entry = beside.taken(_parse_line(line, f"{path.name}:{number}", path, where), number)
         if isinstance(text := entry.get("text"), str):
             texts.append(_checked_text(text, f"{path.name}:{number}", path, where))
         else:
             rows.append(_parse_row(entry, f"{path.name}:{number}", path, where))
         if texts and rows:
             raise where.invalid(f"{path.name}:{number}: texts and tensors are mixed", path, _FORMATS)
-    return SampleFile(texts=tuple(texts), rows=tuple(rows))
+    if beside.gap:
+        raise where.invalid(f"{path.name}:{beside.gap[1]}: there is no {beside.gap[0]!r}, which other lines have", path,
+                            "write it on every line, or on none")
+    return SampleFile(texts=tuple(texts), rows=tuple(rows), columns=beside.columns)
+
+
+class _Beside:
+    """Columns as lines are read. ``gap`` is a column that some lines have and this line has not."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._values: dict[str, list[Any]] = {name: [] for name in names}
+        self._without: dict[str, int] = {}
+
+    def taken(self, entry: dict[str, object], number: int) -> dict[str, object]:
+        """``entry`` without its columns."""
+        for name, values in self._values.items():
+            if name in entry:
+                values.append(entry.pop(name))
+            else:
+                self._without.setdefault(name, number)
+        return entry
+
+    @property
+    def columns(self) -> dict[str, tuple[Any, ...]]:
+        return {name: tuple(values) for name, values in self._values.items() if values}
+
+    @property
+    def gap(self) -> tuple[str, int] | None:
+        return next(((name, self._without[name]) for name, values in self._values.items()
+                     if values and name in self._without), None)
 
 
 def _parse_line(line: str, at: str, path: Path, where: DataField) -> dict[str, object]:
@@ -240,15 +283,20 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
         return samples
     expected = {spec.name: spec for spec in interface.inputs}
     batched, rows = takes_batches(interface), []
+    if samples.columns and not batched:
+        raise where.invalid("labels and groups belong to single samples, and the model takes no batches of them",
+                            ", ".join(sorted(samples.columns)),
+                            "export the model with a free first dimension, or leave spec.accuracy.task and "
+                            "spec.accuracy.groupBy out")
     for index, row in enumerate(_calls(samples.rows, interface, where)):
         if set(row) != set(expected):
             raise where.invalid(f"sample {index} has {', '.join(sorted(row))}; the model takes "
                                 f"{', '.join(sorted(expected))}", ", ".join(sorted(row)),
-                                "name the arrays exactly as the model's inputs")
+                                f"name the arrays exactly as the model's inputs{_BESIDE}")
         rows.append({name: _fit(row[name], spec.dtype, sample_shape(spec, batched=batched), f"sample {index}: {name}",
                                 where, whole=not batched)
                      for name, spec in expected.items()})
-    return SampleFile(rows=tuple(rows))
+    return replace(samples, rows=tuple(rows))
 
 
 def _calls(rows: Sequence[Row], interface: Interface, where: DataField) -> Sequence[Row]:

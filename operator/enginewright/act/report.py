@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,6 +22,7 @@ from enginewright.core.spec.served import served
 from enginewright_builder.contract import to_plain
 
 FIELD = f"status.{INTERNAL}"
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class Schema(Protocol):
@@ -43,14 +44,15 @@ class Reporter:
         self._wrote = wrote
 
     async def status(self, view: ObjectView, status: Mapping[str, Any]) -> ObjectView:
-        """Writes ``status`` if it differs from what ``view`` holds, as far as the cluster's CRD has its fields, and
-        returns the object as it is then. Raises :class:`~enginewright.clients.errors.ClientError`;
+        """Writes ``status``, plain data, if it differs from what ``view`` holds, as far as the cluster's CRD has its
+        fields, and returns the object as it is then. Raises :class:`~enginewright.clients.errors.ClientError`;
         :class:`UnexpectedError` when the apiserver keeps something else than was written, because every later pass
         would write again."""
-        wanted = plain(status)
         while True:
             missing = self._schema.missing
-            known = served(stored(wanted, old_places=FIELD in missing), missing)
+            if not missing and not view.old_status and status == view.status:
+                return view
+            known = served(stored(status, old_places=FIELD in missing), missing)
             if joined(known) == view.status and (FIELD in missing or not view.old_status):
                 return view
             try:
@@ -103,16 +105,15 @@ def was_refused(view: ObjectView, reason: Reason) -> bool:
 def plain(value: Any) -> Any:
     """As it comes back from the apiserver: lists for tuples, no nulls, which a structural schema drops, and no empty
     objects. Server-side apply makes null of an object that loses its last field, and the schema then refuses it."""
-    return _without_nothing(to_plain(value))
-
-
-def _without_nothing(value: Any) -> Any:
-    if isinstance(value, dict):
-        fields = ((key, _without_nothing(item)) for key, item in value.items())
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is dict:
+        fields = [(str(key), plain(item)) for key, item in value.items()]
         return {key: item for key, item in fields if item is not None and item != {}}
-    if isinstance(value, list):
-        return [_without_nothing(item) for item in value]
-    return str(value) if isinstance(value, str) else value
+    if kind is list or kind is tuple:
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, str) else plain(to_plain(value))
 
 
 def difference(wanted: Any, kept: Any, path: str = "") -> str:

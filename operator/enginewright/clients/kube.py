@@ -30,7 +30,7 @@ secrets                               create                     the key that bu
                                                                  none is ever read
 persistentvolumeclaims                get list watch             claims that a spec names
 endpointslices (discovery.k8s.io)     get list watch             who gets traffic
-poddisruptionbudgets (policy)         get list watch create      one for each model
+poddisruptionbudgets (policy)         get list watch create      one for each model that may run two replicas
                                       patch
 resourceclaimtemplates                list create patch          MIG by dynamic resource allocation
 (resource.k8s.io)

@@ -50,6 +50,13 @@ class Memory:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Self:
+        """A pass asks several times of the same status."""
+        return cls._of(Same(raw))
+
+    @classmethod
+    @lru_cache(maxsize=32)
+    def _of(cls, status_of: Same[Mapping[str, Any]]) -> Self:
+        raw = status_of.value
         return cls(
             source=status.read(status.SourceStatus, raw.get("source")),
             server=status.read(status.ServerStatus, raw.get("server")),

@@ -1,9 +1,10 @@
-"""Events about the object: one for each transition worth a line, none for what merely goes on."""
+"""Events about the object: one for all good news of a pass, one for each thing that is wrong, none for what merely goes
+on. Each costs the apiserver an object, and the conditions have the same words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from enginewright.core.conditions import Verdict, find
 from enginewright.core.plan import Event
@@ -25,6 +26,8 @@ ACTIONS = {
     Condition.SCALING_ACTIVE: "Scale",
     Condition.QUALITY_HELD: "Compare",
 }
+# Whose reason the event for several pieces of good news has: what people look for, the most wanted first.
+LEADING = (Condition.READY, Condition.ENGINE_BUILT, Condition.ROLLOUT_COMPLETE)
 # Said by another condition's event, or no news.
 QUIET = frozenset(
     {
@@ -62,12 +65,20 @@ UNDER_WAY = frozenset(
 
 
 def transitions(old: object, verdicts: Iterable[Verdict]) -> tuple[Event, ...]:
-    """An event for every condition whose status or reason is not what ``old`` says; one for two of the same reason."""
+    """What has another status or reason than ``old`` says; two of the same reason count once. Of the good news the most
+    wanted gives the event its reason, and the note names the reason of each other, so that none is lost to who looks
+    for it."""
     news: dict[tuple[str, str], Verdict] = {}
     for verdict in verdicts:
         if _is_news(find(old, verdict.type), verdict):
             news.setdefault((verdict.status, verdict.reason), verdict)
-    return tuple(_event(verdict) for verdict in news.values())
+    wrong = tuple(_event("Warning", verdict) for verdict in news.values() if _is_wrong(verdict))
+    fine = [verdict for verdict in news.values() if not _is_wrong(verdict)]
+    if not fine:
+        return wrong
+    lead = min(fine, key=lambda verdict: LEADING.index(verdict.type) if verdict.type in LEADING else len(LEADING))
+    others = (f"{verdict.reason}: {verdict.message}" for verdict in fine if verdict is not lead)
+    return _event("Normal", lead, *others), *wrong
 
 
 def decision_event(decision: DecisionStatus) -> Event:
@@ -97,11 +108,10 @@ def _is_news(before: Mapping[str, Any], verdict: Verdict) -> bool:
     return True
 
 
-def _event(verdict: Verdict) -> Event:
-    wrong = verdict.status == "False" and verdict.reason not in UNDER_WAY
-    return Event(
-        type="Warning" if wrong else "Normal",
-        reason=str(verdict.reason),
-        action=ACTIONS[verdict.type],
-        note=shorten(verdict.message),
-    )
+def _is_wrong(verdict: Verdict) -> bool:
+    return verdict.status == "False" and verdict.reason not in UNDER_WAY
+
+
+def _event(kind: Literal["Normal", "Warning"], verdict: Verdict, *others: str) -> Event:
+    note = shorten(" ".join((verdict.message, *others)))
+    return Event(type=kind, reason=str(verdict.reason), action=ACTIONS[verdict.type], note=note)

@@ -30,13 +30,13 @@ def joined(raw: object) -> JSON:
     """The status that an apiserver gave, any rubbish included, with everything in its place."""
     if not isinstance(raw, Mapping):
         return {}
-    found: JSON = copy.deepcopy({name: value for name, value in raw.items() if name != INTERNAL})
+    found = _opened({name: value for name, value in raw.items() if name != INTERNAL})
     for path, old in OLD_NAMES.items():
         value = _taken(found, old.split("."))
         if value is not None:
             _put(found, path.split("."), value)
     remembered = raw.get(INTERNAL)
-    return _merged(found, copy.deepcopy(remembered)) if isinstance(remembered, Mapping) else found
+    return _merged(found, remembered) if isinstance(remembered, Mapping) else found
 
 
 def block(raw: object, name: str) -> JSON:
@@ -50,7 +50,7 @@ def block(raw: object, name: str) -> JSON:
 def stored(status: Mapping[str, Any], *, old_places: bool = False) -> JSON:
     """``status`` of a pass as it is written; with ``old_places`` as older operators wrote it, for a cluster whose CRD
     lacks the field."""
-    rest: JSON = copy.deepcopy(dict(status))
+    rest = _opened(status)
     if old_places:
         for path, old in OLD_NAMES.items():
             value = _taken(rest, path.split("."))
@@ -92,6 +92,12 @@ def with_internal(schema: JSON, *, old_places: bool) -> None:
                 **copy.deepcopy(node), "description": f"Old: status.{old} is now status.{INTERNAL}.{path}. The "
                                                       "operator moves it when it next looks at the object."}
     schema["properties"][INTERNAL] = inside
+
+
+def _opened(status: Mapping[str, Any]) -> JSON:
+    """``status``, in which what :data:`PATHS` lead through may be changed. The rest is shared and stays."""
+    return {name: {key: dict(one) if isinstance(one, dict) else one for key, one in value.items()}
+            if isinstance(value, dict) else value for name, value in status.items()}
 
 
 def _at(value: Any, path: list[str]) -> Any:

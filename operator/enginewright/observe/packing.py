@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import zlib
 from typing import Any
 
 from enginewright.clients.kube import Object
 from enginewright.clients.resources import CLAIM, CONFIG_MAP, DEPLOYMENT, Resource
-from enginewright.observe.fields import Raw, section
+from enginewright.observe.fields import Raw, entries, section
 
 
 def packed(resource: Resource, raw: Raw) -> bytes:
@@ -19,13 +19,15 @@ def packed(resource: Resource, raw: Raw) -> bytes:
     if resource == CLAIM:
         few = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
         slim: dict[str, Any] = {"metadata": few, "status": {"phase": section(raw, "status").get("phase")}}
-    elif resource == DEPLOYMENT:  # its managers are distinguished
-        slim = dict(raw)
     else:
         slim = {**raw, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
-    return zlib.compress(json.dumps(slim, separators=(",", ":")).encode(), 1)
+        if resource == DEPLOYMENT:  # who has written its spec is distinguished
+            slim["metadata"]["managedFields"] = [one for one in entries(raw, "metadata", "managedFields")
+                                                 if one.get("subresource") != "status"]
+    # In half of the time that JSON takes. It never leaves the process, and is made of what was JSON.
+    return zlib.compress(marshal.dumps(slim), 1)
 
 
 def unpacked(body: bytes) -> Object:
-    found: Object = json.loads(zlib.decompress(body))
+    found: Object = marshal.loads(zlib.decompress(body))  # noqa: S302
     return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeVar
 
 from enginewright.observe.fields import Raw, created, name_of, section, uid_of
 from enginewright.observe.keys import Key
@@ -17,6 +18,8 @@ from enginewright_builder.contract import ContractError, Outcome, Progress, load
 
 # Of a log, how much is parsed at most: a user who makes a pod with our labels chooses what it prints.
 PARSED_BYTES: Final = 64 << 10
+# Of one document, to be parsed once. Kubernetes takes this much of a termination message.
+REMEMBERED_BYTES: Final = 4 << 10
 T = TypeVar("T", Outcome, Progress)
 
 
@@ -124,10 +127,20 @@ def newest(kind: type[T], event: str, lines: Iterable[str]) -> T | None:
         left -= len(line)
         if left < 0:
             return None
-        try:
-            document = load(kind, line)
-        except ContractError:
-            continue
-        if document.event == event:
-            return document
+        document: Any = _outcome(line) if kind is Outcome and len(line) <= REMEMBERED_BYTES else _document(kind, line)
+        if document is not None and document.event == event:
+            found: T = document
+            return found
     return None
+
+
+@lru_cache(maxsize=256)  # what a pod has said when it ended stays, and each pass reads it
+def _outcome(line: str) -> Outcome | None:
+    return _document(Outcome, line)
+
+
+def _document(kind: type[T], line: str) -> T | None:
+    try:
+        return load(kind, line)
+    except ContractError:
+        return None

@@ -30,10 +30,10 @@ from enginewright.clients.resources import (
 )
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.needed import needed_answer, needed_records
 from enginewright.core.decide.server_step import Unanswered
 from enginewright.core.internal import block
 from enginewright.core.manifests import read_revision
+from enginewright.core.needed import needed_answer, needed_records
 from enginewright.core.observed import (
     Elsewhere,
     JobView,
@@ -117,12 +117,15 @@ class World:
         raw = await _get(self._reads(None if fresh else Trail()), OPTIMISED_MODEL, namespace, name)
         return None if raw is None else object_view(raw)
 
-    async def confirm(self, view: ObjectView, trail: Trail) -> bool:
+    async def confirm(self, view: ObjectView, trail: Trail, *, itself: bool = True) -> bool:
         """Whether the apiserver has all that is on ``trail`` as it was seen, and after that still the object: a
-        deletion with ``--cascade=orphan`` takes the owner off its children. Of what has changed the next look at memory
-        knows. Raises :class:`~enginewright.clients.errors.ClientError`."""
+        deletion with ``--cascade=orphan`` takes the owner off its children. Without ``itself`` the object is left to
+        the caller. Of what has changed the next look at memory knows. Raises
+        :class:`~enginewright.clients.errors.ClientError`."""
         if self._memory is None or not await Confirming(self._kube, self._memory, self._fresh).all_as_seen(trail):
             return False
+        if not itself:
+            return True
         now = await self.find(view.namespace, view.name)
         return now is not None and (now.uid, now.resource_version) == (view.uid, view.resource_version)
 
@@ -206,9 +209,10 @@ class World:
 
     async def _orphans(self, reads: Reads, view: ObjectView,
                        found: Mapping[Resource, Iterable[Raw]]) -> tuple[Orphan, ...]:
-        """ConfigMaps are looked through only where something else was left: who leaves children leaves them all."""
+        """ConfigMaps are looked through only where something else was left, as who leaves children leaves them all, or
+        where memory has one without an owner."""
         orphans = [one for resource, raws in found.items() for one in _left_of(view, resource, raws)]
-        if orphans:
+        if orphans or (self._memory is not None and self._memory.left(view.namespace, view.name)):
             maps = await reads.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.MODEL}={view.name}")
             orphans += _left_of(view, CONFIG_MAP, maps)
         return tuple(orphans)

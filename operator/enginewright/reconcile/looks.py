@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from enginewright.act.report import plain
 from enginewright.core.conditions import find
 from enginewright.core.context import Memory
 from enginewright.core.observed import Elsewhere, ObjectView, Observed
@@ -32,8 +31,8 @@ MOST: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What was seen of the object and its children, and decided on that. ``trail`` is what memory gave; None of a look
-    at the apiserver."""
+    """What was seen of the object and its children, and decided on that; the plan's status is plain data. ``trail`` is
+    what memory gave; None of a look at the apiserver."""
 
     view: ObjectView
     observed: Observed
@@ -52,7 +51,7 @@ class Look:
     @property
     def lasting(self) -> bool:
         """Whether its status has something new that later passes build on."""
-        before, status = self.view.status, plain(self.plan.status)
+        before, status = self.view.status, self.plan.status
         return any(status.get(block) != before.get(block) for block in (status.keys() | before.keys()) - PASSING)
 
     @property
@@ -81,6 +80,13 @@ class Look:
             return False
         stops = any(isinstance(action, Delete) for action in self.plan.serving)
         return not stops and _one_revision(self.view, self.observed)
+
+    @property
+    def told_first(self) -> bool:
+        """Whether status is the first thing that is written. The apiserver refuses it where the object has changed
+        since, so that it need not be asked for the object before."""
+        plan, before = self.plan, self.view.status
+        return not plan.first and not plan.keeping and plan.ahead(before) != before
 
 
 def on_its_way(view: ObjectView) -> bool:

@@ -14,7 +14,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
@@ -181,7 +181,7 @@ class Reconciler:
             return None
         # Before anything is written: what the apiserver refuses must not keep replicas from being measured.
         await self._listen(key, view, observed, plan)
-        acted = await self._act(view, plan, log)
+        acted = await self._act(look, log)
         if isinstance(acted.failure, LostRaceError) or (isinstance(acted.failure, NotFoundError) and not look.fresh):
             # The plan stands on a claim that another operator or object made, or on a Deployment that is gone.
             raise acted.failure
@@ -201,7 +201,7 @@ class Reconciler:
         for _ in range(TRIES):
             if look.trail is None or not look.may_be_confirmed:
                 break
-            if await world.confirm(look.view, look.trail):
+            if await world.confirm(look.view, look.trail, itself=not look.told_first):
                 self._parts.looked("confirmed")
                 return look
             again = await world.find(key.namespace, key.name, fresh=False)
@@ -221,6 +221,7 @@ class Reconciler:
             observed = await parts.world.observe(view, parts.signals.window(key), trail)
         with span(Span.DECIDE):
             plan = parts.decide(view, observed, parts.config)
+            plan = replace(plan, status=plain(plan.status))
             note(Attribute.ACTIONS, len(plan.actions))
         if fresh:
             self._fresh_at[key] = time.monotonic()
@@ -234,14 +235,14 @@ class Reconciler:
         now = await self._parts.world.find(view.namespace, view.name)
         return now is not None and now.uid == view.uid and not now.deleting
 
-    async def _act(self, view: ObjectView, plan: Plan, log: FilteringBoundLogger) -> Acted:
+    async def _act(self, look: Look, log: FilteringBoundLogger) -> Acted:
         """In the order that :class:`~enginewright.core.plan.Plan` gives. What an action fails with is returned, not
         raised: status is written all the same, for it says what was observed. Raises
         :class:`~enginewright.clients.errors.ClientError` where status could not be written before the actions."""
-        acted = Acted(view)
+        acted = Acted(look.view)
         try:
             with span(Span.ACT):
-                await self._write(acted, plan, log)
+                await self._write(acted, look, log)
                 if acted.failure is not None:
                     raise acted.failure
         except ClientError as error:
@@ -249,7 +250,8 @@ class Reconciler:
                 raise
         return acted
 
-    async def _write(self, acted: Acted, plan: Plan, log: FilteringBoundLogger) -> None:
+    async def _write(self, acted: Acted, look: Look, log: FilteringBoundLogger) -> None:
+        plan = look.plan
         acted.building = await self._carry_out(acted.view, plan.first, log)
         if isinstance(acted.failure, LostRaceError):
             return
@@ -257,6 +259,7 @@ class Reconciler:
         if plan.actions:
             ahead = plan.ahead(acted.view.status, kept=acted.keeping.error is None)
             acted.view = await self._tell_ahead(acted.view, plan, ahead)
+            await self._unchanged(acted.view, look)
         if acted.building.error is None:
             acted.building = await self._carry_out(acted.view, plan.then, log)
         if not isinstance(acted.failure, LostRaceError):
@@ -272,6 +275,16 @@ class Reconciler:
             if all(isinstance(action, Scale) for action in plan.actions):
                 return view
             raise
+
+    async def _unchanged(self, view: ObjectView, look: Look) -> None:
+        """Raises :class:`~enginewright.clients.errors.LostRaceError` where the look left it to the write of status to
+        find out whether the object has changed, nothing was written, as where the CRD lacks the field, and it has."""
+        written = view.resource_version != look.view.resource_version
+        if look.fresh or written or not look.told_first:
+            return
+        now = await self._parts.world.find(view.namespace, view.name)
+        if now is None or not same(look.view, now):
+            raise LostRaceError("the object has changed", call=f"get {view.namespace}/{view.name}")
 
     async def _carry_out(self, view: ObjectView, actions: tuple[Action, ...], log: FilteringBoundLogger) -> Done:
         for index, action in enumerate(actions):
@@ -301,7 +314,7 @@ class Reconciler:
 
     async def _tell(self, view: ObjectView, status: Mapping[str, Any]) -> ObjectView:
         """In status and as metrics; returns the object as it is then."""
-        self._parts.exposed.remember(Key(view.namespace, view.name), plain(status))
+        self._parts.exposed.remember(Key(view.namespace, view.name), status)
         return await self._parts.reporter.status(view, status)
 
     async def _surface(self, view: ObjectView, error: Exception, log: FilteringBoundLogger) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.contract import AccuracyRequest, Interface, TensorSpec
 from enginewright_builder.data.files import CALIBRATION, SampleFile, check_against, read_samples
 from enginewright_builder.data.sample_keys import row_key, text_key
-from enginewright_builder.data.sets import held_apart, sample_set, synthetic_set
+from enginewright_builder.data.sets import gate_samples, held_apart, sample_set, synthetic_set
 from enginewright_builder.errors import UserError
 from enginewright_builder.tensors import Array, Call, Tensors
 
@@ -163,6 +163,12 @@ class Words:
         raise NotImplementedError
 
 
+def test_columns_follow_their_texts_into_batches() -> None:
+    """Sorted by length; what is tokenised alike counts once."""
+    file = SampleFile(texts=("ccc", "a", "bb", "x", "dddd"), columns={"length": (3, 1, 2, 9, 4)})
+    assert sample_set(file, Words(), batch=2).columns == {"length": (1, 2, 3, 4)}
+
+
 def test_texts_are_batched_by_length_with_little_padding() -> None:
     samples = sample_set(SampleFile(texts=("aaaa", "b", "cc", "ddd", "eeeee")), Words(), batch=2)
     assert [batch["input_ids"].shape for batch in samples.batches] == [(2, 2), (2, 4), (1, 5)]
@@ -225,6 +231,19 @@ def test_rows_of_different_shapes_are_never_padded() -> None:
     samples = sample_set(SampleFile(rows=rows), Words(), batch=8)
     assert [batch["input_ids"].shape for batch in samples.batches] == [(3, 2), (1, 3)]
     assert samples.batches[0]["input_ids"][:, 0].tolist() == [0, 1, 3]
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(("max_batch_size", "largest"), [(1, 1), (8, 8), (16, 16), (64, 16)])
+def test_no_forward_pass_takes_more_than_an_engine_is_built_for(given: bool, max_batch_size: int,
+                                                                largest: int) -> None:
+    """A TensorRT engine for at most 8 has no profile for 16."""
+    texts = SampleFile(texts=tuple("x" * size for size in range(1, 401)))
+    other = SampleFile(texts=tuple("x" * size for size in range(401, 440)))
+    evaluation, calibration = gate_samples(texts if given else None, other if given else None, AccuracyRequest(),
+                                           Words(), max_batch_size)
+    for batches in (evaluation.batches, *([calibration] if given else [])):
+        assert max(len(batch["input_ids"]) for batch in batches) == largest
 
 
 def test_synthetic_samples_repeat_and_say_what_they_are() -> None:

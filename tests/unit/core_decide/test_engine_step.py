@@ -135,7 +135,6 @@ def test_success_writes_the_record_and_serves_in_the_same_pass() -> None:
     assert [deed.split()[1] for deed in deeds(plan) if deed.startswith(("Create", "Apply"))] == [
         "ConfigMap",
         "Deployment",
-        "PodDisruptionBudget",
         "Service",
     ]
     assert len(cluster.records) == 1

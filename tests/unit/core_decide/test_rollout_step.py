@@ -180,7 +180,7 @@ def test_replicas_are_no_new_revision() -> None:
     old = cluster.revision
     cluster.edit(replicas=3)
     plan = cluster.operate()
-    assert deeds(plan) == [f"Scale minilm-{old} 3"]
+    assert deeds(plan) == [f"Scale minilm-{old} 3", "Apply PodDisruptionBudget minilm"]
     assert cluster.says("Ready") == "False/ReplicasNotReady"
     assert cluster.says("RolloutComplete") == "True/Complete"
     cluster.settle()
@@ -624,7 +624,7 @@ def test_suspended_object_that_serves_is_ready() -> None:
 
 @pytest.mark.parametrize("kind", ["Deployment", "Service", "PodDisruptionBudget"])
 def test_lost_child_is_made_again(kind: str) -> None:
-    cluster = serving()
+    cluster = serving(replicas=2)
     old = cluster.revision
     if kind == "Deployment":
         cluster.deployments.clear()
@@ -636,8 +636,31 @@ def test_lost_child_is_made_again(kind: str) -> None:
         del cluster.applied["PodDisruptionBudget/minilm"]
     cluster.settle()
     assert cluster.revision == old
-    assert cluster.replicas() == {old: 1}
+    assert cluster.replicas() == {old: 2}
     assert cluster.says("Ready") == "True/Serving"
+    assert "PodDisruptionBudget/minilm" in cluster.applied
+
+
+@pytest.mark.parametrize(("spec", "has_one"), [
+    ({"replicas": 1}, False),
+    ({"replicas": 2}, True),
+    ({"autoscaling": {"minReplicas": 1, "maxReplicas": 1}}, False),
+    ({"autoscaling": {"minReplicas": 1, "maxReplicas": 2}}, True),
+])
+def test_a_disruption_budget_is_made_where_it_can_hold_something_back(spec: dict[str, Any], has_one: bool) -> None:
+    cluster = Cluster(spec={**SPEC, **spec})
+    cluster.settle()
+    assert ("PodDisruptionBudget/minilm" in cluster.applied) is has_one
+
+
+def test_a_disruption_budget_comes_with_the_second_replica_and_stays() -> None:
+    cluster = serving()
+    assert "PodDisruptionBudget/minilm" not in cluster.applied
+    new = changed(cluster)
+    assert len(cluster.deployments) == 2
+    assert "PodDisruptionBudget/minilm" in cluster.applied
+    cluster.settle()
+    assert cluster.replicas() == {new: 1}
     assert "PodDisruptionBudget/minilm" in cluster.applied
 
 

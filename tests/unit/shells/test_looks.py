@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import pytest
 
-from enginewright.clients.errors import ClientError, NotFoundError, TransientError
+from enginewright.clients.errors import ClientError, ConflictError, NotFoundError, TransientError
 from enginewright.core.comparison import Question
 from enginewright.core.config import OperatorConfig
 from enginewright.core.observed import Elsewhere, JobView, ObjectView, Observed, ServiceView
@@ -19,6 +21,7 @@ from enginewright.observe.keys import Key
 from enginewright.observe.reads import Trail
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.known import Known
+from enginewright.reconcile.looks import Look
 from enginewright.reconcile.passes import TRIES, Parts, Reconciler
 from support.cluster import SPEC, Cluster
 
@@ -26,6 +29,7 @@ KEY = Key("prod", "minilm")
 DELETES = Delete(api_version="v1", kind="Pod", name="p", why="it is late")
 REVISION = "8f6740b9"
 CREATES = Create(manifest={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}, why="a build")
+SPENT = Delete(api_version="batch/v1", kind="Job", name="j", why="it failed", spent=True)
 SCALES = Scale(deployment="d", replicas=2, why="requests wait", uid="u", version="7", generation=1)
 
 
@@ -40,6 +44,8 @@ class Bench:
     revisions: int = 1
     jobs: bool = True
     unknown: str = ""
+    kept: bool = True
+    refused: ClientError | None = None
     confirms: list[bool] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     done: list[Action] = field(default_factory=list)
@@ -62,8 +68,8 @@ class Bench:
             self.looks_fresh = trail is None
             return observed
 
-        async def confirm(_view: object, _trail: Trail) -> bool:
-            self.asked.append("versions")
+        async def confirm(_view: object, _trail: Trail, *, itself: bool = True) -> bool:
+            self.asked.append("versions, its own" if itself else "versions")
             return self.confirms.pop(0) if self.confirms else False
 
         async def execute(_namespace: str, actions: tuple[Action, ...], _log: object) -> None:
@@ -71,9 +77,12 @@ class Bench:
                 raise self.error
             self.done += actions
 
-        async def status(view: ObjectView, _: object) -> ObjectView:
+        async def status(view: ObjectView, wanted: Mapping[str, Any]) -> ObjectView:
+            if self.refused is not None:
+                raise self.refused
             self.written.append(view.resource_version)
-            return view
+            written = self.kept and wanted != view.status
+            return replace(view, status=wanted, resource_version=f"{view.resource_version}+") if written else view
 
         async def nothing(*_: object) -> None:
             pass
@@ -211,9 +220,47 @@ APPLIES = Apply(manifest={"apiVersion": "apps/v1", "kind": "Deployment", "metada
 
 def test_what_the_apiserver_confirms_is_acted_on_without_a_look_at_all_children() -> None:
     here = bench(plan(APPLIES), jobs=False, confirms=[True])
-    assert here.passes() == ["remembered object", "remembered children", "versions"]
+    assert here.passes() == ["remembered object", "remembered children", "versions, its own"]
     assert here.done == [APPLIES]
-    assert set(here.written) == {"1"}, "the apiserver refuses the status if the object has changed since"
+
+
+TOLD: Final = {"fingerprint": "f"}
+
+
+def test_the_object_is_not_asked_for_where_the_write_of_status_would_find_that_it_has_changed() -> None:
+    here = bench(plan(APPLIES, **TOLD), jobs=False, confirms=[True])
+    assert here.passes() == ["remembered object", "remembered children", "versions"]
+    assert (here.done, here.written[0]) == ([APPLIES], "1")
+
+
+def test_nothing_is_done_for_an_object_whose_status_the_apiserver_refuses_as_it_has_changed() -> None:
+    here = bench(plan(APPLIES, **TOLD), jobs=False, confirms=[True], refused=ConflictError("changed", status=409))
+    with pytest.raises(ConflictError):
+        here.passes()
+    assert here.done == []
+    here.refused = None
+    assert here.passes()[:2] == ["object", "children"]
+
+
+@pytest.mark.parametrize(("there", "done"), [
+    (lambda: view("2"), [APPLIES]), (lambda: replace(view("2"), generation=2), []),
+    (lambda: replace(view("2"), deleting=True), []), (lambda: None, []),
+], ids=["the same", "another spec", "going", "gone"])
+def test_the_object_is_asked_for_where_no_status_was_written_after_all(
+    there: Callable[[], ObjectView | None], done: list[Action]
+) -> None:
+    """A CRD that lacks a field of status drops it."""
+    here = bench(plan(APPLIES, **TOLD), jobs=False, confirms=[True], kept=False)
+    here.there = there()
+    with pytest.raises(ConflictError) if not done else contextlib.nullcontext():
+        here.passes()
+    assert (here.asked[2:], here.done) == (["versions", "object"], done)
+
+
+@pytest.mark.parametrize("before", [{"keeping": (CREATES,)}, {"building": (SPENT,)}], ids=["keeping", "first"])
+def test_the_object_is_asked_for_where_something_is_written_before_status(before: dict[str, Any]) -> None:
+    look = Look(view=view("1"), observed=Cluster(spec=SPEC).observe(), plan=replace(plan(APPLIES, **TOLD), **before))
+    assert not look.told_first
 
 
 def test_so_is_what_lasts_in_status() -> None:
@@ -223,14 +270,14 @@ def test_so_is_what_lasts_in_status() -> None:
 
 def test_what_has_changed_meanwhile_is_decided_again() -> None:
     here = bench(plan(APPLIES), jobs=False, confirms=[False, True])
-    assert here.passes() == ["remembered object", "remembered children", "versions"] * 2
+    assert here.passes() == ["remembered object", "remembered children", "versions, its own"] * 2
     assert here.done == [APPLIES]
 
 
 def test_what_does_not_keep_still_is_looked_at_afresh() -> None:
     here = bench(plan(APPLIES), jobs=False)
-    assert here.passes() == [*["remembered object", "remembered children", "versions"] * TRIES, "remembered object",
-                             "remembered children", "object", "children", "object"]
+    assert here.passes() == [*["remembered object", "remembered children", "versions, its own"] * TRIES,
+                             "remembered object", "remembered children", "object", "children", "object"]
     assert here.done == [APPLIES]
 
 

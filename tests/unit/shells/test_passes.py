@@ -66,7 +66,7 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
         observed = trail is None
         return cluster.observe()
 
-    async def confirm(_view: object, _trail: Trail) -> bool:
+    async def confirm(_view: object, _trail: Trail, *, itself: bool = True) -> bool:
         return False
 
     async def execute(_namespace: str, actions: Iterable[Action], _log: object) -> None:

@@ -90,8 +90,8 @@ def converge(target: Target, desired: Desired, contest: Contest) -> Converged:
     routes, front, away = _routes(found), _front(found), _remove_backends(found)
     leads = (*_activator(found), *front) if found.holding else ()
     actions = (
-        *leads, *_backends(found), *routes, *_start(found), *(_protect(ctx) if desired.protected else ()),
-        *(() if found.holding else front), *_replicas(found), *away, *_mirror(ctx, desired.mirrored),
+        *leads, *_backends(found), *routes, *_start(found), *(() if found.holding else front), *_replicas(found),
+        *_protect(found), *away, *_mirror(ctx, desired.mirrored),
     )
     gateway = ctx.spec.rollout.gateway is not None
     unrouted = gateway and bool(found.routing.leaving or found.routing.unclear or routes)
@@ -174,8 +174,16 @@ def remove(view: DeploymentView, why: str) -> Delete:
     return Delete(api_version="apps/v1", kind="Deployment", name=view.name, uid=view.uid, why=why)
 
 
-def _protect(ctx: PassContext) -> tuple[Action, ...]:
-    return applied(ctx, pdb(ctx.owner), "voluntary disruptions must leave replicas")
+def _protect(found: _Pass) -> tuple[Action, ...]:
+    """A budget that lets one replica go at a time holds nothing back where there is one, and would cost the apiserver a
+    write for each state that its controller finds. So it is made before there can be two, and stays from then on."""
+    ctx, manifest = found.ctx, pdb(found.ctx.owner)
+    most = ctx.spec.autoscaling.max_replicas if ctx.spec.autoscaling else 0
+    there = f"PodDisruptionBudget/{ctx.obj.name}" in ctx.observed.applied
+    several = max(most, sum(found.desired.replicas.values()), len(ctx.serving.alive)) > 1
+    if not found.desired.protected or not (there or several):
+        return ()
+    return applied(ctx, manifest, "voluntary disruptions must leave replicas")
 
 
 # What leads there.

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from enginewright.core import mig
 from enginewright.core.collect import retired
+from enginewright.core.config import OperatorConfig
 from enginewright.core.context import PassContext
 from enginewright.core.decide import attempts
 from enginewright.core.decide.jobs import forgiven
@@ -21,9 +23,11 @@ from enginewright.core.placement import Placement, built_for, place
 from enginewright.core.problems import Problem
 from enginewright.core.reasons import Reason
 from enginewright.core.request import build_key, build_request, store_claim
+from enginewright.core.same import Same
 from enginewright.core.serving import Serving
+from enginewright.core.spec import Spec
 from enginewright.core.status import BuildStatus, TriedProfileStatus
-from enginewright_builder.contract import EngineSummary, ResolvedSource
+from enginewright_builder.contract import DeviceRequest, EngineSummary, ResolvedSource, RuntimeRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +73,15 @@ def fingerprints(ctx: PassContext, resolved: ResolvedSource) -> frozenset[str]:
 
 def _fingerprint(ctx: PassContext, resolved: ResolvedSource, placement: Placement) -> str:
     assert ctx.runtime is not None, "there is no fingerprint before it is known what the server has"
-    return build_request(ctx.obj.name, ctx.spec, resolved, placement, ctx.config, ctx.runtime,
-                         rebuild=ctx.rebuild).fingerprint()
+    return _key(Same(ctx.spec), resolved, placement.device, Same(ctx.config), ctx.runtime, ctx.rebuild)
+
+
+@lru_cache(maxsize=1024)  # each stage of a pass asks, for each format that the source may have
+def _key(spec: Same[Spec], resolved: ResolvedSource, device: DeviceRequest, config: Same[OperatorConfig],
+         runtime: RuntimeRequest, rebuild: str) -> str:
+    """Of the engine, whichever model asks for it: the name is in no fingerprint."""
+    return build_request("", spec.value, resolved, Placement(device=device), config.value, runtime,
+                         rebuild=rebuild).fingerprint()
 
 
 def _options(ctx: PassContext, resolved: ResolvedSource) -> Iterator[_Option]:
@@ -159,6 +170,8 @@ def _missed(ctx: PassContext, option: _Option) -> TriedProfileStatus | None:
 def measured_latency(engine: EngineSummary, percentile: float) -> tuple[float, float]:
     """The percentile that a build measures nearest to what was asked for, and its milliseconds."""
     measured = {50.0: engine.p50_ms, 95.0: engine.p95_ms, 99.0: engine.p99_ms}
+    if engine.p999_ms is not None:
+        measured[99.9] = engine.p999_ms
     found = percentile if percentile in measured else 99.0
     return found, measured[found]
 

@@ -7,7 +7,7 @@ from enginewright.core.manifests.common import JSON, Owner, metadata, sealed
 
 
 def pdb(owner: Owner) -> JSON:
-    """Named as the object. One replica at a time may be evicted, also when there is only one: a budget that no drain
+    """Named as the object. One replica at a time may be evicted, also when only one is left: a budget that no drain
     can meet only makes an administrator delete it. Replicas that are not ready never hold up a drain."""
     return sealed({
         "apiVersion": "policy/v1",

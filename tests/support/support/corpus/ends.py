@@ -15,6 +15,8 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     "spec.interface.inputs[0].shape": ("empty", "null"),
     "spec.engine.maxBatchSize": ("the least",),
     "spec.engine.calibration": ("null",),
+    "spec.accuracy.evaluation": ("null",),
+    "spec.accuracy.task.metric": ("'top5'", "'ndcg'", "'wer'", "'mae'", "'rmse'"),
     "spec.objective": ("empty", "its default", "null"),
     "spec.objective.latency": ("null",),
     "spec.batching.preferredBatchSizes[0]": ("the most",),
