@@ -173,7 +173,9 @@ class Keeper:
     def _array(self, array: Array) -> str:
         name = f"{self._arrays}.npy"
         self._arrays += 1
-        np.save(self.folder / ARRAYS / name, array, allow_pickle=False)
+        # Texts lie in NumPy's own strings, since an array of objects would be pickled.
+        np.save(self.folder / ARRAYS / name, array.astype(np.str_) if array.dtype.kind == "O" else array,
+                allow_pickle=False)
         return name
 
 
@@ -233,7 +235,8 @@ class Handed:
         return sample if self._batched else whole_call(sample)
 
     def tensors(self, kept: KeptTensors) -> Tensors:
-        return {name: np.load(self.folder / ARRAYS / file, allow_pickle=False) for name, file in kept.items()}
+        arrays = {name: np.load(self.folder / ARRAYS / file, allow_pickle=False) for name, file in kept.items()}
+        return {name: array.astype(np.object_) if array.dtype.kind == "U" else array for name, array in arrays.items()}
 
     def _artifact(self, number: int, kept: KeptEngine) -> Artifact:
         folder = self.folder / ENGINES / str(number)

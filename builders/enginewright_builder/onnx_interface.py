@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
-from enginewright_builder.shapes import BATCH, DTYPES, checked, shape_text, takes_batches
+from enginewright_builder.shapes import BATCH, DTYPES, STRING, checked, shape_text, takes_batches
 
 _FIELD = "spec.source.uri"
 # It becomes part of a file's name, and stands in Triton's configuration and in messages.
@@ -126,7 +126,13 @@ def _spec(value: onnx.ValueInfoProto, side: str) -> TensorSpec:
 
 def _dtype(name: str, kind: int, side: str) -> str:
     """NumPy's name of the type, in which Triton's Python backend and its clients hold tensors."""
-    if kind == TensorProto.STRING or kind not in onnx.helper.get_all_tensor_dtypes():
+    if kind == TensorProto.STRING:
+        if side == "input":
+            return STRING
+        raise UserError("InterfaceInvalid", f"output {name!r} is of type string: how close answers are is measured on "
+                        "numbers", field=_FIELD, value=f"{name}: string",
+                        remedy="end the graph before it turns numbers into texts, and leave that to the client")
+    if kind not in onnx.helper.get_all_tensor_dtypes():
         known = ""
     else:
         known = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).name

@@ -69,9 +69,9 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     if located.format == "onnx":
         _onnx_interface(located, request.interface)
     metric_graph = find_metric(request.accuracy.metric, path)
-    evaluation, evaluation_digest = _data(request, request.accuracy.evaluation, EVALUATION,
+    evaluation, evaluation_digest = _data(request, located, request.accuracy.evaluation, EVALUATION,
                                           scratch / places.EVALUATION)
-    calibration, calibration_digest = _data(request, request.engine.calibration, CALIBRATION,
+    calibration, calibration_digest = _data(request, located, request.engine.calibration, CALIBRATION,
                                             scratch / places.CALIBRATION)
     notes = list(located.notes)
     words = vocabulary(request.accuracy.task, path) if request.accuracy.task else None
@@ -111,7 +111,7 @@ def _check_numbers(request: BuildRequest) -> None:
                             remedy="write a positive number")
 
 
-def _data(request: BuildRequest, data: DataRequest | None, where: DataField,
+def _data(request: BuildRequest, located: Located, data: DataRequest | None, where: DataField,
           scratch: Path) -> tuple[SampleFile | None, str]:
     if data is None:
         return None, ""
@@ -121,7 +121,8 @@ def _data(request: BuildRequest, data: DataRequest | None, where: DataField,
                         remedy="write a positive number, or 0 for all")
     path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch, field=where.path,
                                                 digest=data.digest))
-    return read_samples(path, where, columns(request.accuracy)).limited(data.samples), digest
+    samples = read_samples(path, where, columns(request.accuracy), words=located.format == "onnx")
+    return samples.limited(data.samples), digest
 
 
 def _fitting(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> SampleFile:
@@ -129,13 +130,13 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
     if located.format == "huggingface" and samples.texts and not _has_tokenizer(located.path):
         raise where.invalid("the file holds texts, but the model's folder has no tokenizer", "text",
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")
+    normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
+    if located.format == "onnx" and not normalises:
+        samples = check_against(samples, _onnx_interface(located, interface), where)
     if located.format != "huggingface" and samples.texts:
         raise where.invalid(f"the file holds texts, but {located.format} sources bring no tokenizer", "text",
                             "give arrays named as the model's inputs, in .npz or .jsonl")
-    normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
-    if located.format == "onnx" and not normalises:
-        return check_against(samples, _onnx_interface(located, interface), where)
-    if interface is not None and interface.inputs:
+    if interface is not None and interface.inputs and (located.format != "onnx" or normalises):
         return check_against(samples, checked(interface), where)
     return samples
 

@@ -23,8 +23,9 @@ DTYPES = {
     "float32": np.float32, "float16": np.float16, "float64": np.float64, "int64": np.int64, "int32": np.int32,
     "int16": np.int16, "int8": np.int8, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32,
     "uint64": np.uint64,
-    "bool": np.bool_,
+    "bool": np.bool_, "string": np.object_,
 }
+STRING = "string"
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "position_ids"})
 
 
@@ -84,6 +85,10 @@ def checked_batch(interface: Interface) -> Interface:
     """As :func:`checked`, of a source that is only taken with the batch in front."""
     known = checked(interface)
     for spec in known.inputs:
+        if spec.dtype == STRING:
+            raise UserError("InterfaceInvalid", f"input {spec.name!r} is of type string, which PyTorch lacks",
+                            field=f"spec.interface.inputs[{spec.name}].dtype", value=STRING,
+                            remedy="give the numbers that the texts become, or an ONNX file that takes texts")
         if spec.shape[0] != BATCH:
             raise UserError("InterfaceInvalid", f"{spec.name!r} has the fixed size {spec.shape[0]} in front",
                             field=f"spec.interface.inputs[{spec.name}].shape", value=shape_text(spec.shape),

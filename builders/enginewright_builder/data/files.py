@@ -1,7 +1,7 @@
 """Evaluation and calibration files, read without PyTorch and without pickles.
 
 * ``.npz``: one array an input, named as the input, samples along axis 0.
-* ``.jsonl``: one object a line, either ``{"text": "…"}`` for models with a tokenizer, or ``{"<input>": […], …}``.
+* ``.jsonl``: one object a line, either ``{"text": "…"}`` for models that take texts, or ``{"<input>": […], …}``.
 
 Either may have columns beside inputs, such as labels: another array, or another field of each object.
 """
@@ -28,6 +28,7 @@ from enginewright_builder.foreign_json import parsed
 from enginewright_builder.shapes import (
     BATCH,
     ROWS,
+    STRING,
     is_text_interface,
     numpy_dtype,
     sample_shape,
@@ -104,15 +105,16 @@ EVALUATION = DataField()
 CALIBRATION = DataField(path="spec.engine.calibration.uri", reason="CalibrationDataInvalid")
 
 
-def read_samples(path: Path, where: DataField = EVALUATION, columns: Collection[str] = ()) -> SampleFile:
-    """``columns`` names what is no input, wherever the file has it. Raises :class:`UserError`
-    ``EvaluationDataInvalid`` (or ``CalibrationDataInvalid``)."""
+def read_samples(path: Path, where: DataField = EVALUATION, columns: Collection[str] = (), *,
+                 words: bool = False) -> SampleFile:
+    """``columns`` names what is no input, wherever the file has it; ``words``: an input may be of texts. Raises
+    :class:`UserError` ``EvaluationDataInvalid`` (or ``CalibrationDataInvalid``)."""
     if path.is_dir():
         raise where.invalid(f"{path.name} is a folder", path, _FORMATS)
     if path.suffix == ".npz":
-        samples = _read_npz(path, where, columns)
+        samples = _read_npz(path, where, columns, words=words)
     elif path.suffix in (".jsonl", ".ndjson"):
-        samples = _read_jsonl(path, where, columns)
+        samples = _read_jsonl(path, where, columns, words=words)
     else:
         raise where.invalid(f"{path.name} is neither .npz nor .jsonl", path, _FORMATS)
     if not len(samples):
@@ -120,7 +122,7 @@ def read_samples(path: Path, where: DataField = EVALUATION, columns: Collection[
     return samples
 
 
-def _read_npz(path: Path, where: DataField, columns: Collection[str]) -> SampleFile:
+def _read_npz(path: Path, where: DataField, columns: Collection[str], *, words: bool) -> SampleFile:
     try:
         _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
@@ -131,7 +133,7 @@ def _read_npz(path: Path, where: DataField, columns: Collection[str]) -> SampleF
         # the last two of a header that is no Python.
         raise where.invalid(f"{path.name} cannot be read: {error}", path, _SAVEZ) from error
     if wrong := [name for name, array in arrays.items()
-                 if array.dtype.kind not in (_NUMBERS_AND_WORDS if name in columns else _NUMBERS)]:
+                 if array.dtype.kind not in (_NUMBERS_AND_WORDS if words or name in columns else _NUMBERS)]:
         raise where.invalid(f"{path.name}: {wrong[0]} holds {arrays[wrong[0]].dtype}, expected numbers", path,
                             f'{_SAVEZ}, or give texts in .jsonl, as {{"text": …}} on each line{_BESIDE}')
     if not set(arrays) - set(columns):
@@ -175,7 +177,7 @@ def _promised(header: bytes) -> tuple[tuple[int, ...], int]:
     return shape, file.tell() + math.prod(shape) * dtype.itemsize
 
 
-def _read_jsonl(path: Path, where: DataField, columns: Collection[str]) -> SampleFile:
+def _read_jsonl(path: Path, where: DataField, columns: Collection[str], *, words: bool) -> SampleFile:
     texts: list[str] = []
     rows: list[Mapping[str, Array]] = []
     beside = _Beside(columns)
@@ -193,7 +195,7 @@ def _read_jsonl(path: Path, where: DataField, columns: Collection[str]) -> Sampl
         if isinstance(text := entry.get("text"), str):
             texts.append(_checked_text(text, f"{path.name}:{number}", path, where))
         else:
-            rows.append(_parse_row(entry, f"{path.name}:{number}", path, where))
+            rows.append(_parse_row(entry, f"{path.name}:{number}", path, where, words=words))
         if texts and rows:
             raise where.invalid(f"{path.name}:{number}: texts and tensors are mixed", path, _FORMATS)
     if beside.gap:
@@ -247,14 +249,14 @@ def _checked_text(text: str, at: str, path: Path, where: DataField) -> str:
     return text
 
 
-def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) -> Mapping[str, Array]:
+def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField, *, words: bool) -> Row:
     row = {}
     for name, value in entry.items():
         try:
             row[name] = np.asarray(value)
         except (ValueError, OverflowError) as error:
             raise where.invalid(f"{at}: {name}: {error}", path, "write a full, rectangular list of numbers") from error
-        if row[name].dtype.kind not in _NUMBERS:
+        if row[name].dtype.kind not in (_NUMBERS_AND_WORDS if words else _NUMBERS):
             raise where.invalid(f"{at}: {name}: expected numbers, got {str(value)[:60]!r}", path, _FORMATS)
     return row
 
@@ -275,6 +277,8 @@ def check_overlap(shared: int, evaluation: int, calibration: int, uri: str = "")
 def check_against(samples: SampleFile, interface: Interface, where: DataField = EVALUATION) -> SampleFile:
     """Samples in the interface's own types. Raises as :func:`read_samples`, naming what was got and what is
     expected."""
+    if samples.texts and [spec.dtype for spec in interface.inputs] == [STRING]:
+        samples = _as_rows(samples, interface)
     if samples.texts:
         if not is_text_interface(interface):
             raise where.invalid("the file holds texts, but the model takes "
@@ -297,6 +301,14 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
                                 where, whole=not batched)
                      for name, spec in expected.items()})
     return replace(samples, rows=tuple(rows))
+
+
+def _as_rows(samples: SampleFile, interface: Interface) -> SampleFile:
+    """Of a model whose one input is of texts."""
+    spec = interface.inputs[0]
+    shape = (1,) * len(sample_shape(spec, batched=takes_batches(interface)))
+    rows = tuple({spec.name: np.array(text, np.object_).reshape(shape)} for text in samples.texts)
+    return replace(samples, texts=(), rows=rows)
 
 
 def _calls(rows: Sequence[Row], interface: Interface, where: DataField) -> Sequence[Row]:
@@ -332,6 +344,8 @@ def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where:
     if not fits:
         raise where.invalid(f"{at} has shape {list(array.shape)}, expected {shape_text(shape)}", list(array.shape),
                             "give each sample in the shape of the model's input, without the batch dimension")
+    if wanted == np.object_ and array.dtype.kind in "UO":
+        return np.asarray(array).astype(np.object_)
     if array.dtype != wanted and not _harmless(array, wanted):
         raise where.invalid(f"{at} is {array.dtype}, expected {wanted}", array.dtype,
                             f"write the array as {wanted}")

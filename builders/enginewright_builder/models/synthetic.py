@@ -15,6 +15,7 @@ DEFAULT_SIZE = 64
 _TIMES_LEAST = 4
 # What exporters call the batch, ``x_0`` where it has no name.
 _BATCHES = re.compile(r"(?i)n|bs?|batch.*|rows|.*_0")
+_WORDS = np.array(["engine", "wright", "makes", "models", "fast", "and", "tells", "why", "Zürich", "42"])
 # Integers are below this where nothing is known of the tables they index: any table has two rows.
 DEFAULT_VOCABULARY = 2
 
@@ -51,6 +52,8 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
         return np.ones(shape, dtype)
     if spec.name in ("token_type_ids", "position_ids"):
         return np.zeros(shape, dtype)
+    if dtype.kind == "O":
+        return rng.choice(_WORDS, shape).astype(np.object_)
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
     if dtype.kind in "iu":

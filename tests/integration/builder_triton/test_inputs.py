@@ -118,6 +118,22 @@ def test_the_whole_build_of_what_takes_no_batches(make: Callable[[], onnx.ModelP
     asyncio.run(_smoke(folder))
 
 
+def test_the_whole_build_of_what_takes_texts(tmp_path: Path) -> None:
+    onnx.save(graphs.words(), tmp_path / "model.onnx")
+    random = np.random.default_rng(0)
+    known = ["engine", "wright", "makes", "models", "fast", "Zürich", "", *(f"word {number}" for number in range(20))]
+    for name in ("evaluation", "calibration"):
+        lines = [json.dumps({"word": list(random.choice(known, 4))}) for _ in range(300)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    request = _request(tmp_path / "model.onnx", tmp_path, evaluation=str(tmp_path / "evaluation.jsonl"),
+                       calibration=str(tmp_path / "calibration.jsonl"))
+    outcome = run_build(request, tmp_path / "scratch", _quiet())
+    assert outcome.error is None
+    assert outcome.serving is not None
+    assert outcome.serving.max_batch_size == 4
+    assert {one.precision for one in outcome.candidates if one.accuracy} == {"fp32", "int8-dynamic", "int8-static"}
+
+
 def _quiet() -> Tracker:
     return Tracker(JsonLines(io.StringIO()))
 

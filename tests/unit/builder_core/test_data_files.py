@@ -252,3 +252,36 @@ def test_synthetic_samples_repeat_and_say_what_they_are() -> None:
     assert [len(batch["input_ids"]) for batch in one.batches] == [16, 4]
     assert all((a["input_ids"] == b["input_ids"]).all() for a, b in zip(one.batches, other.batches, strict=True))
     assert max(batch["input_ids"].max() for batch in one.batches) < Words.vocabulary
+
+
+WORDS = Interface(inputs=(TensorSpec(name="word", dtype="string", shape=("batch", 2)),))
+
+
+@pytest.mark.parametrize("name", ["words.npz", "words.jsonl"])
+def test_words_are_read_for_models_that_take_texts(name: str, tmp_path: Path) -> None:
+    every = [["a", "bb"], ["Zürich", ""], ["a", "bb"]]
+    if name.endswith("npz"):
+        np.savez(tmp_path / name, word=np.array(every))
+    else:
+        (tmp_path / name).write_text("\n".join(json.dumps({"word": words}) for words in every))
+    found = check_against(read_samples(tmp_path / name, words=True), WORDS)
+    assert [row["word"].tolist() for row in found.rows] == every
+    assert {row["word"].dtype for row in found.rows} == {np.dtype(np.object_)}
+    assert len(found.distinct()) == 2
+    with pytest.raises(UserError, match="expected numbers"):
+        read_samples(tmp_path / name)
+
+
+def test_texts_are_the_input_where_it_is_the_only_one() -> None:
+    one = Interface(inputs=(TensorSpec(name="sentence", dtype="string", shape=("batch", 1)),))
+    found = check_against(SampleFile(texts=("a b", "c")), one)
+    assert [row["sentence"].tolist() for row in found.rows] == [["a b"], ["c"]]
+    with pytest.raises(UserError, match="has shape"):
+        check_against(SampleFile(texts=("a b",)), WORDS)
+
+
+@pytest.mark.parametrize(("given", "interface"), [(np.array([1.0, 2.0]), WORDS), (np.array(["a"] * 3), IMAGE)])
+def test_words_and_numbers_are_not_mistaken(given: Array, interface: Interface) -> None:
+    name = interface.inputs[0].name
+    with pytest.raises(UserError, match="sample 0"):
+        check_against(SampleFile(rows=({name: given},)), interface)

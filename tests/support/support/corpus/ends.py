@@ -11,7 +11,7 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     "spec.source.signature.secretKeyRef": ("null",),
     "spec.interface.inputs[0].dtype": (
         "'bool'", "'uint16'", "'uint32'", "'uint64'", "'int8'", "'int16'", "'int32'", "'int64'", "'float16'",
-        "'bfloat16'", "'float32'", "'float64'", "'string'"),
+        "'float32'", "'float64'", "'string'"),
     "spec.interface.inputs[0].shape": ("empty", "null"),
     "spec.engine.maxBatchSize": ("the least",),
     "spec.engine.calibration": ("null",),

@@ -122,16 +122,20 @@ def from_bytes() -> onnx.ModelProto:
                  [value("y", F32, ["batch", 8])], {"w": matrix(16, 8) / 255})
 
 
-def labels() -> onnx.ModelProto:
-    """Words in, a class's name out."""
-    words = ["red", "green", "blue"]
-    return model([helper.make_node("LabelEncoder", ["word"], ["number"], domain="ai.onnx.ml", keys_strings=words,
-                                   values_floats=[0.0, 1.0, 2.0], default_float=-1.0),
-                  node("MatMul", "number w", "h"), node("ArgMax", "h", "best", axis=1, keepdims=0),
-                  helper.make_node("LabelEncoder", ["best"], ["colour"], domain="ai.onnx.ml",
-                                   keys_int64s=list(range(8)), values_strings=[f"c{index}" for index in range(8)])],
-                 [value("word", STRING, ["batch", 4])], [value("colour", STRING, ["batch"])], {"w": matrix(4, 8)},
-                 domains=["ai.onnx.ml"])
+def words(*, answers_words: bool = False) -> onnx.ModelProto:
+    """Four words in, scores of classes out, or the name of the best."""
+    known = ["engine", "wright", "makes", "models", "fast"]
+    encode = helper.make_node("LabelEncoder", ["word"], ["number"], domain="ai.onnx.ml", keys_strings=known,
+                              values_floats=[1.0, 2.0, 3.0, 4.0, 5.0], default_float=0.5)
+    nodes, output = [encode, node("MatMul", "number w", "scores")], value("scores", F32, ["batch", 8])
+    if answers_words:
+        nodes += [node("ArgMax", "scores", "best", axis=1, keepdims=0),
+                  helper.make_node("LabelEncoder", ["best"], ["name"], domain="ai.onnx.ml", default_string="none",
+                                   keys_int64s=list(range(8)), values_strings=[f"class {index}" for index in range(8)])]
+        output = value("name", STRING, ["batch"])
+    made = model(nodes, [value("word", STRING, ["batch", 4])], [output], {"w": matrix(4, 8)}, domains=["ai.onnx.ml"])
+    made.opset_import[1].version = 3
+    return made
 
 
 def looped() -> onnx.ModelProto:
