@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
+from onnx.reference import ReferenceEvaluator
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize, not_in
 from enginewright_builder.models.onnx_batch import settled
 from enginewright_builder.models.onnx_tidy import save, tidied
-from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY
+from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.onnx_interface import graph_interface, merged
 from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider
 from enginewright_builder.shapes import takes_batches
-from enginewright_builder.tensors import Call, Tensors
+from enginewright_builder.sources.onnx_versions import is_old, unsupported
+from enginewright_builder.tensors import Call, Tensors, whole_call
 
 _FIELD = "spec.source.uri"
+# Two implementations of one graph may sum in another order.
+_SAME = 1e-3
 
 
 class OnnxModel:
@@ -73,8 +78,31 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
     if interface is not None:
         found = merged(found, interface)
     vocabulary = _vocabulary(model)
+    _check_conversion(path, tidy, found, vocabulary)
     batch = settled(tidy, path.name, found, folder, vocabulary, opened)
     return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device, notes=batch.notes)
+
+
+def _check_conversion(path: Path, tidy: Path, found: Interface, vocabulary: int) -> None:
+    """A graph of an old opset against ONNX's own reference, which is slow and knows all opsets. Raises
+    :class:`UserError` ``UnsupportedModel``."""
+    old = onnx.load(str(path), load_external_data=False)
+    if not is_old(old):
+        return
+    inputs = example_inputs(found, 1, vocabulary=vocabulary)
+    given = inputs if takes_batches(found) else whole_call(inputs)
+    shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in old.graph.input}
+    reference = ReferenceEvaluator(str(path))
+    try:
+        expected = reference.run(None, {name: array.reshape(()) if not shapes[name] else array
+                                        for name, array in given.items()})
+        answers = OrtRunner(tidy)(given)
+    except Exception as error:  # of either library
+        raise unsupported(path, old, f"what it was converted to could not be checked: "
+                          f"{str(error).strip().splitlines()[0][:200]}") from error
+    for name, array in zip(reference.output_names, expected, strict=True):
+        if not np.allclose(np.asarray(array).ravel(), answers[name].ravel(), rtol=_SAME, atol=_SAME):
+            raise unsupported(path, old, f"its output {name!r} has other values once it is converted")
 
 
 def opened(path: Path, interface: Interface, accelerator: str = "cpu") -> OrtRunner:

@@ -10,6 +10,7 @@ from onnx import helper, numpy_helper
 
 from enginewright_builder.onnx_names import rename_values
 from enginewright_builder.shapes import BATCH
+from enginewright_builder.sources.onnx_versions import is_old, modern
 
 _PREFIX = "enginewright__"
 # Above what a protobuf message can hold, with room for what is written into the graph.
@@ -20,9 +21,11 @@ def tidied(path: Path, folder: Path) -> Path:
     """``path``, or a graph in ``folder`` that computes the same and is written as libraries expect it."""
     model = onnx.load(str(path), load_external_data=False)
     known = _with_known_shapes(model)
-    if not _negative(model) and not _scalars(model) and not known:
+    if not _negative(model) and not _scalars(model) and not known and not is_old(model):
         return path
     model = onnx.load(str(path))
+    if is_old(model):
+        model = modern(path, model)
     _with_known_shapes(model)
     for value, axis in _negative(model):
         value.type.tensor_type.shape.dim[axis].dim_param = BATCH if axis == 0 else f"{value.name}_{axis}"

@@ -170,3 +170,22 @@ def bert_like() -> onnx.ModelProto:
                  [value("input_ids", I64, ["batch", 12]), value("attention_mask", I64, ["batch", 12])],
                  [value("y", F32, ["batch", 8])],
                  {"table": matrix(50, 16), "w": matrix(16, 8), "last": np.array([2]), "axes": np.array([1])})
+
+
+def function() -> onnx.ModelProto:
+    made = custom()
+    made.functions.append(helper.make_function("com.example", "Roll", ["x"], ["y"], [node("Relu", "x", "y")],
+                                               [helper.make_opsetid("", OPSET)]))
+    return made
+
+
+def contributed() -> onnx.ModelProto:
+    return model([node("MatMul", "x w", "h"), helper.make_node("Gelu", ["h"], ["y"], domain="com.microsoft")],
+                 [value("x", F32, ["batch", 16])], [value("y", F32, ["batch", 8])], {"w": matrix(16, 8)},
+                 domains=["com.microsoft"])
+
+
+def from_the_future() -> onnx.ModelProto:
+    made = product(["batch", 16], ["batch", 8])
+    made.ir_version = 99
+    return made

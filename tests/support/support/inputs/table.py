@@ -46,6 +46,19 @@ def _onnx(make: Callable[[], onnx.ModelProto]) -> Callable[[Path], Path]:
     return write
 
 
+def _beside(folder: Path) -> Path:
+    path = folder / "model.onnx"
+    onnx.save(graphs.product(["batch", 16], ["batch", 8]), path, save_as_external_data=True, location="weights.bin",
+              size_threshold=0)
+    return path
+
+
+def _without_weights(folder: Path) -> Path:
+    path = _beside(folder)
+    (folder / "weights.bin").unlink()
+    return path
+
+
 ENTRIES = (
     Entry(name="the batch in front, by any name", make=_onnx(lambda: graphs.product(["N", 16], ["N", 8])),
           served=BATCHES),
@@ -89,6 +102,22 @@ ENTRIES = (
     Entry(name="`Loop`", make=_onnx(graphs.looped), served=BATCHES),
     Entry(name="operators of a domain of one's own", make=_onnx(graphs.custom),
           served=Refused(reason="UnsupportedOperator", says="standard ONNX operators")),
+    Entry(name="operators that the file itself defines as functions", make=_onnx(graphs.function), served=BATCHES),
+    Entry(name="operators of ONNX Runtime's own (`com.microsoft`)", make=_onnx(graphs.contributed), served=BATCHES),
+    Entry(name="weights in a file beside the graph", make=_beside, served=BATCHES,
+          how="Name the folder, or the file with its weights beside it."),
+    Entry(name="weights in a file that is missing", make=_without_weights,
+          served=Refused(reason="SourceCorrupt", says="put all files of the model into one folder")),
+    Entry(name="opset 7", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], opset=7)), served=BATCHES),
+    Entry(name="opset 5", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], opset=5)), served=BATCHES,
+          how="Opsets below 7 are converted to 13; answers must be those of ONNX's own reference."),
+    Entry(name="opset 26", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], opset=26)), served=BATCHES,
+          how="As far as the image's ONNX Runtime knows it."),
+    Entry(name="an opset that is not out yet", make=_onnx(
+        lambda: graphs.product(["batch", 16], ["batch", 8], opset=28)),
+          served=Refused(reason="UnsupportedModel", says="export it again with opset 18")),
+    Entry(name="an IR version that is not out yet", make=_onnx(graphs.from_the_future),
+          served=Refused(reason="UnsupportedModel", says="save it with ir_version")),
     Entry(name="a free size that the user fixes", make=_onnx(
         lambda: graphs.product(["batch", "rows", 16], ["batch", "rows", 8])), served=BATCHES,
         interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 4, 16)),))),
