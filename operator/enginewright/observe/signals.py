@@ -75,6 +75,8 @@ class _Watched:
         self.trouble: type[ClientError] | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.hurry = asyncio.Event()
+        # Whether there is an analysis to send probes for.
+        self.asked = asyncio.Event()
 
 
 def _read(target: Target) -> int:
@@ -128,6 +130,7 @@ class Signals:
             # The next round waits at the activator for the first request: it is not to wait for its turn before.
             watched.hurry.set()
         watched.target = target
+        (watched.asked.set if target.question is not None else watched.asked.clear)()
         watched.window.ask(self._clock(), target.current)
         watched.window.analyse(target.question.key if target.question else "")
         watched.window.serve(target.revisions.values())
@@ -175,6 +178,7 @@ class Signals:
         """Beside the scraper: an answer that is long in coming must not make a queue depth old."""
 
         async def once() -> float:
+            await watched.asked.wait()
             target = watched.target
             if self._prober is not None and target.question is not None:
                 await self._prober.round(target.question, target.replicas, target.revisions, watched.window)
