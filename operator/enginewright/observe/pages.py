@@ -1,4 +1,4 @@
-"""Pages of a list that are as they were when they were last compared with memory, so that nobody parses them again.
+"""Pages of a list that are as they were when they were last compared with memory, so that they are not parsed again.
 
 A quiet cluster gives the same bytes each time. What a comparison costs is then to read them: of ten thousand models,
 parsing seventy thousand objects takes longer than all else that an idle operator does.
@@ -26,7 +26,7 @@ class _Page:
 @dataclass
 class Pages:
     """Of one list. A comparison begins with the lines of what is remembered, and ends with those of the objects on
-    pages that nobody parsed: each of them is remembered as its page has it."""
+    pages that were not parsed: each of them is remembered as its page has it."""
 
     _pages: list[_Page] = field(default_factory=list)
     _remembered: Sequence[str] = ()

@@ -173,4 +173,4 @@ def test_every_page_is_in_the_navigation_or_left_out_on_purpose() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     assert "omitted_files: warn" in text
     assert re.findall(r"^  /.*", text.partition("not_in_nav")[2].partition("\nnav:")[0], re.MULTILINE) == [
-        "  /adr/0*.md", "  /benchmarks/*.md", "  /examples/", "  /charts/"]
+        "  /adr/0*.md", "  /benchmarks/*.md", "  /runbooks/Enginewright*.md", "  /examples/", "  /charts/"]
