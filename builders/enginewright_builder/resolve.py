@@ -137,7 +137,9 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
         raise where.invalid(f"the file holds texts, but {located.format} sources bring no tokenizer", "text",
                             "give arrays named as the model's inputs, in .npz or .jsonl")
     if interface is not None and interface.inputs and (located.format != "onnx" or normalises):
-        return check_against(samples, _with_single_samples(checked(interface)), where)
+        # Outputs may be named without a shape, which says nothing of a batch.
+        known = dataclasses.replace(interface, outputs=tuple(spec for spec in interface.outputs if spec.shape))
+        return check_against(samples, _with_single_samples(checked(known)), where)
     return samples
 
 
@@ -174,9 +176,10 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
                else request.interface or Interface()).outputs
     if not outputs:
         return
-    named = {spec.name: spec.shape[1:] for spec in outputs}
+    named = {spec.name: spec.shape for spec in outputs}
     output = output_of(accuracy.task, list(named))
-    check_fit(accuracy.task, output, named[output], labels_of(evaluation.columns))
+    if shape := named[output]:  # it may be left out
+        check_fit(accuracy.task, output, shape[1:], labels_of(evaluation.columns))
 
 
 def _has_tokenizer(folder: Path) -> bool:

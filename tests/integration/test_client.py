@@ -102,6 +102,8 @@ async def test_status_is_written_whole(models: Models) -> None:
     fewer = {"observedGeneration": 1, "replicas": 0, "readyReplicas": 0}
     written = await models.kube.apply_status(models.namespace, "minilm", version, fewer)
     assert written["status"] == fewer
+    (owner,) = (one for one in written["metadata"]["managedFields"] if one["manager"] == labels.FIELD_MANAGER_STATUS)
+    assert owner["fieldsV1"] == {"f:status": {}}, "half of the object would be a list of its fields otherwise"
 
 
 async def test_status_is_not_written_onto_a_namesake(models: Models) -> None:

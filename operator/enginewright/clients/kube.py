@@ -55,10 +55,11 @@ Besides, it reads the API's published schema (``/openapi/v3``), which Kubernetes
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final, Self, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -88,6 +89,16 @@ CallObserver = Callable[[str, str, int, float], None]
 # resourceVersion, empty where the answer has not even that
 WriteObserver = Callable[[Resource, str, str, Object | None, str], None]
 
+class KnownPages(Protocol):
+    """What has been read of a list before. ``content`` is a digest of a page's items as the apiserver wrote them."""
+
+    def as_before(self, number: int, content: bytes) -> bool:
+        """Whether the page is known, so that its objects need not be told. Number 0 comes first."""
+        ...
+
+    def parsed(self, number: int, content: bytes, items: Sequence[Object]) -> None: ...
+
+
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
@@ -97,6 +108,7 @@ METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 # Items of a page, and of one that has metadata only. A page of more than PAGE_BYTES is asked for again with fewer
 # items: others choose how large an object is, and the event loop stands still while a page is parsed.
 PAGE: Final = 100
+ITEMS: Final = b'"items":['
 METADATA_PAGE: Final = 500
 PAGE_BYTES: Final = 4 << 20
 # No answer is read further. etcd takes 1.5 MiB of an object, which JSON may write with six characters for one.
@@ -180,14 +192,15 @@ class KubeClient:
 
     async def gather(
         self, resource: Resource, namespace: str | None, keep: Callable[[Object], T], *, labels: str = "",
-        metadata: bool = False,
+        metadata: bool = False, known: KnownPages | None = None,
     ) -> list[T]:
         """What ``keep`` makes of each object of a list. The list is read page by page, so that no more than one page of
-        whole objects is held at a time. With ``metadata`` the apiserver sends the objects' metadata alone."""
+        whole objects is held at a time. With ``metadata`` the apiserver sends the objects' metadata alone. Pages that
+        are ``known`` are not parsed, and their objects left out."""
         for _ in range(RESTARTS):
             kept: list[T] = []
             try:
-                async for page in self._pages(resource, namespace, labels, metadata):
+                async for page in self._pages(resource, namespace, labels, metadata, known):
                     kept.extend(map(keep, page))
             except ClientError as error:
                 if error.status != EXPIRED:
@@ -335,22 +348,24 @@ class KubeClient:
         return await self._json("get", resource, f"/openapi/v3/apis/{resource.api_version}")
 
     async def _pages(
-        self, resource: Resource, namespace: str | None, labels: str, metadata: bool
+        self, resource: Resource, namespace: str | None, labels: str, metadata: bool, known: KnownPages | None = None,
     ) -> AsyncIterator[list[Object]]:
         path = resource.path(namespace)
         limit, accept = (METADATA_PAGE, METADATA_LIST) if metadata else (PAGE, JSON)
-        query = {"labelSelector": labels} if labels else {}
+        query, number = {"labelSelector": labels} if labels else {}, 0
         while True:
             query["limit"] = str(limit)
             most = PAGE_BYTES if limit > 1 else ANSWER_BYTES
             try:
-                page = await self._json("list", resource, path, query=query, accept=accept, most=most)
+                call, payload = await self._call("list", resource, "GET", path, query=query, accept=accept, most=most)
             except TooLargeError:
                 if limit == 1:
                     raise
                 limit = max(1, limit // 4)
                 continue
+            page = _page(call, payload, number, known)
             yield page.get("items") or []
+            number += 1
             token = page.get("metadata", {}).get("continue")
             if not token:
                 return
@@ -375,14 +390,7 @@ class KubeClient:
         call, payload = await self._call(
             verb, resource, method, path, query=query, body=body, content_type=content_type, accept=accept, most=most
         )
-        try:
-            document = json.loads(payload)
-        except ValueError as error:
-            raise TransientError("the answer is not JSON; see the logs of the apiserver and of proxies",
-                                 call=call) from error
-        if not isinstance(document, dict):
-            raise UnexpectedError("the answer is JSON, but no object", call=call)
-        return document
+        return _document(call, payload)
 
     async def _call(
         self, verb: str, resource: Resource, method: str, path: str, *, query: Mapping[str, str] | None = None,
@@ -395,6 +403,8 @@ class KubeClient:
         try:
             async with asyncio.timeout(self._deadline):
                 headers = {"Accept": accept, "Content-Type": content_type, **self._api.default_headers}
+                if verb == "list":  # to pack a page costs the apiserver more than to send it
+                    headers["Accept-Encoding"] = "identity"
                 await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)
                 url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
                 response = await self._api.rest_client.request(
@@ -412,6 +422,31 @@ class KubeClient:
         if status >= 300:
             raise failure(status, response.headers, payload, call)
         return call, payload
+
+
+def _document(call: str, payload: bytes) -> Object:
+    try:
+        document = json.loads(payload)
+    except ValueError as error:
+        raise TransientError("the answer is not JSON; see the logs of the apiserver and of proxies",
+                             call=call) from error
+    if not isinstance(document, dict):
+        raise UnexpectedError("the answer is JSON, but no object", call=call)
+    return document
+
+
+def _page(call: str, payload: bytes, number: int, known: KnownPages | None) -> Object:
+    """The page number ``number`` of a list; without its items where it is ``known``."""
+    begin = payload.find(ITEMS) if known is not None else -1
+    if known is None or begin < 0:
+        return _document(call, payload)
+    # Before the items stand the version of the list and a token, which never stay the same.
+    content = hashlib.blake2b(memoryview(payload)[begin:], digest_size=16).digest()
+    if known.as_before(number, content):
+        return _document(call, payload[:begin] + ITEMS + b"]}")
+    page = _document(call, payload)
+    known.parsed(number, content, page.get("items") or [])
+    return page
 
 
 def _version_of(raw: Object) -> str:

@@ -27,6 +27,7 @@ from enginewright.core.internal import block
 from enginewright.observe.fields import Raw, labels_of, name_of, section, uid_of
 from enginewright.observe.kinds import SELECTORS, WATCHED
 from enginewright.observe.packing import packed, unpacked
+from enginewright.observe.pages import Pages, line, place_of
 
 # Of all that is remembered: packed objects, and so much beside each. A user who may write objects chooses how large and
 # how many they are: what has no room is not kept, and passes read it from the apiserver.
@@ -85,6 +86,7 @@ class Memory:
         # What was listed whole: only there does an absent entry mean an absent object. And what has no room.
         self._listed: set[Place] = set()
         self._overfull: set[Resource] = set()
+        self._pages: dict[Place, Pages] = {}
         # Of objects that are gone, by UID: the last version that is known, and when that was learnt.
         self._gone: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
@@ -216,8 +218,13 @@ class Memory:
             elif self._compare(resource, raw, began):
                 self._unseen(resource, raw)
 
+        pages = None if whole else self._pages.setdefault(scope, Pages())
+        if pages is not None:
+            pages.begin(self._lines(scope))
         await self._kube.gather(resource, namespace or None, look, labels=SELECTORS.get(resource, ""),
-                                metadata=not whole)
+                                metadata=not whole, known=pages)
+        if pages is not None:
+            listed |= {(where, name) for where, _, name in (place_of(one).partition("/") for one in pages.end())}
         vanished = 0
         for place in self._places(scope):
             for name in tuple(self._entries[place]):
@@ -226,6 +233,12 @@ class Memory:
         if resource not in self._overfull:
             self._listed.add(scope)
         return 0 if first else vanished
+
+    def _lines(self, scope: Place) -> Iterator[str]:
+        """Of what is remembered; one that has to be asked for is like none that is listed."""
+        for place in self._places(scope):
+            for name, entry in self._entries[place].items():
+                yield line(place[1], name, entry.uid, str(entry.version) if entry.body is not None else "?")
 
     def _vanish(self, place: Place, name: str, began: float) -> bool:
         entry = self._entries[place][name]

@@ -6,6 +6,7 @@ weights that INT8 rounds to nothing. So INT8 answers 95 of 100 requests as the s
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -18,7 +19,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from enginewright_builder.contract import CandidateSummary, Outcome
+from enginewright_builder.contract import (
+    AccuracyRequest,
+    BuildRequest,
+    CandidateSummary,
+    DataRequest,
+    EngineRequest,
+    Outcome,
+    SourceRequest,
+    TaskRequest,
+)
+from enginewright_builder.hand_over import Handed
+from enginewright_builder.pipeline import run_finalists
+from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.report import read_report
 
 pytestmark = pytest.mark.triton
@@ -120,6 +133,57 @@ def test_where_int8_alone_is_asked_for_the_error_names_the_group(folder: Path, t
     assert outcome.error.reason == "AccuracyNotReached"
     assert "in the group country=lu (75 samples)" in outcome.error.message
     assert named(outcome, "int8-dynamic").verdict in ("AccuracyRefused", "Offered")
+
+
+@pytest.fixture(scope="module")
+def tickets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BERT that was trained to tell complaints from praise, and labelled texts with classes by name."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    made = tmp_path_factory.mktemp("tickets")
+    words = {"complaint": ["late", "broken", "wrong", "cold"], "praise": ["great", "quick", "kind", "perfect"]}
+    filler = ["the", "order", "was", "my", "box", "came", "today", "and", "very", "it"]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *filler, *words["complaint"], *words["praise"]]
+    (made / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    tokenizer = transformers.BertTokenizerFast(str(made / "vocab.txt"))
+    config = transformers.BertConfig(vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2,
+                                     num_attention_heads=2, intermediate_size=64, max_position_embeddings=32,
+                                     id2label={0: "complaint", 1: "praise"}, label2id={"complaint": 0, "praise": 1})
+    model = transformers.BertForSequenceClassification(config)
+    rng = np.random.default_rng(4)
+    lines = [(" ".join(rng.permutation([*rng.choice(filler, rng.integers(4, 9)), rng.choice(words[label])])), label,
+              ("web", "app")[int(rng.integers(2))]) for label in rng.choice(list(words), 1200)]
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for start in [*range(0, 800, 40)] * 8:
+        texts, labels, _ = zip(*lines[start:start + 40], strict=True)
+        given = tokenizer(list(texts), padding=True, return_tensors="pt")
+        answer = model(**given, labels=torch.tensor([config.label2id[label] for label in labels]))
+        optimiser.zero_grad()
+        answer.loss.backward()
+        optimiser.step()
+    model.eval().save_pretrained(made / "model")
+    tokenizer.save_pretrained(made / "model")
+    (made / "labelled.jsonl").write_text("".join(
+        json.dumps({"text": text, "label": label, "channel": channel}) + "\n" for text, label, channel in lines[800:]))
+    return made
+
+
+def test_int8_that_is_as_good_on_labels_and_in_all_groups_passes(tickets: Path, tmp_path: Path) -> None:
+    """Texts are sorted by length for batches: labels and groups follow them. The first half of a build is enough."""
+    accuracy = AccuracyRequest(tolerance=0.1, evaluation=DataRequest(uri=str(tickets / "labelled.jsonl")),
+                               task=TaskRequest(metric="f1-macro", tolerance=0.05), group_by="channel")
+    request = BuildRequest(
+        model_name="tickets", source=SourceRequest(uri=str(tickets / "model")), accuracy=accuracy,
+        engine=EngineRequest(precision="int8", max_batch_size=4, build_budget_seconds=900, fallback="source"),
+        store_path=str(tmp_path))
+    ended = run_finalists(request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())), tmp_path / "left")
+    assert ended is None, ended
+    handed = Handed(tmp_path / "left").told
+    int8 = next(one for one in handed.candidates if one.name == "onnxruntime int8-dynamic")
+    assert int8.task is not None
+    assert int8.task.source > 0.95, "the model has learned it, and labels stand beside their texts"
+    assert int8.verdict != "AccuracyRefused", int8.reason
+    assert {one.group: one.too_small for one in handed.accuracy.groups[int8.name]} == {"app": False, "web": False}
 
 
 def test_labels_of_another_length_are_told_before_anything_is_built(folder: Path, tmp_path: Path) -> None:

@@ -898,5 +898,5 @@ def describe(action: Action) -> str:
             return f"{'Mark' if since else 'Clear'} {name}"
 
 
-def deeds(plan: Plan) -> list[str]:
+def described(plan: Plan) -> list[str]:
     return [describe(action) for action in plan.actions]

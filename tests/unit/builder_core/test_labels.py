@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
 
 from enginewright_builder.accuracy.gate import Beside, compare
@@ -137,6 +138,21 @@ def test_what_fits_is_resolved_and_labels_are_no_inputs(metric: str, columns: di
     assert resolved.evaluation is not None
     assert set(resolved.evaluation.rows[0]) == {"x"}
     assert len(labels_of(resolved.evaluation.columns)) == COUNT
+
+
+@pytest.mark.parametrize(("shape", "refused"), [((), False), (("batch", 3), False), (("batch", 2), True)])
+def test_answers_are_those_that_the_spec_states_where_it_does(shape: tuple[int | str, ...], refused: bool,
+                                                              tmp_path: Path) -> None:
+    request = asked(tmp_path, task(), label=CLASSES)
+    torch.jit.script(torch.nn.Linear(3, 3)).save(str(tmp_path / "model.pt"))  # type: ignore[no-untyped-call]
+    interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 3)),),
+                          outputs=(TensorSpec(name="y", dtype="float32", shape=shape),))
+    request = dataclasses.replace(request, source=SourceRequest(uri=str(tmp_path / "model.pt")), interface=interface)
+    if refused:
+        with pytest.raises(UserError, match="class 2 is unknown to y"):
+            resolve(request, tmp_path / "scratch")
+    else:
+        assert resolve(request, tmp_path / "scratch").source.format == "torchscript"
 
 
 def test_some_groups_too_small_are_named_in_a_note(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from enginewright.clients.errors import NotFoundError, RefusedError, TransientError
-from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.kube import KnownPages, KubeClient, Object
 from enginewright.clients.resources import (
     CLAIM,
     CONFIG_MAP,
@@ -52,16 +52,29 @@ class Kube:
     def __init__(self, *objects: Object) -> None:
         self.objects = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in objects}
         self.asked: list[str] = []
+        self.parsed = 0
         self.refused: set[str] = set()
         self.kind: Resource = POD
 
     async def gather(self, resource: Resource, namespace: str | None, keep: Callable[[Object], Any], *,
-                     labels: str = "", metadata: bool = False) -> list[Any]:
+                     labels: str = "", metadata: bool = False, known: KnownPages | None = None) -> list[Any]:
         self.asked.append(f"{'metadata' if metadata else 'list'} {resource.plural}")
         if namespace in self.refused:
             raise RefusedError("no", status=403)
-        found = self._all(resource, namespace)
-        return [keep({"metadata": one["metadata"]} if metadata else one) for one in found]
+        found = [{"metadata": one["metadata"]} if metadata else one for one in self._all(resource, namespace)]
+        return list(map(keep, found if known is None else self._unknown(found, known)))
+
+    def _unknown(self, found: list[Object], known: KnownPages) -> list[Object]:
+        """Of pages of two objects."""
+        told = []
+        for number, begin in enumerate(range(0, max(1, len(found)), 2)):
+            page = found[begin:begin + 2]
+            content = json.dumps(page).encode()
+            if not known.as_before(number, content):
+                known.parsed(number, content, page)
+                told += page
+        self.parsed += len(told)
+        return told
 
     async def list_all(self, resource: Resource, namespace: str, *, labels: str = "") -> list[Object]:
         self.asked.append(f"list {resource.plural}")
@@ -79,7 +92,8 @@ class Kube:
         return self.objects[namespace, name]
 
     def _all(self, resource: Resource, namespace: str | None) -> list[Object]:
-        return [json.loads(json.dumps(one)) for (where, _), one in sorted(self.objects.items())
+        there = ((where, self.objects[where, name]) for where, name in sorted(self.objects, key="/".join))
+        return [json.loads(json.dumps(one)) for where, one in there
                 if resource == self.kind and namespace in (None, where)]
 
 
@@ -682,3 +696,56 @@ def test_an_answer_under_a_key_of_any_length_takes_no_room_in_the_index() -> Non
     memory = Memory(cast(KubeClient, Kube()))
     memory.saw(OPTIMISED_MODEL, "ADDED", told("a", 1, key="k" * 5000))
     assert memory.answered("prod", "k" * 5000, "x86_64") is None
+
+
+def compared(memory: Memory, kube: Kube) -> int:
+    """How many objects a comparison has parsed."""
+    kube.parsed = 0
+    asyncio.run(memory.heal())
+    return kube.parsed
+
+
+def test_a_comparison_parses_no_page_that_is_as_it_was_and_is_remembered_so() -> None:
+    kube = Kube(*(raw(name, number) for number, name in enumerate("abcdefg", 1)))
+    memory = remembering(kube)
+    assert compared(memory, kube) == 7, "the first comparison knows no page"
+    assert compared(memory, kube) == 0
+    kube.objects["prod", "d"] = raw("d", 20)
+    assert compared(memory, kube) == 2
+    assert memory.one(POD, "prod", "d") is None, "it has changed unseen"
+    assert compared(memory, kube) == 2, "and has to be asked for still"
+    memory.confirm(POD, raw("d", 20), began=memory.now())
+    assert compared(memory, kube) == 0
+
+
+def test_a_page_is_parsed_where_memory_has_something_else() -> None:
+    """An object that the cluster does not have any more, an older one, and one that memory has never heard of."""
+    kube = Kube(*(raw(name, number) for number, name in enumerate("abcdef", 1)))
+    memory = remembering(kube)
+    compared(memory, kube)
+    memory.saw(POD, "ADDED", raw("bb", 9))
+    memory._remove((POD, "prod"), "f")
+    assert compared(memory, kube) == 4
+    assert memory.one(POD, "prod", "bb") == []
+    assert memory.one(POD, "prod", "f") is None
+    assert [memory.one(POD, "prod", name) != [] for name in "abcde"] == [True] * 5
+
+
+def test_what_has_vanished_is_found_where_the_other_pages_are_as_they_were() -> None:
+    kube = Kube(*(raw(name, number) for number, name in enumerate("abcdef", 1)))
+    memory = remembering(kube)
+    compared(memory, kube)
+    del kube.objects["prod", "f"]
+    del kube.objects["prod", "e"]
+    assert compared(memory, kube) == 0
+    assert memory.one(POD, "prod", "e") == memory.one(POD, "prod", "f") == []
+    assert memory.one(POD, "prod", "d") != []
+
+
+def test_objects_are_compared_in_the_order_in_which_the_apiserver_lists_them() -> None:
+    """By namespace and name as one text: ``a-b/x`` comes before ``a/x``."""
+    kube = Kube(*(raw(name, number, namespace=space) for number, (space, name) in enumerate(
+        [("a", "x"), ("a", "x-y"), ("a-b", "x"), ("a", "x.y"), ("a0", "x")], 1)))
+    memory = remembering(kube)
+    compared(memory, kube)
+    assert compared(memory, kube) == 0

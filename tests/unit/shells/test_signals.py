@@ -296,6 +296,25 @@ async def test_a_queue_that_was_seen_once_is_looked_at_again_before_the_period_i
     assert len(heard.scrapes) == 3
 
 
+async def test_more_replicas_than_can_be_read_are_all_read_less_often(
+    heard: Heard, fleet: Fleet, signals: Signals
+) -> None:
+    signals._readings = 200.0
+    assert signals.period == 0.01
+    fleet.queued = {"127.0.0.1": 0, "127.0.0.2": 0}
+    signals.watch(KEY, target(*fleet.queued, limits=None))
+    assert signals.period == 0.01
+    other, asked = Key("ns", "other"), Key("ns", "asked-by-prometheus")
+    signals.watch(other, target(*fleet.queued, limits=None))
+    signals.watch(asked, replace(target(*fleet.queued, limits=None), prometheus="http://127.0.0.1:1"))
+    assert signals.period == 0.02
+    await until(lambda: all((window := signals.window(key)) and len(window.samples) > 3 for key in (KEY, other)))
+    signals.watch(other, target("127.0.0.1", limits=None))
+    assert signals.period == 0.015
+    await signals.forget(other)
+    assert signals.period == 0.01
+
+
 async def test_without_limits_samples_are_kept_and_nobody_is_woken(
     signals: Signals, fleet: Fleet, heard: Heard
 ) -> None:

@@ -66,7 +66,9 @@ def _schema(old_names: bool) -> Schema:
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": MAX_OBJECT_NAME}}},
             "spec": structural(Spec),
             # Until the operator has seen the object, tools that wait for a generation (kstatus) are to wait.
-            "status": {**structural(Status), "default": {"observedGeneration": -1}},
+            # The operator alone writes it, and as a whole. Were each of its fields owned by itself, half of what the
+            # apiserver reads and writes of an object would be a list of them.
+            "status": {**structural(Status), "default": {"observedGeneration": -1}, "x-kubernetes-map-type": "atomic"},
         },
     }
     with_internal(root["properties"]["status"], old_places=old_names)
