@@ -45,7 +45,7 @@ def with_batch(interface: Interface) -> Interface:
 def frozen_batch(interface: Interface) -> int:
     """The size in front of inputs that may be a batch which was fixed; 0 where there is none. Of a list of numbers the
     size is no batch."""
-    if not all(spec.shape for spec in (*interface.inputs, *interface.outputs)):
+    if not all(spec.shape for spec in (*interface.inputs, *interface.outputs)):  # a scalar, or no shape stated
         return 0
     fixed = [spec for spec in interface.inputs if isinstance(spec.shape[0], int)]
     sizes = {int(spec.shape[0]) for spec in fixed}

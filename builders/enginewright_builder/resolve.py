@@ -139,21 +139,28 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
     if interface is not None and interface.inputs and (located.format != "onnx" or normalises):
         # Outputs may be named without a shape, which says nothing of a batch.
         known = dataclasses.replace(interface, outputs=tuple(spec for spec in interface.outputs if spec.shape))
-        return check_against(samples, checked(known), where)
+        return check_against(samples, _with_single_samples(checked(known)), where)
     return samples
 
 
 def _onnx_interface(located: Located, stated: Interface | None) -> Interface:
-    """With the batch in front also where it is frozen: whether it can be freed is tried by the build, and samples are
-    single ones either way. Raises :class:`UserError` ``InterfaceInvalid``."""
+    """Raises :class:`UserError` ``InterfaceInvalid``."""
     import onnx
 
-    from enginewright_builder.onnx_interface import freed_interface, frozen_batch, graph_interface, merged
+    from enginewright_builder.onnx_interface import graph_interface, merged
 
     found = graph_interface(onnx.load(str(located.path), load_external_data=False))
     if stated is not None and stated.inputs:
         found = merged(found, taken(stated))
-    return freed_interface(found) if frozen_batch(found) else found
+    return _with_single_samples(found)
+
+
+def _with_single_samples(interface: Interface) -> Interface:
+    """With the batch in front also where it is frozen: whether it can be freed is tried by the build, and samples are
+    single ones either way."""
+    from enginewright_builder.onnx_interface import freed_interface, frozen_batch  # it imports onnx
+
+    return freed_interface(interface) if frozen_batch(interface) else interface
 
 
 def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFile, notes: list[str]) -> None:

@@ -85,10 +85,6 @@ def checked_batch(interface: Interface) -> Interface:
     """As :func:`checked`, of a source that is only taken with the batch in front."""
     known = checked(interface)
     for spec in known.inputs:
-        if spec.dtype == STRING:
-            raise UserError("InterfaceInvalid", f"input {spec.name!r} is of type string, which PyTorch lacks",
-                            field=f"spec.interface.inputs[{spec.name}].dtype", value=STRING,
-                            remedy="give the numbers that the texts become, or an ONNX file that takes texts")
         if spec.shape[0] != BATCH:
             raise UserError("InterfaceInvalid", f"{spec.name!r} has the fixed size {spec.shape[0]} in front",
                             field=f"spec.interface.inputs[{spec.name}].shape", value=shape_text(spec.shape),

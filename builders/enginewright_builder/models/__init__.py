@@ -44,11 +44,11 @@ def _opened(located: Located, interface: Interface | None, workspace: Path | Non
     if located.format == "exported-program":
         from enginewright_builder.models.exported_program import load_exported_program
 
-        return load_exported_program(located.path, interface, device)
+        return load_exported_program(located.path, interface, device, workspace)
     if located.format == "torchscript":
         from enginewright_builder.models.torchscript import load_torchscript
 
-        return load_torchscript(located.path, interface, device)
+        return load_torchscript(located.path, interface, device, workspace)
     if located.format == "onnx":
         from enginewright_builder.models.onnx import load_onnx
 

@@ -68,8 +68,9 @@ class OnnxModel:
 
 
 def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = None,
-              device: str = "cpu") -> OnnxModel:
-    """Raises :class:`UserError` ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``."""
+              device: str = "cpu", called: str = "") -> OnnxModel:
+    """``called`` is the user's own file, where ``path`` was made of it. Raises :class:`UserError`
+    ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``."""
     folder = workspace or path.parent
     folder.mkdir(parents=True, exist_ok=True)
     tidy = tidied(path, folder)
@@ -79,7 +80,7 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
         found = merged(found, interface)
     vocabulary = _vocabulary(model)
     _check_conversion(path, tidy, found, vocabulary)
-    batch = settled(tidy, path.name, found, folder, vocabulary, opened)
+    batch = settled(tidy, called or path.name, found, folder, vocabulary, opened)
     return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device, notes=batch.notes)
 
 

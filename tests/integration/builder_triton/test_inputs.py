@@ -45,7 +45,7 @@ from enginewright_builder.tensors import Tensors, whole_call
 from enginewright_builder.triton.prove import difference
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
-from support.inputs import graphs
+from support.inputs import graphs, programs
 from support.inputs.table import BATCHES, ENTRIES, Entry, Refused
 
 pytestmark = [pytest.mark.triton]
@@ -62,7 +62,7 @@ async def empty_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("entry", SERVED, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", SERVED, ids=lambda entry: f"{entry.source}: {entry.name}")
 async def test_served_as_the_source_answers(entry: Entry, empty_server: tuple[TritonServer, Path],
                                             tmp_path: Path) -> None:
     server, root = empty_server
@@ -79,7 +79,7 @@ async def test_served_as_the_source_answers(entry: Entry, empty_server: tuple[Tr
             sample = example_inputs(source.interface, batch, seed=5, vocabulary=source.vocabulary)
             sent = sample if batched else whole_call(sample)
             answers = decode(await channels.call(encode(name, sent).payload, 30.0))
-            for output, expected in _of_the_file(path, sent).items():
+            for output, expected in _of_the_source(path, sent, source).items():
                 assert difference(answers[output], expected) < 1e-3
                 assert answers[output].dtype == expected.dtype
     await server.unload(name)
@@ -173,6 +173,13 @@ def _write(source: SourceModel, folder: Path, root: Path, name: str) -> None:
     batched = takes_batches(source.interface)
     write_model(root, name, artifact, ServingChoice(max_batch_size=4 * batched), cores=1,
                 warmup=warmup if batched else whole_call(warmup))
+
+
+def _of_the_source(path: Path, sent: Tensors, source: SourceModel) -> dict[str, NDArray[Any]]:
+    if path.suffix == ".onnx":
+        return _of_the_file(path, sent)
+    names = [output.name for output in source.interface.outputs]
+    return dict(zip(names, programs.answers(path, dict(sent)), strict=True))
 
 
 def _of_the_file(path: Path, sent: Tensors) -> dict[str, NDArray[Any]]:

@@ -11,8 +11,9 @@ from pathlib import Path
 import onnx
 
 from enginewright_builder.contract import Interface, TensorSpec
-from support.inputs import graphs
+from support.inputs import graphs, programs
 
+PROGRAM = "exported program"
 BATCHES, CALLS = "several samples a call", "each request is one call"
 
 
@@ -125,4 +126,19 @@ ENTRIES = (
     Entry(name="a free size that the user fixes", make=_onnx(
         lambda: graphs.product(["batch", "rows", 16], ["batch", "rows", 8])), served=BATCHES,
         interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 4, 16)),))),
+    Entry(name="the batch in front", make=programs.free, served=BATCHES, source=PROGRAM),
+    Entry(name="a batch that is fixed", make=programs.frozen, served=BATCHES, source=PROGRAM,
+          how="It is exported to ONNX and freed there; answers alone and beside others must agree."),
+    Entry(name="state in and out, and a scalar", make=programs.with_state, served=CALLS, source=PROGRAM,
+          how="The client keeps the state and sends it with its next request."),
+    Entry(name="a scalar as the answer", make=programs.mean, served=CALLS, source=PROGRAM,
+          how="Clients get it as `[1]`."),
+    Entry(name="a batch in front that it was traced with", make=programs.traced, served=BATCHES, source="TorchScript",
+          interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=(programs.FROZEN, 16)),)),
+          how="It is exported to ONNX and freed there, where `spec.interface` states the number."),
+    Entry(name="state in and out, and a scalar", make=programs.traced_with_state, served=CALLS, source="TorchScript",
+          interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=(1, 16)),
+                                      TensorSpec(name="state", dtype="float32", shape=(2, 1, 8)),
+                                      TensorSpec(name="gain", dtype="float32", shape=(1,)))),
+          how="`spec.interface` states the sizes of one call."),
 )
