@@ -22,6 +22,8 @@ from enginewright_builder.tensors import Array
 
 # Of names in a summary, which is for a person to read.
 _NAMED = 8
+# A field that is nearly a name of each sample makes as many groups as samples.
+_SMALL_ONES_SHOWN = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,22 @@ class Groups:
     @cached_property
     def rows(self) -> dict[str, Array]:
         """Places of each group's samples; groups by name."""
-        names = np.array(self.of_sample, dtype=object)
-        return {name: np.flatnonzero(names == name) for name in sorted(set(self.of_sample))}
+        return dict(sorted(places_of(self.of_sample).items()))
+
+
+def places_of(names: Sequence[str]) -> dict[str, Array]:
+    """Where each name stands, names in the order of their first place."""
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        found.setdefault(name, []).append(place)
+    return {name: np.array(places) for name, places in found.items()}
+
+
+def reported(figures: Sequence[GroupFigure]) -> tuple[GroupFigure, ...]:
+    """For a report: all that were judged by anything, and a few of those that were too small."""
+    small = [one.group for one in figures if one.accuracy_low is None and one.task is None]
+    left_out = {*small[_SMALL_ONES_SHOWN:]}
+    return tuple(one for one in figures if one.group not in left_out)
 
 
 def check_groups(accuracy: AccuracyRequest, of_sample: Sequence[str], queries: Sequence[str] = ()) -> str:

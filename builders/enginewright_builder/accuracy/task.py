@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from scipy import sparse
 
 from enginewright_builder.accuracy import task_metrics
 from enginewright_builder.accuracy.bounds import Floats, drawn_lower_bound, drawn_sums
+from enginewright_builder.accuracy.groups import places_of
 from enginewright_builder.accuracy.label_fit import check_fit, one_number, output_of, several
 from enginewright_builder.accuracy.rules import samples_needed
 from enginewright_builder.accuracy.task_metrics import F1, Deviation, Ndcg, TaskMetric, TopK, Wer
@@ -84,7 +86,7 @@ class Exam:
         marks = sparse.csr_array(sparse.vstack(parts)) if sparse.issparse(parts[0]) else np.concatenate(parts)
         if not self._labels.queries:
             return marks
-        return np.array([task_metrics.ndcg(marks[rows, 0], marks[rows, 1]) for rows in self._lists])
+        return np.array([task_metrics.ndcg(marks[rows, 0], marks[rows, 1]) for rows in self._lists.values()])
 
     def figure(self, candidate: Any, rows: Array | None = None) -> TaskFigure | None:
         """Of all samples, or those in ``rows``. None where these are too few to prove the tolerance."""
@@ -102,7 +104,11 @@ class Exam:
 
     def _upper(self, source: Any, answered: Any) -> float:
         """The bound: what is kept is 1 − loss, and nothing of what is unseen."""
-        kept = 1 - self._loss(self._metric.value(drawn_sums(source)), self._metric.value(drawn_sums(answered)))
+        both = sparse.csr_array(sparse.hstack([source, answered])) if sparse.issparse(source) else np.hstack(
+            [source, answered])
+        sums = drawn_sums(both)
+        figures = source.shape[1]
+        kept = 1 - self._loss(self._metric.value(sums[:, :figures]), self._metric.value(sums[:, figures:]))
         return 1 - drawn_lower_bound(np.maximum(kept, _SMALLEST)[:, None], source.shape[0])
 
     def _loss(self, source: Floats, answered: Floats) -> Floats:
@@ -114,18 +120,21 @@ class Exam:
         lost: Floats = np.minimum(worse, 1 / _SMALLEST)
         return lost
 
-    @property
-    def _lists(self) -> list[Array]:
+    @cached_property
+    def _lists(self) -> dict[str, Array]:
         """Places of each query's samples."""
-        names = np.array(self._labels.queries, dtype=object)
-        return [np.flatnonzero(names == name) for name in dict.fromkeys(self._labels.queries)]
+        return places_of(self._labels.queries)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """Of each query among the units."""
+        return {query: number for number, query in enumerate(self._lists)}
 
     def _units_of(self, rows: Array) -> Array:
         """A query counts to the group of its samples, which all are of one."""
         if not self._labels.queries:
             return rows
-        number = {name: place for place, name in enumerate(dict.fromkeys(self._labels.queries))}
-        return np.unique([number[self._labels.queries[row]] for row in rows])
+        return np.unique([self._numbers[self._labels.queries[row]] for row in rows])
 
     def _part(self, index: int) -> Sequence[Any]:
         return self._labels.values[self._starts[index]:self._starts[index + 1]]

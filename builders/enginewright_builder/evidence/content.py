@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from enginewright_builder.accuracy.groups import summary
+from enginewright_builder.accuracy.groups import reported, summary
 from enginewright_builder.contract import AccuracyRequest, BuildRequest, DeviceRequest, EngineRequest, Outcome
 from enginewright_builder.data.sets import SYNTHETIC
 from enginewright_builder.hand_over import HandOver
@@ -43,11 +43,12 @@ def build_report(told: HandOver, outcome: Outcome, swept: SweepResult, proof: Pr
 
 def accuracy_evidence(request: BuildRequest, climbed: Climb, evaluation: SampleSet) -> AccuracyEvidence:
     found = climbed.accuracy
-    by_candidate = {one.name: one.accuracy.groups for one in climbed.built if one.accuracy and one.accuracy.groups}
-    served = [figure for name in sorted(set(climbed.shipped.values())) for figure in by_candidate.get(name, ())]
+    judged = {one.name: one.accuracy.groups for one in climbed.built if one.accuracy and one.accuracy.groups}
+    served = [figure for name in sorted(set(climbed.shipped.values())) for figure in judged.get(name, ())]
     return AccuracyEvidence(metric=found.metric, value=found.value, low=found.low,
                             tolerance=request.accuracy.tolerance, samples=found.samples, evaluation=evaluation.origin,
-                            task=found.task, groups=by_candidate, summary=summary(request.accuracy.group_by, served))
+                            task=found.task, summary=summary(request.accuracy.group_by, served),
+                            groups={name: reported(figures) for name, figures in judged.items()})
 
 
 def reference_figures(name: str, climbed: Climb) -> Reference:

@@ -17,7 +17,7 @@ import torch
 from onnx import TensorProto, helper
 
 from enginewright_builder.accuracy.gate import Beside, compare
-from enginewright_builder.accuracy.groups import Groups, check_groups, summary
+from enginewright_builder.accuracy.groups import Groups, check_groups, reported, summary
 from enginewright_builder.accuracy.task import Exam, Labels
 from enginewright_builder.contract import (
     AccuracyRequest,
@@ -319,6 +319,12 @@ def test_all_names_of_many_small_groups_are_not_listed() -> None:
     of_sample = ["de"] * 30 + [f"g{number:02}" for number in range(20)]
     note = check_groups(AccuracyRequest(tolerance=0.1, group_by="g"), of_sample)
     assert note.endswith("g07 (1) and 12 more")
+
+
+def test_a_report_has_a_few_of_many_small_groups() -> None:
+    large = GroupFigure(group="z", samples=900, accuracy=1.0, accuracy_low=0.99)
+    small = [GroupFigure(group=f"g{number:03}", samples=1, too_small=True) for number in range(200)]
+    assert reported([*small, large]) == (*small[:50], large)
 
 
 def test_a_summary_without_any_group_judged() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from enginewright_builder.accuracy.rules import samples_advised, samples_needed
 from enginewright_builder.accuracy.task import Exam, Labels, excessive_loss
+from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.contract import TaskFigure, TaskRequest
 
 REPEATS = 300
@@ -111,6 +112,33 @@ def test_a_source_without_error_is_lost_by_any() -> None:
         found = figure("mae", labels, same, candidate)
         assert found is not None
         assert (excessive_loss(found) == "") is passes
+
+
+def test_speech_loses_by_its_words() -> None:
+    """One token for each word; the candidate hears another word in 20 of 400 sentences of two."""
+    vocabulary = Vocabulary(tokens=("", "|", "yes", "no"), blank=0)
+    heard = np.tile([2, 1, 3], (400, 1))
+    other = heard.copy()
+    other[:20, 2] = 2
+    request = TaskRequest(metric="wer", tolerance=0.05)
+    exam = Exam(Labels(request=request, values=("yes no",) * 400, vocabulary=vocabulary), [{"y": np.eye(4)[heard]}])
+    found = exam.figure(exam.units([exam.marks(0, {"y": np.eye(4)[other]})]))
+    assert found is not None
+    assert (found.source, found.value, found.loss) == (0, pytest.approx(0.025), pytest.approx(0.025))
+    assert found.loss < found.loss_high < 0.05
+    assert not excessive_loss(found)
+
+
+def test_several_classes_of_a_sample() -> None:
+    rng = np.random.default_rng(8)
+    labels = rng.integers(0, 2, (400, 3))
+    source = labels - 0.5
+    candidate = source.copy()
+    candidate[:100, 0] *= -1
+    found = figure("f1-macro", list(labels), source, candidate)
+    assert found is not None
+    assert found.source == 1
+    assert 0.06 < found.loss < 0.12, "a quarter of one class of three"
 
 
 def test_queries_are_what_is_counted() -> None:
